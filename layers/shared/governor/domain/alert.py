@@ -1,0 +1,59 @@
+"""A message to people and to whatever subscribes: one structure, rendered per channel by adapters.
+
+This module must not know SNS or any chat system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from governor.domain.units import UtcDatetime
+
+
+class AlertKind(StrEnum):
+    """What a message is about; subscribers filter by it."""
+
+    APPROVAL_REQUESTED = "approval-requested"
+    APPROVAL_REMINDER = "approval-reminder"
+    APPROVAL_ESCALATION = "approval-escalation"
+    IDLE_FOUND = "idle-found"
+    """Told without a question: observe or auto mode, or a plan that only notifies."""
+    OUTCOME = "outcome"
+    FAILURE = "failure"
+    TELEMETRY_SILENT = "telemetry-silent"
+    BREAKER_TRIPPED = "breaker-tripped"
+    BREAKER_RELEASED = "breaker-released"
+    SPOT_INTERRUPTION = "spot-interruption"
+    SWEEP_FAILED = "sweep-failed"
+
+
+class Severity(StrEnum):
+    """How urgent."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One message. `lines` is the readable body; `facts` is plain JSON data for machines.
+
+    `dedup_id` is the same for the same message, so that a repeated send can be told apart from a new one.
+    """
+
+    kind: AlertKind
+    severity: Severity
+    account: str
+    region: str
+    subject: str
+    lines: tuple[str, ...]
+    dedup_id: str
+    at: UtcDatetime
+    instance_id: str | None = None
+    owner: str = "unassigned"
+    project: str = "unassigned"
+    link: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)

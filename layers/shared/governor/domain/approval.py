@@ -1,0 +1,120 @@
+"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken once.
+
+This module must not know HTTP, signatures or Step Functions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from governor.domain.episode import EpisodeRef
+from governor.domain.units import UtcDatetime
+from governor.errors import DecisionRefused
+
+
+class ApprovalStatus(StrEnum):
+    """`PENDING` is the only status that can change, and it changes once."""
+
+    PENDING = "PENDING"
+    APPROVED = "APPROVED"
+    KEPT = "KEPT"
+    EXEMPTED = "EXEMPTED"
+    EXPIRED = "EXPIRED"
+    VOID = "VOID"
+
+
+class Answer(StrEnum):
+    """What a person can say."""
+
+    APPROVE = "approve"
+    KEEP = "keep"
+    EXEMPT = "exempt"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer with who gave it, through which channel, and what belongs to it.
+
+    `keep_until` belongs to `KEEP`, `reason` to `EXEMPT` (where it is required) and may go with any answer.
+    """
+
+    answer: Answer
+    by: str
+    channel: str
+    at: UtcDatetime
+    keep_until: UtcDatetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The question. `task_token` never leaves the state table and the workflow adapter."""
+
+    approval_id: str
+    episode: EpisodeRef
+    evidence_hash: str
+    status: ApprovalStatus
+    created_at: UtcDatetime
+    expires_at: UtcDatetime
+    keep_at_most: timedelta
+    task_token: str | None = None
+    stage: str | None = None
+    decision: Decision | None = None
+    void_reason: str | None = None
+
+
+def status_after(answer: Answer) -> ApprovalStatus:
+    """The status an answer leads to."""
+    match answer:
+        case Answer.APPROVE:
+            return ApprovalStatus.APPROVED
+        case Answer.KEEP:
+            return ApprovalStatus.KEPT
+        case Answer.EXEMPT:
+            return ApprovalStatus.EXEMPTED
+        case _:
+            assert_never(answer)
+
+
+def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
+    """Lets a decision through, or says why the approval cannot take it.
+
+    Raises:
+        DecisionRefused: already decided, void or expired; `keep` without a date, with one in the past or
+            beyond the policy's maximum; `exempt` without a reason.
+    """
+    if approval.status is not ApprovalStatus.PENDING:
+        raise DecisionRefused(_why_closed(approval), status=approval.status.value)
+    if now >= approval.expires_at:
+        raise DecisionRefused("the time to decide is over; nothing was done", status=ApprovalStatus.EXPIRED.value)
+    if decision.answer is Answer.KEEP:
+        latest = now + approval.keep_at_most
+        if decision.keep_until is None:
+            raise DecisionRefused("say until when the instance shall be kept", status=approval.status.value)
+        if decision.keep_until <= now:
+            raise DecisionRefused("the date to keep until is in the past", status=approval.status.value)
+        if decision.keep_until > latest:
+            raise DecisionRefused(
+                f"the policy allows to keep for at most {approval.keep_at_most.days} days",
+                status=approval.status.value,
+            )
+    if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
+        raise DecisionRefused("an exemption needs a reason", status=approval.status.value)
+
+
+def _why_closed(approval: Approval) -> str:
+    match approval.status:
+        case ApprovalStatus.VOID:
+            return f"the question is void: {approval.void_reason or 'the instance changed'}; nothing was done"
+        case ApprovalStatus.EXPIRED:
+            return "the time to decide is over; nothing was done"
+        case ApprovalStatus.APPROVED | ApprovalStatus.KEPT | ApprovalStatus.EXEMPTED:
+            who = approval.decision.by if approval.decision else "somebody"
+            return f"{who} has already decided: {approval.status.value.lower()}"
+        case ApprovalStatus.PENDING:
+            raise AssertionError("a pending approval is not closed")
+        case _:
+            assert_never(approval.status)

@@ -1,0 +1,174 @@
+"""One idle episode: its identity, its life, and the state the sweep keeps between runs.
+
+An episode is the lock (`one workflow per idle episode`), the frozen evidence and the record of what came of
+it. This module must not know how any of it is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from governor.domain.evidence import Evidence
+from governor.domain.instance import Instance, Target
+from governor.domain.plan import Plan, Price
+from governor.domain.policy import Mode
+from governor.domain.units import UtcDatetime
+from governor.domain.verdict import Hold
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRef:
+    """Names one idle episode: the same five fields always mean the same episode.
+
+    `number` counts the episodes of the instance, from 1.
+    """
+
+    account: str
+    region: str
+    instance_id: str
+    launch_time: UtcDatetime
+    number: int
+
+    @property
+    def execution_name(self) -> str:
+        """Name of the Step Functions execution: unique per episode, at most 80 characters, no forbidden ones."""
+        epoch = int(self.launch_time.timestamp())
+        return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
+
+    @property
+    def target(self) -> Target:
+        """Account and Region, without the role to assume."""
+        return Target(self.account, self.region)
+
+
+_EXECUTION_NAME = re.compile(
+    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})-(?P<epoch>\d+)-(?P<n>\d+)"
+)
+
+
+def episode_from_execution_name(name: str) -> EpisodeRef:
+    """The inverse of `EpisodeRef.execution_name`.
+
+    Raises:
+        ValueError: not the name of a remediation execution.
+    """
+    match = _EXECUTION_NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the name of a remediation execution")
+    return EpisodeRef(
+        account=match["account"],
+        region=match["region"],
+        instance_id=match["id"],
+        launch_time=datetime.fromtimestamp(int(match["epoch"]), tz=UTC),
+        number=int(match["n"]),
+    )
+
+
+class Phase(StrEnum):
+    """Where an episode is. Only `asking` may be voided from outside; `acting` is the workflow's own work."""
+
+    OPENING = "opening"
+    ASKING = "asking"
+    ACTING = "acting"
+    CLOSED = "closed"
+
+
+class Outcome(StrEnum):
+    """How an episode ended."""
+
+    STOPPED = "stopped"
+    TERMINATED = "terminated"
+    OBSERVED = "observed"
+    """Dry run: every call was allowed, none took effect."""
+    TOLD = "told"
+    """The plan was to notify only."""
+    KEPT = "kept"
+    EXEMPTED = "exempted"
+    EXPIRED = "expired"
+    WOKE_UP = "woke-up"
+    VOID = "void"
+    """Stopped, terminated or changed by others before anything was done."""
+    REFUSED = "refused"
+    """A guard or a protection flag forbade the action at the moment of acting."""
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The record of one idle episode. `evidence_hash` binds the approval to what was measured."""
+
+    ref: EpisodeRef
+    phase: Phase
+    opened_at: UtcDatetime
+    approval_id: str
+    mode: Mode
+    policy_version: str
+    overrides: tuple[str, ...]
+    instance: Instance
+    reason: str
+    evidence: Evidence
+    evidence_hash: str
+    plan: Plan
+    price: Price
+    owner: str
+    project: str
+    snapshot_ids: tuple[str, ...] = ()
+    phase_since: UtcDatetime | None = None
+    closed_at: UtcDatetime | None = None
+    outcome: Outcome | None = None
+    outcome_reason: str | None = None
+    steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRecord:
+    """What the state table holds of an instance that ever was idle or was decided about.
+
+    `episodes` counts all episodes. `open_episode` is the lock. `quiet_until` keeps the same idleness from
+    being told again; it falls when work resumes.
+    """
+
+    target: Target
+    instance_id: str
+    hold: Hold = Hold()
+    episodes: int = 0
+    open_episode: EpisodeRef | None = None
+    last_outcome: Outcome | None = None
+    quiet_until: UtcDatetime | None = None
+    quiet_launch_time: UtcDatetime | None = None
+    """The start of the instance that `quiet_until` is about; another start asks anew."""
+    marked_at: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the last sweep saw; a cache. Losing it costs reads, never correctness.
+
+    `dimensions` are the per-GPU dimension sets of the utilization metric, empty for the aggregate, `None`
+    when not known. Each set is a tuple of `(name, value)` pairs.
+    """
+
+    launch_time: UtcDatetime
+    verdict: str
+    at: UtcDatetime
+    not_before: UtcDatetime | None = None
+    last_busy: UtcDatetime | None = None
+    dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
+    searched_at: UtcDatetime | None = None
+    """When the dimension sets were last looked for."""
+    gpus_checked_at: UtcDatetime | None = None
+    """When a busy instance was last looked at GPU by GPU."""
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """Whether destructive plans of a target are frozen, since when and why."""
+
+    tripped_at: UtcDatetime
+    why: str

@@ -1,0 +1,182 @@
+"""What was measured: aligned series over one window, with holes kept as holes.
+
+A hole is `None` and is never filled. This module knows how to summarise readings, not what they mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
+
+Series = tuple[float | None, ...]
+"""One value a period, oldest first; `None` where nothing was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A half-open span of whole periods, `[start, end)`, aligned to the period as CloudWatch aligns."""
+
+    start: UtcDatetime
+    end: UtcDatetime
+    period: timedelta
+
+    @property
+    def bins(self) -> int:
+        """How many periods the window holds."""
+        return int((self.end - self.start) / self.period)
+
+    def bin_end(self, index: int) -> UtcDatetime:
+        """The end of the period with that index."""
+        return self.start + self.period * (index + 1)
+
+
+def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
+    """The last whole periods that end at least `lag` before `now`.
+
+    The lag leaves out what agents and CloudWatch may still be delivering: a half-filled last period would
+    look idle.
+    """
+    step = int(period.total_seconds())
+    last = int((as_utc(now) - lag).timestamp()) // step * step
+    end = datetime.fromtimestamp(last, tz=as_utc(now).tzinfo)
+    bins = max(1, int(length / period))
+    return Window(start=end - period * bins, end=end, period=period)
+
+
+class MetricSource(StrEnum):
+    """Where the utilization figures come from."""
+
+    AGGREGATE = "aggregate"
+    """The agent's `InstanceId` aggregate: per period the busiest GPU."""
+    PER_GPU = "per-gpu"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReadings:
+    """Utilization of one GPU (`gpu` is its index), or of the busiest one (`gpu` is `all`), in percent."""
+
+    gpu: str
+    utilization: Series
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything a verdict rests on. Frozen with the episode, and hashed so that an approval is bound to it.
+
+    Maxima are over the window. `None` means that nothing was published, or that nobody asked; `read` says
+    which figures were asked for. `read_problem` is set when CloudWatch refused or cut an answer short.
+    """
+
+    window: Window
+    source: MetricSource
+    gpus: tuple[GpuReadings, ...] = ()
+    gpus_expected: int | None = None
+    gpus_reporting: int | None = None
+    memory_used_percent: Percent | None = None
+    power_percent_of_limit: Percent | None = None
+    cpu_percent: Percent | None = None
+    network_bytes_per_second: BytesPerSecond | None = None
+    agentless_power_percent: Percent | None = None
+    read: frozenset[str] = frozenset()
+    read_problem: str | None = None
+    last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """For `power`, `cpu`, `network`, `memory`: the end of the period that held the maximum."""
+
+
+def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:
+    """Evidence of an instance that published nothing, or that could not be read."""
+    return Evidence(window=window, source=MetricSource.NONE, read_problem=problem)
+
+
+def peak(series: Series) -> float | None:
+    """The largest reading, `None` where there is none at all."""
+    return max((value for value in series if value is not None), default=None)
+
+
+def mean(series: Series) -> float | None:
+    """The mean of the readings that exist, `None` where there is none at all."""
+    values = [value for value in series if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def coverage_percent(series: Series) -> Percent:
+    """Which share of the periods holds a reading."""
+    return 100.0 * sum(value is not None for value in series) / len(series) if series else 0.0
+
+
+def last_at_or_above(series: Series, threshold: float) -> int | None:
+    """Index of the latest reading that is not under the threshold."""
+    for index in range(len(series) - 1, -1, -1):
+        value = series[index]
+        if value is not None and value >= threshold:
+            return index
+    return None
+
+
+def evidence_document(evidence: Evidence) -> dict[str, Any]:
+    """Plain JSON data that holds all of the evidence; the inverse is `evidence_from_document`."""
+    return {
+        "window": {
+            "start": iso(evidence.window.start),
+            "end": iso(evidence.window.end),
+            "period_seconds": int(evidence.window.period.total_seconds()),
+        },
+        "source": evidence.source.value,
+        "gpus": [{"gpu": g.gpu, "utilization": list(g.utilization)} for g in evidence.gpus],
+        "gpus_expected": evidence.gpus_expected,
+        "gpus_reporting": evidence.gpus_reporting,
+        "memory_used_percent": evidence.memory_used_percent,
+        "power_percent_of_limit": evidence.power_percent_of_limit,
+        "cpu_percent": evidence.cpu_percent,
+        "network_bytes_per_second": evidence.network_bytes_per_second,
+        "agentless_power_percent": evidence.agentless_power_percent,
+        "read": sorted(evidence.read),
+        "read_problem": evidence.read_problem,
+        "last_active": {key: iso(value) for key, value in sorted(evidence.last_active.items())},
+    }
+
+
+def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
+    """The evidence that `evidence_document` wrote.
+
+    Raises:
+        KeyError, ValueError: the document was not written by `evidence_document`.
+    """
+    window = document["window"]
+    return Evidence(
+        window=Window(
+            start=_moment(window["start"]),
+            end=_moment(window["end"]),
+            period=timedelta(seconds=int(window["period_seconds"])),
+        ),
+        source=MetricSource(document["source"]),
+        gpus=tuple(GpuReadings(str(g["gpu"]), tuple(g["utilization"])) for g in document["gpus"]),
+        gpus_expected=document["gpus_expected"],
+        gpus_reporting=document["gpus_reporting"],
+        memory_used_percent=document["memory_used_percent"],
+        power_percent_of_limit=document["power_percent_of_limit"],
+        cpu_percent=document["cpu_percent"],
+        network_bytes_per_second=document["network_bytes_per_second"],
+        agentless_power_percent=document["agentless_power_percent"],
+        read=frozenset(document["read"]),
+        read_problem=document["read_problem"],
+        last_active={key: _moment(value) for key, value in document["last_active"].items()},
+    )
+
+
+def evidence_hash(evidence: Evidence) -> str:
+    """SHA-256 (hex) of the canonical JSON of the evidence."""
+    text = json.dumps(evidence_document(evidence), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _moment(text: str) -> UtcDatetime:
+    return as_utc(datetime.fromisoformat(text))

@@ -1,0 +1,182 @@
+"""What the governor knows of an EC2 instance, and who it belongs to.
+
+Facts only, as `DescribeInstances` and its neighbours tell them; what they mean for a plan is decided in
+`plan`. This module must not know policies or metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from governor.domain.units import UtcDatetime, iso
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Target:
+    """One account and Region to sweep. `role_arn` is assumed when the account is not the hub's own."""
+
+    account: str
+    region: str
+    role_arn: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.account}/{self.region}"
+
+
+class Lifecycle(StrEnum):
+    """How the capacity was bought (`InstanceLifecycle`; absent there means on-demand)."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    SCHEDULED = "scheduled"
+    CAPACITY_BLOCK = "capacity-block"
+    INTERRUPTIBLE_RESERVATION = "interruptible-capacity-reservation"
+    UNKNOWN = "unknown"
+    """A value AWS added later: what a stop would do or save is not known, so nothing is ever planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """An attached EBS volume. Size in GiB; `None` until DescribeVolumes was read."""
+
+    volume_id: str
+    device: str
+    delete_on_termination: bool
+    size_gib: int | None = None
+    volume_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A GPU instance as EC2 describes it. `launch_time` is the last start, as everywhere in EC2."""
+
+    target: Target
+    instance_id: str
+    instance_type: str
+    state: str
+    launch_time: UtcDatetime
+    lifecycle: Lifecycle = Lifecycle.ON_DEMAND
+    root_device_type: str = "ebs"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+    availability_zone: str = ""
+    platform: str = "Linux/UNIX"
+    public_ip: str | None = None
+    spot_request_id: str | None = None
+    capacity_reservation_id: str | None = None
+    operator_managed: bool = False
+    operator_principal: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The `Name` tag, or the id where there is none."""
+        return self.tags.get("Name") or self.instance_id
+
+    @property
+    def family(self) -> str:
+        """`p5` of `p5.48xlarge`."""
+        return self.instance_type.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """The two flags by which a human says no (DescribeInstanceAttribute). Never cleared by the governor."""
+
+    stop: bool = False
+    termination: bool = False
+
+
+class SpotRequestType(StrEnum):
+    """One-time instances cannot be stopped; a persistent request launches a successor when one ends."""
+
+    ONE_TIME = "one-time"
+    PERSISTENT = "persistent"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an instance type carries. Source: the shipped catalogue, or DescribeInstanceTypes.
+
+    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one that reports.
+    `memory_mib_each` and `board_power_watts` are per accelerator.
+    """
+
+    instance_type: str
+    accelerator: str
+    accelerator_count: int | None
+    memory_mib_each: int | None = None
+    board_power_watts: int | None = None
+    local_nvme: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """Who else runs this instance, and by which mark that is known."""
+
+    service: str
+    mark: str
+
+
+# Marks by which managed instances are known. `aws:` tags cannot be forged by users; the others can, which
+# errs on the safe side: a forged mark only keeps the governor away. Sources: facts, section 5.
+_MANAGED_TAGS: tuple[tuple[str, str], ...] = (
+    ("karpenter.sh/nodepool", "Karpenter"),
+    ("karpenter.sh/nodeclaim", "Karpenter"),
+    ("karpenter.sh/provisioner-name", "Karpenter"),
+    ("karpenter.k8s.aws/ec2nodeclass", "Karpenter"),
+    ("eks:cluster-name", "Amazon EKS"),
+    ("eks:nodegroup-name", "Amazon EKS"),
+    ("eks:eks-cluster-name", "Amazon EKS"),
+    ("aws:eks:cluster-name", "Amazon EKS"),
+    ("AWSBatchServiceTag", "AWS Batch"),
+    ("AmazonECSManaged", "Amazon ECS"),
+    ("aws:elasticmapreduce:job-flow-id", "Amazon EMR"),
+    ("aws:elasticmapreduce:instance-group-role", "Amazon EMR"),
+    ("parallelcluster:cluster-name", "AWS ParallelCluster"),
+    ("aws-parallelcluster-cluster-name", "AWS ParallelCluster"),
+    ("elasticbeanstalk:environment-name", "AWS Elastic Beanstalk"),
+    ("opsworks:stack", "AWS OpsWorks"),
+    ("aws:cloud9:environment", "AWS Cloud9"),
+    # After the others: most of the services above sit on an Auto Scaling group, and their name says more.
+    ("aws:autoscaling:groupName", "EC2 Auto Scaling"),
+    ("aws:ec2:fleet-id", "EC2 Fleet"),
+    ("aws:ec2spot:fleet-request-id", "Spot Fleet"),
+)
+_MANAGED_TAG_PREFIXES: tuple[tuple[str, str], ...] = (
+    ("kubernetes.io/cluster/", "Kubernetes"),
+    ("aws:batch:", "AWS Batch"),
+    ("aws:servicecatalog:", "AWS Service Catalog"),
+)
+
+
+def managed_by(instance: Instance) -> Manager | None:
+    """The service that would replace, restart or miss this instance, or `None` when it stands alone."""
+    if instance.operator_managed:
+        return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
+    for key, service in _MANAGED_TAGS:
+        if key in instance.tags:
+            group = instance.tags[key]
+            if key == "aws:autoscaling:groupName" and group.startswith("AWSBatch-"):
+                return Manager("AWS Batch", key)
+            return Manager(service, key)
+    for prefix, service in _MANAGED_TAG_PREFIXES:
+        for key in instance.tags:
+            if key.startswith(prefix):
+                return Manager(service, key)
+    return None
+
+
+def console_url(instance: Instance) -> str:
+    """The instance in the EC2 console."""
+    region = instance.target.region
+    return (
+        f"https://{region}.console.aws.amazon.com/ec2/home?region={region}"
+        f"#InstanceDetails:instanceId={instance.instance_id}"
+    )
+
+
+def launched(instance: Instance) -> str:
+    """When the instance was last started, as text."""
+    return iso(instance.launch_time)

@@ -1,0 +1,48 @@
+"""The ledger: what each action really saved, booked when it happened and settled when it ended.
+
+Pure bookkeeping in Decimal USD. This module must not know where prices come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from governor.domain.episode import EpisodeRef, Outcome
+from governor.domain.units import Usd, UsdPerHour, UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One booked action. Open (`ended_at` is `None`) as long as the instance stays away.
+
+    `saved_usd_per_hour` is `None` for unpriced types: unknown is never booked as zero.
+    """
+
+    episode: EpisodeRef
+    outcome: Outcome
+    instance_type: str
+    owner: str
+    project: str
+    price_source: str
+    booked_at: UtcDatetime
+    cost_before_usd_per_hour: UsdPerHour | None
+    cost_after_usd_per_hour: UsdPerHour | None
+    saved_usd_per_hour: UsdPerHour | None
+    ended_at: UtcDatetime | None = None
+    false_stop: bool = False
+
+
+def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
+    """USD saved between the booking and its end (or now)."""
+    if entry.saved_usd_per_hour is None:
+        return None
+    end = entry.ended_at or now
+    hours = Decimal(max(0.0, (end - entry.booked_at).total_seconds())) / Decimal(3600)
+    return entry.saved_usd_per_hour * hours
+
+
+def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
+    """Whether a restart came so soon that the stop must count as false."""
+    return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within

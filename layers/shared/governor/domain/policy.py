@@ -1,0 +1,329 @@
+"""The policy: every figure a decision uses, with its unit in its name and the mission's values as defaults.
+
+These dataclasses are the document's schema too: `contracts.policy` validates YAML straight into them and
+publishes their JSON Schema. They check themselves, so a policy that exists is a policy that makes sense.
+This module must not know YAML, pydantic or AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+_FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
+
+
+class Mode(StrEnum):
+    """How far the governor goes. `observe` withholds the effect of every EC2 write call (`DryRun`)."""
+
+    OBSERVE = "observe"
+    ASK = "ask"
+    AUTO = "auto"
+
+
+class Action(StrEnum):
+    """What a plan ends in."""
+
+    STOP = "stop"
+    TERMINATE = "terminate"
+    NOTIFY_ONLY = "notify-only"
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}; it must lie between {low} and {high}")
+
+
+@dataclass(frozen=True, slots=True)
+class TagMatch:
+    """A tag by key and value."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    tag_key: str
+    tag_value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Which accounts and Regions are swept. Empty lists mean: the one the stack lives in."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    accounts: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    member_role_name: str = "gpu-governor-member"
+    """Role assumed in accounts other than the hub's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where GPU metrics are found. Defaults: names of the CloudWatch agent on Linux."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    namespace: str = "GPU/EC2"
+    utilization: str = "nvidia_smi_utilization_gpu"
+    memory_used: str = "nvidia_smi_memory_used"
+    power_draw: str = "nvidia_smi_power_draw"
+    period_seconds: int = 300
+    lag_seconds: int = 120
+    """How much of the recent past is left out because it may still be on its way to CloudWatch."""
+    rediscover_after_minutes: int = 60
+    """How long a silent instance's dimension sets are not looked for again."""
+
+    def __post_init__(self) -> None:
+        if self.period_seconds not in (60, 300, 3600):
+            raise ValueError(f"period_seconds is {self.period_seconds}; CloudWatch keeps 60, 300 and 3600")
+        _between("lag_seconds", self.lag_seconds, 0, 3600)
+        _between("rediscover_after_minutes", self.rediscover_after_minutes, 5, 1440)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRule:
+    """When a GPU counts as idle: its maximum stays under the threshold for the whole window."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    utilization_below_percent: float = 5.0
+    window_minutes: int = 60
+    minimum_coverage_percent: float = 80.0
+    grace_after_launch_minutes: int = 30
+
+    def __post_init__(self) -> None:
+        _between("utilization_below_percent", self.utilization_below_percent, 0.1, 50)
+        _between("window_minutes", self.window_minutes, 5, 10_080)
+        _between("minimum_coverage_percent", self.minimum_coverage_percent, 50, 100)
+        _between("grace_after_launch_minutes", self.grace_after_launch_minutes, 0, 10_080)
+
+
+@dataclass(frozen=True, slots=True)
+class Vetoes:
+    """Evidence against idleness besides utilization. `null` switches a veto off.
+
+    A figure at or above its limit anywhere in the window makes the instance busy. `required` names figures
+    whose absence makes the verdict `no-data`; EC2 publishes CPU and network for every running instance.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    memory_used_percent: float | None = None
+    power_percent_of_limit: float | None = 40.0
+    cpu_percent: float | None = 30.0
+    network_bytes_per_second: float | None = 1_000_000.0
+    required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
+
+    def __post_init__(self) -> None:
+        for name in ("memory_used_percent", "power_percent_of_limit", "cpu_percent"):
+            value = getattr(self, name)
+            if value is not None:
+                _between(name, value, 0.1, 100)
+        if self.network_bytes_per_second is not None and self.network_bytes_per_second <= 0:
+            raise ValueError("network_bytes_per_second must be above 0")
+
+    def limit(self, figure: str) -> float | None:
+        """The limit of `memory`, `power`, `cpu` or `network`."""
+        match figure:
+            case "memory":
+                return self.memory_used_percent
+            case "power":
+                return self.power_percent_of_limit
+            case "cpu":
+                return self.cpu_percent
+            case "network":
+                return self.network_bytes_per_second
+            case _:
+                raise KeyError(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRule:
+    """What is done with an idle instance, and what instead where EC2 or a protection flag forbids it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    action: Action = Action.STOP
+    when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """For one-time Spot and instance-store roots, which EC2 cannot stop."""
+    when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    snapshot_retention_days: int = 30
+    """Written into the snapshots' `DeleteAfter` tag. The governor itself deletes no snapshot."""
+    stop_limit_minutes: int = 30
+    """How long a stop or termination may take before the flow fails."""
+    snapshot_limit_minutes: int = 1_440
+
+    def __post_init__(self) -> None:
+        _between("snapshot_retention_days", self.snapshot_retention_days, 1, 3_650)
+        _between("stop_limit_minutes", self.stop_limit_minutes, 1, 240)
+        _between("snapshot_limit_minutes", self.snapshot_limit_minutes, 1, 2_880)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """The times of an approval. Each stage begins when the one before has passed without an answer."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    remind_after_minutes: float = 240.0
+    escalate_after_minutes: float = 240.0
+    expire_after_minutes: float = 960.0
+    on_expiry: Literal["no-action", "act"] = "no-action"
+    keep_at_most_days: int = 30
+    ask_again_after_hours: float = 24.0
+    """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
+
+    def __post_init__(self) -> None:
+        for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
+            _between(name, getattr(self, name), 0.01, 43_200)
+        _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
+        _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
+
+    @property
+    def total(self) -> timedelta:
+        """From the first question to the expiry."""
+        minutes = self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
+        return timedelta(minutes=minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """When destructive plans freeze: an unusual share turned idle, or fell silent, at once."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    turned_idle_percent: float = 50.0
+    turned_silent_percent: float = 50.0
+    minimum_instances: int = 5
+    """Fewer instances than this turning at once never trip the breaker."""
+
+    def __post_init__(self) -> None:
+        _between("turned_idle_percent", self.turned_idle_percent, 1, 100)
+        _between("turned_silent_percent", self.turned_silent_percent, 1, 100)
+        _between("minimum_instances", self.minimum_instances, 1, 10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Tags that name the person and the project an instance belongs to, first match first."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
+    project_tag_keys: tuple[str, ...] = ("Project", "project")
+    default_owner: str = "unassigned"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Hints that never lead to an action by themselves."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    right_size_check_every_minutes: int = 360
+    """How often a busy instance with several GPUs is looked at GPU by GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices the governor cannot read. USD per GiB-month: AWS list prices for us-east-1."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
+    """By instance type; goes before the shipped list (negotiated prices)."""
+    ebs_usd_per_gib_month: Decimal = Decimal("0.08")
+    snapshot_usd_per_gib_month: Decimal = Decimal("0.05")
+
+    def __post_init__(self) -> None:
+        amounts = (*self.usd_per_hour.values(), self.ebs_usd_per_gib_month, self.snapshot_usd_per_gib_month)
+        if any(amount < 0 for amount in amounts):
+            raise ValueError("a price cannot be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """How savings are booked."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    false_stop_within_minutes: int = 60
+    """A stop undone within this time counts as false."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All of it, as it applies to one instance after overrides."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    mode: Mode = Mode.OBSERVE
+    detector: Literal["threshold"] = "threshold"
+    selector: TagMatch = field(default_factory=lambda: TagMatch("Purpose", "GPU-Workload"))
+    exemption: TagMatch = field(default_factory=lambda: TagMatch("GpuGovernor", "exempt"))
+    targets: Targets = field(default_factory=Targets)
+    metrics: Metrics = field(default_factory=Metrics)
+    idle: IdleRule = field(default_factory=IdleRule)
+    vetoes: Vetoes = field(default_factory=Vetoes)
+    plan: PlanRule = field(default_factory=PlanRule)
+    approval: ApprovalRule = field(default_factory=ApprovalRule)
+    breaker: Breaker = field(default_factory=Breaker)
+    ownership: Ownership = field(default_factory=Ownership)
+    advice: Advice = field(default_factory=Advice)
+    prices: Prices = field(default_factory=Prices)
+    ledger: Ledger = field(default_factory=Ledger)
+
+    def __post_init__(self) -> None:
+        if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
+            raise ValueError(
+                f"idle.window_minutes ({self.idle.window_minutes}) must be a whole number of periods of "
+                f"metrics.period_seconds ({self.metrics.period_seconds})"
+            )
+
+    @property
+    def window(self) -> timedelta:
+        """Length of the idle window."""
+        return timedelta(minutes=self.idle.window_minutes)
+
+    @property
+    def period(self) -> timedelta:
+        """Length of one reading."""
+        return timedelta(seconds=self.metrics.period_seconds)
+
+    @property
+    def lag(self) -> timedelta:
+        """How much of the recent past is left out."""
+        return timedelta(seconds=self.metrics.lag_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideMatch:
+    """Which instances an override is for; every condition given must hold, an empty one always holds."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    tags: Mapping[str, str] = field(default_factory=dict)
+    instance_families: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+
+    def holds(self, *, account: str, region: str, family: str, tags: Mapping[str, str]) -> bool:
+        """Whether an instance with these properties is meant."""
+        return (
+            all(tags.get(key) == value for key, value in self.tags.items())
+            and (not self.instance_families or family in self.instance_families)
+            and (not self.accounts or account in self.accounts)
+            and (not self.regions or region in self.regions)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """The policy for one instance, with what it was made of. `version` is the document's hash."""
+
+    policy: Policy
+    version: str
+    overrides: tuple[str, ...] = ()

@@ -1,0 +1,50 @@
+"""Names for the units that cross module boundaries, so that a bare number never does.
+
+Nothing here computes; it only says what a figure means.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Annotated
+
+Usd = Annotated[Decimal, "US dollars"]
+UsdPerHour = Annotated[Decimal, "US dollars per hour"]
+Percent = Annotated[float, "0 to 100"]
+BytesPerSecond = Annotated[float, "bytes per second"]
+UtcDatetime = Annotated[datetime, "aware, UTC"]
+
+HOURS_PER_MONTH = Decimal(730)
+"""Hours in a month as AWS's own price pages count them (365 x 24 / 12)."""
+
+
+def as_utc(moment: datetime) -> UtcDatetime:
+    """The same moment in UTC.
+
+    Raises:
+        ValueError: the datetime is naive, so the moment it names is unknown.
+    """
+    if moment.tzinfo is None:
+        raise ValueError(f"naive datetime {moment.isoformat()}: say which time zone it is in")
+    return moment.astimezone(UTC)
+
+
+def iso(moment: datetime) -> str:
+    """UTC ISO 8601 to the second with a `Z`, as written into tags, keys and messages."""
+    return as_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_iso(text: str) -> UtcDatetime:
+    """The moment a string of `iso` (or any ISO 8601 with an offset) names.
+
+    Raises:
+        ValueError: not ISO 8601, or without an offset.
+    """
+    return as_utc(datetime.fromisoformat(text))
+
+
+def money(amount: Decimal, places: int = 2) -> str:
+    """An amount as text, rounded half up to `places`: `1,320.96`."""
+    quantum = Decimal(1).scaleb(-places)
+    return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP):,}"

@@ -1,0 +1,301 @@
+"""The judgement: from an instance, its evidence, the policy and the time to a verdict with its reason.
+
+Pure and total: every path ends in one of nine verdicts, and only evidence makes an instance idle. This
+module must not know AWS, the state table or how evidence is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from governor.domain.evidence import (
+    Evidence,
+    GpuReadings,
+    MetricSource,
+    Window,
+    coverage_percent,
+    last_at_or_above,
+    mean,
+    peak,
+)
+from governor.domain.instance import Instance, Manager, managed_by
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime, iso
+
+FIGURES = ("power", "memory", "cpu", "network")
+"""Evidence besides utilization that a policy may let veto, in the order it is looked at."""
+
+
+class VerdictKind(StrEnum):
+    """What an instance is at the end of a sweep."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    PARTLY_IDLE = "partly-idle"
+    NO_DATA = "no-data"
+    TOO_YOUNG = "too-young"
+    EXEMPT = "exempt"
+    SNOOZED = "snoozed"
+    MANAGED_ELSEWHERE = "managed-elsewhere"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A human's standing answer about an instance, from the state table."""
+
+    snoozed_until: UtcDatetime | None = None
+    exempt_reason: str | None = None
+
+
+NO_HOLD = Hold()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an instance is, why, and from when on it could be something else.
+
+    `not_before` is set when the evidence rules out idleness until then, so that nothing needs to be read.
+    `advice` holds hints that never lead to an action by themselves.
+    """
+
+    kind: VerdictKind
+    reason: str
+    evidence: Evidence | None = None
+    not_before: UtcDatetime | None = None
+    last_busy: UtcDatetime | None = None
+    advice: tuple[str, ...] = ()
+    manager: Manager | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the evidence proves idleness, whoever the instance belongs to."""
+        return self.kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+
+
+def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
+    """The verdict that needs no metrics, or `None` when metrics must be read."""
+    if instance.tags.get(policy.exemption.tag_key) == policy.exemption.tag_value:
+        tag = f"{policy.exemption.tag_key}={policy.exemption.tag_value}"
+        return Verdict(VerdictKind.EXEMPT, f"carries the tag {tag}")
+    if hold.exempt_reason is not None:
+        return Verdict(VerdictKind.EXEMPT, f"exempted by decision: {hold.exempt_reason}")
+    if hold.snoozed_until is not None and hold.snoozed_until > now:
+        until = hold.snoozed_until
+        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(until)}", not_before=until)
+    ripe = ripe_at(instance, policy)
+    if now < ripe:
+        minutes = int((now - instance.launch_time).total_seconds() // 60)
+        return Verdict(
+            VerdictKind.TOO_YOUNG,
+            f"started {minutes} min ago; judged from {iso(ripe)} on "
+            f"(grace {policy.idle.grace_after_launch_minutes} min, and "
+            f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
+            not_before=ripe,
+        )
+    return None
+
+
+def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
+    """From when on an instance can be judged: after the grace, and when the window can be covered at all.
+
+    Without the second condition a young instance would be called silent for want of a past.
+    """
+    needed = policy.window * (policy.idle.minimum_coverage_percent / 100)
+    grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
+    return instance.launch_time + max(grace, needed + policy.lag + policy.period)
+
+
+def is_candidate(evidence: Evidence, policy: Policy) -> bool:
+    """Whether utilization alone would call it idle, so that the other figures are worth reading."""
+    return _judge_utilization(evidence, policy) is None
+
+
+def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime) -> Verdict:
+    """The verdict on one instance.
+
+    Args:
+        instance: as EC2 describes it now.
+        hold: standing decisions of people.
+        evidence: readings over `evidence.window`; holes stay holes.
+        policy: as it applies to this instance.
+        now: aware; decides grace and snooze only.
+    """
+    unread = judge_unread(instance, hold, policy, now)
+    if unread is not None:
+        return unread
+    verdict = _judge_utilization(evidence, policy) or _judge_figures(evidence, policy)
+    if verdict is not None:
+        return verdict
+    manager = managed_by(instance)
+    if manager is not None:
+        return Verdict(
+            VerdictKind.MANAGED_ELSEWHERE,
+            f"{_idle_sentence(evidence, policy)}, but {manager.service} runs it ({manager.mark})",
+            evidence=evidence,
+            manager=manager,
+        )
+    return Verdict(VerdictKind.IDLE, _idle_sentence(evidence, policy), evidence=evidence)
+
+
+def freeze(verdict: Verdict, why: str) -> Verdict:
+    """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
+    return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason}; frozen: {why}")
+
+
+def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen enough."""
+    threshold = policy.idle.utilization_below_percent
+    # Activity counts even where the read was cut short or GPUs are missing: doubt only ever keeps.
+    active = [(gpu, last_at_or_above(gpu.utilization, threshold)) for gpu in evidence.gpus]
+    last = max((index for _, index in active if index is not None), default=None)
+    if last is not None:
+        return _busy_by_utilization(evidence, policy, last)
+    if evidence.read_problem is not None:
+        return _no_data(evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep")
+    if evidence.source is MetricSource.NONE or not evidence.gpus:
+        return _no_data(evidence, _silence(evidence, policy))
+    return _judge_coverage(evidence, policy)
+
+
+def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
+    needed = policy.idle.minimum_coverage_percent
+    for gpu in evidence.gpus:
+        seen = coverage_percent(gpu.utilization)
+        if seen < needed:
+            label = "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+            return _no_data(evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed")
+    expected, reporting = evidence.gpus_expected, evidence.gpus_reporting
+    if expected is not None and reporting is not None and reporting < expected:
+        return _no_data(
+            evidence,
+            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides the others)",
+        )
+    return None
+
+
+def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy by another figure than utilization, or no data where a required figure is missing."""
+    for figure in FIGURES:
+        limit = policy.vetoes.limit(figure)
+        value = figure_of(evidence, figure)
+        if limit is None:
+            continue
+        if value is not None and value >= limit:
+            ended = evidence.last_active.get(figure, evidence.window.end)
+            return Verdict(
+                VerdictKind.BUSY,
+                f"GPUs are quiet, but {_FIGURE_TEXT[figure]} reached {_amount(figure, value)} "
+                f"(the policy's limit is {_amount(figure, limit)})",
+                evidence=evidence,
+                last_busy=ended,
+                not_before=ended + policy.window,
+            )
+        if value is None and figure in policy.vetoes.required:
+            return _no_data(evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published")
+    return None
+
+
+def figure_of(evidence: Evidence, figure: str) -> float | None:
+    """The maximum of `power`, `memory`, `cpu` or `network` in the window."""
+    match figure:
+        case "power":
+            return evidence.power_percent_of_limit
+        case "memory":
+            return evidence.memory_used_percent
+        case "cpu":
+            return evidence.cpu_percent
+        case "network":
+            return evidence.network_bytes_per_second
+        case _:
+            raise KeyError(figure)
+
+
+_FIGURE_TEXT = {
+    "power": "power draw",
+    "memory": "GPU memory held",
+    "cpu": "CPU",
+    "network": "network traffic",
+}
+
+
+def _amount(figure: str, value: float) -> str:
+    if figure == "network":
+        return f"{value / 1_000_000:.2f} MB/s"
+    return f"{value:.1f} %"
+
+
+def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
+    window: Window = evidence.window
+    ended = window.bin_end(last)
+    idle, busy = _split(evidence, policy)
+    top = max(value for gpu in evidence.gpus if (value := peak(gpu.utilization)) is not None)
+    if idle and busy:
+        return Verdict(
+            VerdictKind.PARTLY_IDLE,
+            f"{len(busy)} of {len(idle) + len(busy)} GPUs work (up to {top:.1f} %), "
+            f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %",
+            evidence=evidence,
+            last_busy=ended,
+            not_before=ended + policy.window,
+            advice=(_right_size(busy, idle),),
+        )
+    return Verdict(
+        VerdictKind.BUSY,
+        f"utilization reached {top:.1f} % in the last {_minutes(window)} min, last at {iso(ended)}",
+        evidence=evidence,
+        last_busy=ended,
+        not_before=ended + policy.window,
+    )
+
+
+def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[GpuReadings]]:
+    """The GPUs that are proved idle, and those that worked. Those seen too little are in neither."""
+    if evidence.source is not MetricSource.PER_GPU:
+        return [], []
+    idle, busy = [], []
+    for gpu in evidence.gpus:
+        if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
+            busy.append(gpu)
+        elif coverage_percent(gpu.utilization) >= policy.idle.minimum_coverage_percent:
+            idle.append(gpu)
+    return idle, busy
+
+
+def _right_size(busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
+    names = ", ".join(gpu.gpu for gpu in idle)
+    means = [value for gpu in busy if (value := mean(gpu.utilization)) is not None]
+    average = sum(means) / len(means) if means else 0.0
+    return (
+        f"right-size: GPUs {names} did nothing; the {len(busy)} working ones averaged {average:.0f} %. "
+        f"A type with {len(busy)} accelerator{'s' if len(busy) > 1 else ''} would do"
+    )
+
+
+def _no_data(evidence: Evidence, reason: str) -> Verdict:
+    return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+
+
+def _silence(evidence: Evidence, policy: Policy) -> str:
+    text = f"no {policy.metrics.utilization} in {policy.metrics.namespace} for {_minutes(evidence.window)} min"
+    if evidence.agentless_power_percent is not None:
+        text += (
+            f"; EC2's own GPUPowerUtilization reached {evidence.agentless_power_percent:.0f} %, "
+            "which alone proves nothing"
+        )
+    return text
+
+
+def _idle_sentence(evidence: Evidence, policy: Policy) -> str:
+    tops = [value for gpu in evidence.gpus if (value := peak(gpu.utilization)) is not None]
+    who = "every GPU" if (evidence.gpus_expected or len(evidence.gpus)) > 1 else "the GPU"
+    return (
+        f"{who} stayed under {policy.idle.utilization_below_percent:g} % for {_minutes(evidence.window)} min "
+        f"(highest {max(tops):.1f} %)"
+    )
+
+
+def _minutes(window: Window) -> int:
+    return int((window.end - window.start).total_seconds() // 60)

@@ -1,0 +1,124 @@
+"""The one error tree of the project.
+
+    GovernorError
+    ├── ConfigurationError          an environment variable is missing or unusable
+    │   └── PolicyError             the policy document was refused; carries every path and reason
+    ├── InputError                  an event or a payload does not have the agreed shape
+    ├── LinkError                   an approval link was refused before anything was looked up
+    │   ├── LinkForged              the signature does not belong to the fields
+    │   └── LinkExpired             the signature is right, the time is over
+    ├── DecisionRefused             a decision came that the approval cannot take (any more)
+    ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
+    ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
+    ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
+    ├── ConflictError               a conditional write lost: somebody else was there first
+    └── CloudError                  AWS refused a call; `operation` names it
+        ├── Throttled               too many calls; the same call may succeed later
+        ├── Unavailable             AWS or the network failed; the same call may succeed later
+        ├── AccessDenied            the role lacks a permission
+        ├── NotFound                the resource does not exist (any more)
+        ├── WrongState              the resource is in a state that does not allow the call
+        ├── Protected               a protection flag or a managing service forbids the call
+        └── Unsupported             this kind of resource can never do this
+
+Class names are part of the contract with the state machines: `Retry` and `Catch` match them as error types.
+"""
+
+from __future__ import annotations
+
+
+class GovernorError(Exception):
+    """Root of everything this project raises on purpose."""
+
+
+class ConfigurationError(GovernorError):
+    """An environment variable is missing or unusable; the message names it and says what to set."""
+
+
+class PolicyError(ConfigurationError):
+    """The policy document was refused. `problems` holds `(path, reason)` pairs, in document order."""
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        self.problems = problems
+        lines = "; ".join(f"{path or '(document)'}: {reason}" for path, reason in problems)
+        super().__init__(f"the policy was refused: {lines}")
+
+
+class InputError(GovernorError):
+    """An event or payload does not have the agreed shape; the message names the field."""
+
+
+class LinkError(GovernorError):
+    """An approval link was refused before anything was looked up."""
+
+
+class LinkForged(LinkError):
+    """The signature does not belong to the fields of the link."""
+
+
+class LinkExpired(LinkError):
+    """The link is genuine, but its time is over."""
+
+
+class DecisionRefused(GovernorError):
+    """A decision came that the approval cannot take; `status` is the approval's status at that moment."""
+
+    def __init__(self, message: str, *, status: str = "") -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class SafetyError(GovernorError):
+    """A guard in front of an EC2 write call refused to let it through; the message says which and why."""
+
+
+class StepTimedOut(GovernorError):
+    """EC2 did not reach the wanted state within the policy's limit."""
+
+
+class SnapshotFailed(GovernorError):
+    """A snapshot of the episode ended in `error`, or one is missing; nothing may be destroyed."""
+
+
+class ConflictError(GovernorError):
+    """A conditional write lost: somebody else was there first."""
+
+
+class CloudError(GovernorError):
+    """AWS refused a call.
+
+    `operation` is `service:Operation`, `code` the error code AWS gave (empty for network failures).
+    """
+
+    def __init__(self, message: str, *, operation: str = "", code: str = "") -> None:
+        self.operation = operation
+        self.code = code
+        super().__init__(message)
+
+
+class Throttled(CloudError):
+    """Too many calls, or a concurrency limit of AWS was hit; the same call may succeed later."""
+
+
+class Unavailable(CloudError):
+    """AWS or the network failed; the same call may succeed later."""
+
+
+class AccessDenied(CloudError):
+    """The role lacks a permission."""
+
+
+class NotFound(CloudError):
+    """The resource does not exist (any more)."""
+
+
+class WrongState(CloudError):
+    """The resource is in a state that does not allow the call; read it again."""
+
+
+class Protected(CloudError):
+    """A protection flag or the service that manages the resource forbids the call. Never worked around."""
+
+
+class Unsupported(CloudError):
+    """This kind of resource can never do this (a one-time Spot instance cannot be stopped)."""

@@ -1,0 +1,365 @@
+"""What the use cases need from the world, as Protocols. Adapters and in-memory twins fulfil them.
+
+Every method raises the tree of `governor.errors` and nothing foreign. Where a method takes a `Target` with a
+`role_arn`, it acts as that role in that account. This module must not know AWS's client library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from governor.domain.alert import Alert
+from governor.domain.approval import Approval, Decision
+from governor.domain.episode import (
+    BreakerState,
+    Episode,
+    EpisodeRef,
+    InstanceRecord,
+    Observation,
+    Outcome,
+    Phase,
+)
+from governor.domain.evidence import Series, Window
+from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
+from governor.domain.ledger import LedgerEntry
+from governor.domain.plan import Price
+from governor.domain.policy import AppliedPolicy, Policy, TagMatch
+from governor.domain.units import UtcDatetime
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> UtcDatetime:
+        """Aware UTC."""
+        ...
+
+
+class Policies(Protocol):
+    """The policy document, parsed; one snapshot for the length of an invocation."""
+
+    def base(self) -> AppliedPolicy:
+        """The document without overrides: selector, targets, metrics and breaker are taken from here."""
+        ...
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """The policy for one instance, overrides applied in the document's order."""
+        ...
+
+
+class InstanceReader(Protocol):
+    """EC2, read only."""
+
+    def list_selected(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
+        """All running instances that carry the selector tag, hidden managed ones included.
+
+        1,000 a page; volumes without sizes.
+        """
+        ...
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """One instance in whatever state, or `None` when EC2 does not know it (any more)."""
+        ...
+
+    def protection(self, target: Target, instance_id: str) -> Protection:
+        """Both protection flags."""
+        ...
+
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        """Of the request that launched the instance; `None` when the request is gone."""
+        ...
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
+        """The instance's volumes with size and type."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetricQuery:
+    """One series: an exact dimension set, one statistic (`Maximum`, `SampleCount`, `Average`, `Sum`).
+
+    `key` is the caller's own name for the answer.
+    """
+
+    key: str
+    namespace: str
+    metric: str
+    dimensions: tuple[tuple[str, str], ...]
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True)
+class MetricAnswer:
+    """Series by key, each as long as the window has bins. `problems` names keys that could not be read.
+
+    A key in `problems` may be missing from `series` or be incomplete there; a key in neither published
+    nothing.
+    """
+
+    series: Mapping[str, Series]
+    problems: Mapping[str, str]
+
+
+class MetricReader(Protocol):
+    """CloudWatch, read only."""
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """All queries over the window: 500 a call, several calls at a time.
+
+        Never raises for throttling, 5xx or a part that fails: what could not be read is in `problems`.
+        """
+        ...
+
+    def list_series(
+        self, target: Target, namespace: str, metric: str
+    ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
+        """Recently active dimension sets of a metric that hold an `InstanceId`, by that id. 500 a page."""
+        ...
+
+
+class InstanceTagger(Protocol):
+    """EC2 tags, in batches. One failing instance never sinks the others."""
+
+    def set_tags(
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+    ) -> Mapping[str, str]:
+        """Sets the tags; returns the failures as reason by instance id."""
+        ...
+
+    def remove_tags(
+        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
+    ) -> Mapping[str, str]:
+        """Removes the tags, whatever their value; returns the failures as reason by instance id."""
+        ...
+
+
+class InstanceController(Protocol):
+    """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing."""
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable."""
+        ...
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """Raises: as `stop`."""
+        ...
+
+    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+        """Keeps a persistent request from launching a successor. Raises: as `stop`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State is `pending`, `completed` or `error`."""
+
+    snapshot_id: str
+    volume_id: str
+    state: str
+    progress: str = ""
+
+
+class Snapshotter(Protocol):
+    """EBS snapshots."""
+
+    def create(
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+    ) -> Sequence[Snapshot]:
+        """One crash-consistent set of all attached volumes. Raises: as `InstanceController.stop`."""
+        ...
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
+        """The account's own snapshots that carry all these tags."""
+        ...
+
+
+class PriceBook(Protocol):
+    """What things cost, with the source of each figure."""
+
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        """Per hour; Spot instances at their Spot price. Never raises: unknown is `None`."""
+        ...
+
+
+class Catalogue(Protocol):
+    """Accelerated instance types."""
+
+    def shape(self, instance_type: str) -> Shape | None:
+        """What the type carries, or `None` for an unknown one."""
+        ...
+
+
+class StateTable(Protocol):
+    """The truth. Every change that matters is a conditional write, which raises `ConflictError` when lost."""
+
+    # the sweep's memory
+    def observations(self, target: Target) -> Mapping[str, Observation]:
+        """What the last sweep saw, by instance id; empty at the first sweep."""
+        ...
+
+    def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
+        """Replaces the observations of a target. Last writer wins; it is a cache."""
+        ...
+
+    def records(self, target: Target) -> Mapping[str, InstanceRecord]:
+        """All instance records of a target, by instance id."""
+        ...
+
+    def record(self, target: Target, instance_id: str) -> InstanceRecord:
+        """One record; an empty one when there is none yet."""
+        ...
+
+    def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
+        """Notes when the instance was tagged, or that it no longer is."""
+        ...
+
+    def clear_quiet(self, target: Target, instance_id: str) -> None:
+        """Work resumed: the next idleness is told anew."""
+        ...
+
+    def breaker(self, target: Target) -> BreakerState | None:
+        """The tripped breaker of a target, if it is."""
+        ...
+
+    def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
+        """Trips or releases; true when this call changed it."""
+        ...
+
+    def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
+        """One line of sweep history."""
+        ...
+
+    # episodes
+    def take_lock(self, ref: EpisodeRef) -> bool:
+        """Opens the episode on the instance record: sets `open_episode`, counts it.
+
+        True when this call took it, or the same episode already holds it (a repeated invocation).
+        False when another episode is open or this number has been used.
+        """
+        ...
+
+    def save_opened(self, episode: Episode) -> Episode:
+        """Writes the episode and its pending approval once; returns the one that is stored (first wins)."""
+        ...
+
+    def episode(self, ref: EpisodeRef) -> Episode | None:
+        """The episode, or `None` when it was never opened."""
+        ...
+
+    def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
+        """Moves an episode that is not closed. Raises ConflictError when it is."""
+        ...
+
+    def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
+        """Notes the snapshot ids of the episode."""
+        ...
+
+    def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """Notes when a step was first asked of EC2; later notes of the same step change nothing."""
+        ...
+
+    def close_episode(
+        self,
+        ref: EpisodeRef,
+        outcome: Outcome,
+        reason: str,
+        at: datetime,
+        *,
+        quiet_until: datetime | None,
+        ledger: LedgerEntry | None,
+    ) -> bool:
+        """Closes the episode, frees the lock and books the ledger entry, all or nothing.
+
+        True when this call closed it; false when it was closed already. Works for an episode that was locked
+        but never saved.
+        """
+        ...
+
+    # approvals
+    def approval(self, approval_id: str) -> Approval | None:
+        """The approval, or `None` for an unknown id."""
+        ...
+
+    def await_answer(self, approval_id: str, task_token: str, stage: str, expires_at: datetime) -> Approval:
+        """Binds a task token to the approval and returns it as stored (it may already be decided).
+
+        Raises: NotFound.
+        """
+        ...
+
+    def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
+        """PENDING to the decision's status, once; a keep or an exemption is written to the instance record
+        in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.
+        """
+        ...
+
+    def void(self, approval_id: str, reason: str, *, expired: bool) -> Approval:
+        """PENDING to VOID (or EXPIRED), once. Raises: ConflictError, NotFound."""
+        ...
+
+    # ledger
+    def open_entries(self, target: Target, instance_id: str) -> Sequence[LedgerEntry]:
+        """Booked and not settled."""
+        ...
+
+    def settle_entry(self, entry: LedgerEntry, ended_at: datetime, *, false_stop: bool) -> bool:
+        """Ends a ledger entry once; true when this call did."""
+        ...
+
+    def entries(self, month: str) -> Sequence[LedgerEntry]:
+        """All entries booked in a month (`yyyy-mm`)."""
+        ...
+
+    def first_time(self, event_id: str, at: datetime) -> bool:
+        """True the first time an event id is seen (kept for a day)."""
+        ...
+
+
+class Workflow(Protocol):
+    """Step Functions."""
+
+    def start(self, ref: EpisodeRef) -> bool:
+        """Starts the remediation of an episode; its name is the episode's, its input holds no time.
+
+        True when it is running (now or already); false when an execution of that name has ended.
+        """
+        ...
+
+    def is_running(self, ref: EpisodeRef) -> bool:
+        """Whether the execution of that episode exists and runs."""
+        ...
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        """Hands the decision to the waiting task; false when that task no longer waits."""
+        ...
+
+
+class Announcer(Protocol):
+    """Sends alerts. Returns when a channel has taken the message. Raises: CloudError when none has."""
+
+    def announce(self, alert: Alert) -> None:
+        """Sends one alert."""
+        ...
+
+
+class LinkSigner(Protocol):
+    """Makes and checks the signature of approval links."""
+
+    def link(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """The whole URL. Raises: ConfigurationError."""
+        ...
+
+    def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
+        """The recipient named in the link. Raises: LinkForged, LinkExpired."""
+        ...
+
+    def csrf(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """The value a form of this link must send back."""
+        ...
+
+    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str) -> None:
+        """Raises: LinkForged."""
+        ...
