@@ -114,9 +114,13 @@ class MetricReader(Protocol):
         ...
 
     def list_series(
-        self, target: Target, namespace: str, metric: str
+        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
-        """Recently active dimension sets of a metric that hold an `InstanceId`, by that id. 500 a page."""
+        """Recently active dimension sets of a metric that hold an `InstanceId`, by that id. 500 a page.
+
+        With `instance_id` only that instance's: for the one instance a workflow is about, never in a loop.
+        Raises: CloudError.
+        """
         ...
 
 
@@ -296,8 +300,11 @@ class StateTable(Protocol):
         """
         ...
 
-    def void(self, approval_id: str, reason: str, *, expired: bool) -> Approval:
-        """PENDING to VOID (or EXPIRED), once. Raises: ConflictError, NotFound."""
+    def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
+        """PENDING to VOID (or EXPIRED), once; `outcome` is kept as `void_outcome`.
+
+        Raises: ConflictError, NotFound.
+        """
         ...
 
     # ledger

@@ -64,6 +64,8 @@ class Approval:
     stage: str | None = None
     decision: Decision | None = None
     void_reason: str | None = None
+    void_outcome: str | None = None
+    """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
 
 
 def status_after(answer: Answer) -> ApprovalStatus:

@@ -149,15 +149,19 @@ class InstanceRecord:
 class Observation:
     """What the last sweep saw; a cache. Losing it costs reads, never correctness.
 
-    `dimensions` are the per-GPU dimension sets of the utilization metric, empty for the aggregate, `None`
-    when not known. Each set is a tuple of `(name, value)` pairs.
+    `source` says by which series utilization was last seen (`aggregate`, `per-gpu`, `None`: not known).
+    `dimensions` are the per-GPU dimension sets of the utilization metric, `None` when never listed. Each set
+    is a tuple of `(name, value)` pairs.
     """
 
     launch_time: UtcDatetime
     verdict: str
     at: UtcDatetime
-    not_before: UtcDatetime | None = None
+    reason: str = ""
+    policy_version: str = ""
+    """Of the policy it was judged by: under another one `last_busy` may mean something else."""
     last_busy: UtcDatetime | None = None
+    source: str | None = None
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
     searched_at: UtcDatetime | None = None
     """When the dimension sets were last looked for."""

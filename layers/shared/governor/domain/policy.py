@@ -71,6 +71,8 @@ class Metrics:
     memory_used: str = "nvidia_smi_memory_used"
     power_draw: str = "nvidia_smi_power_draw"
     period_seconds: int = 300
+    collection_interval_seconds: int = 60
+    """How often the agent publishes; by it the samples of an aggregate tell how many GPUs are in it."""
     lag_seconds: int = 120
     """How much of the recent past is left out because it may still be on its way to CloudWatch."""
     rediscover_after_minutes: int = 60
@@ -79,6 +81,7 @@ class Metrics:
     def __post_init__(self) -> None:
         if self.period_seconds not in (60, 300, 3600):
             raise ValueError(f"period_seconds is {self.period_seconds}; CloudWatch keeps 60, 300 and 3600")
+        _between("collection_interval_seconds", self.collection_interval_seconds, 1, self.period_seconds)
         _between("lag_seconds", self.lag_seconds, 0, 3600)
         _between("rediscover_after_minutes", self.rediscover_after_minutes, 5, 1440)
 
@@ -199,11 +202,14 @@ class Breaker:
     turned_silent_percent: float = 50.0
     minimum_instances: int = 5
     """Fewer instances than this turning at once never trip the breaker."""
+    hold_minutes: int = 180
+    """How long it stays open after the last sweep that would have tripped it."""
 
     def __post_init__(self) -> None:
         _between("turned_idle_percent", self.turned_idle_percent, 1, 100)
         _between("turned_silent_percent", self.turned_silent_percent, 1, 100)
         _between("minimum_instances", self.minimum_instances, 1, 10_000)
+        _between("hold_minutes", self.hold_minutes, 0, 10_080)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +229,8 @@ class Advice:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    right_size_check_every_minutes: int = 360
-    """How often a busy instance with several GPUs is looked at GPU by GPU."""
+    right_size_check_every_minutes: int = 1_440
+    """How often a busy instance with several GPUs is looked at GPU by GPU, where it costs extra reads."""
 
 
 @dataclass(frozen=True, slots=True)

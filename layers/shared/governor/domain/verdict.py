@@ -140,6 +140,33 @@ def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, no
     return Verdict(VerdictKind.IDLE, _idle_sentence(evidence, policy), evidence=evidence)
 
 
+def judge_utilization_only(
+    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
+) -> Verdict:
+    """The verdict on an instance whose idleness was already proved in full and told.
+
+    Reads only what shows that work has resumed; whatever acts judges in full again before it does.
+    """
+    verdict = judge_unread(instance, hold, policy, now) or _judge_utilization(evidence, policy)
+    if verdict is not None:
+        return verdict
+    manager = managed_by(instance)
+    kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
+    return Verdict(kind, f"{_idle_sentence(evidence, policy)}, as told before", evidence=evidence, manager=manager)
+
+
+def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
+    """The verdict on an instance seen busy so lately that it cannot be idle yet; nothing was read."""
+    until = last_busy + policy.window
+    return Verdict(
+        kind,
+        f"worked until {iso(last_busy)}, so it cannot be idle before {iso(until)}",
+        not_before=until,
+        last_busy=last_busy,
+        advice=advice,
+    )
+
+
 def freeze(verdict: Verdict, why: str) -> Verdict:
     """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
     return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason}; frozen: {why}")
