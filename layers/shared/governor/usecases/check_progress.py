@@ -1,0 +1,120 @@
+"""Looks whether EC2 has got there: stopped, snapshots completed, terminated. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from governor.domain.episode import Episode, EpisodeRef
+from governor.domain.plan import Step
+from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.ports import Clock, InstanceReader, Policies, Snapshotter
+from governor.usecases.accounts import Accounts
+from governor.usecases.guards import EPISODE_TAG, Guards
+
+
+class Until(StrEnum):
+    """What is waited for."""
+
+    STOPPED = "stopped"
+    SNAPSHOTS_COMPLETED = "snapshots-completed"
+    TERMINATED = "terminated"
+
+
+_STEP = {
+    Until.STOPPED: Step.STOP,
+    Until.SNAPSHOTS_COMPLETED: Step.SNAPSHOT,
+    Until.TERMINATED: Step.TERMINATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Whether it is done, and if not, when to look again, in seconds."""
+
+    done: bool
+    wait_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProgress:
+    """One look."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    guards: Guards
+    instances: InstanceReader
+    snapshots: Snapshotter
+
+    def __call__(self, ref: EpisodeRef, until: Until) -> Progress:
+        """One look at what the last step leads to.
+
+        Raises:
+            SnapshotFailed: a snapshot ended in `error`, or one is missing.
+            StepTimedOut: the policy's limit has passed.
+            WrongState: the instance went somewhere else.
+            SafetyError: the episode is over, or the step was never asked for.
+        """
+        episode = self.guards.open_episode(ref)
+        since = episode.steps_done.get(_STEP[until].value)
+        if since is None:
+            raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")
+        if self._is_done(episode, until):
+            return Progress(done=True, wait_seconds=0)
+        elapsed = self.clock.now() - since
+        limit = self._limit(episode, until)
+        if elapsed > limit:
+            raise StepTimedOut(f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)")
+        return Progress(done=False, wait_seconds=_pause(elapsed, until))
+
+    def _is_done(self, episode: Episode, until: Until) -> bool:
+        match until:
+            case Until.STOPPED:
+                return self._has_stopped(episode)
+            case Until.SNAPSHOTS_COMPLETED:
+                return self._has_snapshots(episode)
+            case Until.TERMINATED:
+                return self._state(episode) in (None, "terminated")
+            case _:
+                assert_never(until)
+
+    def _has_stopped(self, episode: Episode) -> bool:
+        state = self._state(episode)
+        if state not in ("running", "stopping", "stopped"):
+            raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
+        return state == "stopped"
+
+    def _has_snapshots(self, episode: Episode) -> bool:
+        target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
+        found = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
+        if failed:
+            raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")
+        known = {snapshot.snapshot_id for snapshot in found}
+        missing = sorted(set(episode.snapshot_ids) - known)
+        if missing or not episode.snapshot_ids:
+            raise SnapshotFailed(f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed")
+        return all(snapshot.state == "completed" for snapshot in found)
+
+    def _state(self, episode: Episode) -> str | None:
+        target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
+        instance = self.instances.describe(target, episode.ref.instance_id)
+        return None if instance is None else instance.state
+
+    def _limit(self, episode: Episode, until: Until) -> timedelta:
+        rule = self.policies.applied_to(episode.instance).policy.plan
+        snapshots = until is Until.SNAPSHOTS_COMPLETED
+        return timedelta(minutes=rule.snapshot_limit_minutes if snapshots else rule.stop_limit_minutes)
+
+
+def _pause(elapsed: timedelta, until: Until) -> int:
+    """Longer as time goes by, so that a day of waiting stays far under 25,000 history events."""
+    longest = 300 if until is Until.SNAPSHOTS_COMPLETED else 30
+    return max(5, min(longest, int(elapsed.total_seconds() / 4)))
+
+
+def _minutes(span: timedelta) -> int:
+    return int(span.total_seconds() // 60)

@@ -1,0 +1,421 @@
+"""Reads the evidence of many instances in as few metric reads as possible.
+
+Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the series of
+those that stayed silent; the remaining figures of those that utilization alone would call idle. What cannot
+be read becomes a `read_problem`, never an empty answer. This module must not judge.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from governor.domain.evidence import (
+    Evidence,
+    GpuReadings,
+    MetricSource,
+    Series,
+    Window,
+    empty_evidence,
+    peak,
+    window_before,
+)
+from governor.domain.instance import Instance, Shape, Target
+from governor.domain.policy import Metrics, Policy
+from governor.domain.verdict import FIGURES, is_candidate
+from governor.errors import CloudError
+from governor.ports import Catalogue, MetricAnswer, MetricQuery, MetricReader
+
+Dimensions = tuple[tuple[str, str], ...]
+
+_EC2_PERIOD = timedelta(minutes=5)
+"""Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
+_AGENTLESS_NAMESPACE = "AWS/EC2"
+_AGENTLESS_METRIC = "GPUPowerUtilization"
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceRequest:
+    """What to read for one instance.
+
+    Attributes:
+        dimensions: per-GPU dimension sets where they are known.
+        source: by which series it was last seen; `None` asks the aggregate first.
+        search: whether silent series may be looked for.
+        per_gpu: read GPU by GPU although the aggregate exists.
+        figures: which of `power`, `memory`, `cpu`, `network` to read for a candidate.
+        always: read the figures whatever utilization says.
+    """
+
+    instance: Instance
+    policy: Policy
+    dimensions: tuple[Dimensions, ...] | None = None
+    source: str | None = None
+    search: bool = True
+    per_gpu: bool = False
+    figures: frozenset[str] = frozenset()
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Evidence, and what was learnt about where it is found. `searched` says that a search took place."""
+
+    evidence: Evidence
+    dimensions: tuple[Dimensions, ...] | None
+    source: str | None
+    searched: bool
+
+
+@dataclass(slots=True)
+class _Work:
+    """One instance while its evidence comes together."""
+
+    request: EvidenceRequest
+    shape: Shape | None
+    readings: dict[str, Series] = field(default_factory=dict)
+    sets: tuple[Dimensions, ...] = ()
+    source: MetricSource = MetricSource.NONE
+    dimensions: tuple[Dimensions, ...] | None = None
+    searched: bool = False
+    problem: str | None = None
+    agentless: float | None = None
+
+    @property
+    def instance_id(self) -> str:
+        return self.request.instance.instance_id
+
+    @property
+    def aggregate(self) -> Dimensions:
+        return (("InstanceId", self.instance_id),)
+
+    def silent(self) -> bool:
+        return self.problem is None and all(peak(series) is None for series in self.readings.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GatherEvidence:
+    """Evidence for a batch of instances of one target."""
+
+    metrics: MetricReader
+    catalogue: Catalogue
+
+    def __call__(
+        self, target: Target, requests: Sequence[EvidenceRequest], now: datetime
+    ) -> dict[str, Gathered]:
+        """Evidence by instance id. Never raises for a failed read."""
+        groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
+        for request in requests:
+            groups[request.policy.metrics, request.policy.window].append(request)
+        gathered: dict[str, Gathered] = {}
+        for group in groups.values():
+            gathered |= _Batch(self, target, group, now).gather()
+        return gathered
+
+
+class _Batch:
+    """Instances that share metric names and window."""
+
+    def __init__(
+        self, gather: GatherEvidence, target: Target, requests: Sequence[EvidenceRequest], now: datetime
+    ) -> None:
+        self._metrics = gather.metrics
+        self._target = target
+        policy = requests[0].policy
+        self._names = policy.metrics
+        self._window = window_before(now, policy.window, policy.period, policy.lag)
+        period = max(policy.period, _EC2_PERIOD)
+        self._ec2_window = window_before(now, max(policy.window, period), period, policy.lag)
+        self._work = [
+            _Work(request, gather.catalogue.shape(request.instance.instance_type), dimensions=request.dimensions)
+            for request in requests
+        ]
+
+    def gather(self) -> dict[str, Gathered]:
+        self._read_utilization(self._work)
+        self._search([work for work in self._work if self._wants_search(work)])
+        evidence = {work.instance_id: self._utilization_evidence(work) for work in self._work}
+        self._read_figures(
+            [
+                work
+                for work in self._work
+                if work.request.figures
+                and (work.request.always or is_candidate(evidence[work.instance_id], work.request.policy))
+            ],
+            evidence,
+        )
+        return {
+            work.instance_id: Gathered(
+                evidence=evidence[work.instance_id],
+                dimensions=work.dimensions,
+                source=None if work.source is MetricSource.NONE else work.source.value,
+                searched=work.searched,
+            )
+            for work in self._work
+        }
+
+    # utilization
+
+    def _wants_search(self, work: _Work) -> bool:
+        wants_gpus = work.request.per_gpu and work.dimensions is None and work.problem is None
+        return work.request.search and (work.silent() or wants_gpus)
+
+    def _read_utilization(self, works: Iterable[_Work]) -> None:
+        queries: list[MetricQuery] = []
+        asked: dict[str, tuple[_Work, str]] = {}
+        for work in works:
+            request = work.request
+            known = work.dimensions or ()
+            # An aggregate under other dimensions than `InstanceId` alone is only found by a search, too.
+            has_gpus = any(_is_gpu(dimensions) for dimensions in known)
+            use_known = bool(known) and (
+                request.per_gpu or request.source == MetricSource.PER_GPU or not has_gpus
+            )
+            work.sets = known if use_known else (work.aggregate,)
+            work.source = MetricSource.PER_GPU if use_known and has_gpus else MetricSource.AGGREGATE
+            work.readings = {}
+            for number, dimensions in enumerate(work.sets):
+                key = f"u{number}|{work.instance_id}"
+                asked[key] = (work, _gpu_label(dimensions))
+                queries.append(self._query(key, self._names.utilization, dimensions, "Maximum"))
+        answer = self._read(queries, self._window)
+        for key, (work, label) in asked.items():
+            if key in answer.problems:
+                work.problem = answer.problems[key]
+            series = answer.series.get(key)
+            if series is not None:
+                # One GPU can be published under two dimension sets after a change of the agent's
+                # configuration: together they are that GPU's readings.
+                work.readings[label] = _merge_max(work.readings.get(label), series)
+
+    def _search(self, works: list[_Work]) -> None:
+        """One pass over the namespace's series for all that need it; then reads those that were found."""
+        if not works:
+            return
+        only = works[0].instance_id if len(self._work) == 1 else None
+        try:
+            found = self._metrics.list_series(
+                self._target, self._names.namespace, self._names.utilization, only
+            )
+        except CloudError as error:
+            for work in works:
+                if work.silent():
+                    work.problem = f"the search for its series failed: {error}"
+            return
+        for work in self._work:
+            work.searched = True
+            sets = [dimensions for dimensions in found.get(work.instance_id, ()) if len(dimensions) > 1]
+            work.dimensions = tuple(sorted([s for s in sets if _is_gpu(s)] or sets))
+        again = [work for work in works if work.dimensions]
+        for work in again:
+            work.request = replace(work.request, source=MetricSource.PER_GPU)
+        if again:
+            self._read_utilization(again)
+        self._read_agentless([work for work in works if work.silent()], only)
+
+    def _read_agentless(self, works: list[_Work], only: str | None) -> None:
+        """EC2's own power metric of the silent ones: told with the verdict, never a proof of idleness."""
+        if not works:
+            return
+        try:
+            found = self._metrics.list_series(self._target, _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, only)
+        except CloudError:
+            # Only colours the sentence of a verdict that is `no-data` with or without it.
+            return
+        queries, asked = [], {}
+        for work in works:
+            for number, dimensions in enumerate(found.get(work.instance_id, ())):
+                key = f"a{number}|{work.instance_id}"
+                asked[key] = work
+                queries.append(
+                    MetricQuery(key, _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions), "Maximum")
+                )
+        answer = self._read(queries, self._ec2_window)
+        for key, work in asked.items():
+            work.agentless = _max_of(work.agentless, peak(answer.series.get(key, ())))
+
+    def _utilization_evidence(self, work: _Work) -> Evidence:
+        expected = work.shape.accelerator_count if work.shape else None
+        if work.silent():
+            work.source = MetricSource.NONE
+            return replace(
+                empty_evidence(self._window), gpus_expected=expected, agentless_power_percent=work.agentless
+            )
+        reporting = None
+        if work.source is MetricSource.PER_GPU:
+            reporting = sum(peak(series) is not None for series in work.readings.values())
+        elif expected == 1:
+            reporting = 1
+        return Evidence(
+            window=self._window,
+            source=work.source,
+            gpus=tuple(GpuReadings(gpu, series) for gpu, series in sorted(work.readings.items(), key=_by_index)),
+            gpus_expected=expected,
+            gpus_reporting=reporting,
+            read_problem=work.problem,
+        )
+
+    # the other figures
+
+    def _read_figures(self, works: list[_Work], evidence: dict[str, Evidence]) -> None:
+        queries: list[MetricQuery] = []
+        ec2_queries: list[MetricQuery] = []
+        for work in works:
+            queries += self._gpu_figure_queries(work)
+            ec2_queries += self._ec2_figure_queries(work)
+        # Together in one pass where the windows agree, so that calls are filled to their limit.
+        if self._window == self._ec2_window:
+            answers = (self._read(queries + ec2_queries, self._window),) * 2
+        else:
+            answers = (self._read(queries, self._window), self._read(ec2_queries, self._ec2_window))
+        keys = _keys_by_instance(queries), _keys_by_instance(ec2_queries)
+        for work in works:
+            own = tuple(by_instance.get(work.instance_id, []) for by_instance in keys)
+            evidence[work.instance_id] = self._with_figures(work, evidence[work.instance_id], own, answers)
+
+    def _gpu_figure_queries(self, work: _Work) -> list[MetricQuery]:
+        figures, queries = work.request.figures, []
+        if "power" in figures and _power_limit(work.shape) is not None:
+            queries += [
+                self._query(f"p{n}|{work.instance_id}", self._names.power_draw, dimensions, "Maximum")
+                for n, dimensions in enumerate(work.sets)
+            ]
+        if "memory" in figures and work.shape is not None and work.shape.memory_mib_each:
+            queries += [
+                self._query(f"m{n}|{work.instance_id}", self._names.memory_used, dimensions, "Maximum")
+                for n, dimensions in enumerate(work.sets)
+            ]
+        if work.source is MetricSource.AGGREGATE and _may_have_several(work.shape):
+            # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
+            queries.append(
+                self._query(f"s|{work.instance_id}", self._names.utilization, work.sets[0], "SampleCount")
+            )
+        return queries
+
+    def _ec2_figure_queries(self, work: _Work) -> list[MetricQuery]:
+        figures, queries = work.request.figures, []
+        wanted = [("c", "CPUUtilization", "Average")] if "cpu" in figures else []
+        if "network" in figures:
+            wanted += [("i", "NetworkIn", "Sum"), ("o", "NetworkOut", "Sum")]
+        for letter, metric, statistic in wanted:
+            key = f"{letter}|{work.instance_id}"
+            queries.append(MetricQuery(key, "AWS/EC2", metric, work.aggregate, statistic))
+        return queries
+
+    def _with_figures(
+        self,
+        work: _Work,
+        evidence: Evidence,
+        keys: tuple[list[str], ...],
+        answers: tuple[MetricAnswer, MetricAnswer],
+    ) -> Evidence:
+        problem = evidence.read_problem
+        by_letter: dict[str, Series] = {}
+        for own, answer in zip(keys, answers, strict=True):
+            for key in own:
+                problem = problem or answer.problems.get(key)
+                series = answer.series.get(key)
+                if series is not None:
+                    by_letter[key[0]] = _merge_max(by_letter.get(key[0]), series)
+        seconds = self._ec2_window.period.total_seconds()
+        network = _merge_sum(by_letter.get("i"), by_letter.get("o"))
+        shape, limit = work.shape, _power_limit(work.shape)
+        memory = shape.memory_mib_each if shape else None
+        scaled: dict[str, tuple[Series | None, float | None, Window]] = {
+            "power": (by_letter.get("p"), 100.0 / limit if limit else None, self._window),
+            "memory": (by_letter.get("m"), 100.0 / memory if memory else None, self._window),
+            "cpu": (by_letter.get("c"), 1.0, self._ec2_window),
+            "network": (network, 1.0 / seconds, self._ec2_window),
+        }
+        values: dict[str, float | None] = {}
+        last_active: dict[str, datetime] = {}
+        for figure in FIGURES:
+            series, factor, window = scaled[figure]
+            top = peak(series) if series is not None else None
+            values[figure] = None if top is None or factor is None else round(top * factor, 3)
+            if series is not None and top is not None:
+                last_active[figure] = window.bin_end(_last_index(series, top))
+        return replace(
+            evidence,
+            gpus_reporting=self._reporting(work, evidence, by_letter.get("s")),
+            memory_used_percent=values["memory"],
+            power_percent_of_limit=values["power"],
+            cpu_percent=values["cpu"],
+            network_bytes_per_second=values["network"],
+            read=work.request.figures,
+            read_problem=problem,
+            last_active=last_active,
+        )
+
+    def _reporting(self, work: _Work, evidence: Evidence, samples: Series | None) -> int | None:
+        if work.source is not MetricSource.AGGREGATE or samples is None:
+            return evidence.gpus_reporting
+        per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
+        # The fullest period: others may have lost samples, none can have too many.
+        top = peak(samples)
+        return None if top is None else round(top / per_gpu)
+
+    # reading
+
+    def _query(self, key: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
+        return MetricQuery(key, self._names.namespace, metric, dimensions, statistic)
+
+    def _read(self, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        if not queries:
+            return MetricAnswer(series={}, problems={})
+        return self._metrics.read(self._target, queries, window)
+
+
+def _power_limit(shape: Shape | None) -> int | None:
+    return shape.board_power_watts if shape else None
+
+
+def _may_have_several(shape: Shape | None) -> bool:
+    return shape is None or shape.accelerator_count is None or shape.accelerator_count > 1
+
+
+def _is_gpu(dimensions: Dimensions) -> bool:
+    return any(name == "index" for name, _ in dimensions)
+
+
+def _gpu_label(dimensions: Dimensions) -> str:
+    return dict(dimensions).get("index", "all")
+
+
+def _by_index(item: tuple[str, Series]) -> tuple[int, str]:
+    label = item[0]
+    return (int(label), "") if label.isdigit() else (-1, label)
+
+
+def _merge_max(left: Series | None, right: Series) -> Series:
+    if left is None:
+        return right
+    return tuple(_max_of(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _max_of(left: float | None, right: float | None) -> float | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return max(left, right)
+
+
+def _merge_sum(left: Series | None, right: Series | None) -> Series | None:
+    """Per period the sum of both; where only one was published, that one."""
+    if left is None or right is None:
+        return right if left is None else left
+    return tuple(
+        None if a is None and b is None else (a or 0.0) + (b or 0.0) for a, b in zip(left, right, strict=True)
+    )
+
+
+def _last_index(series: Series, value: float) -> int:
+    return max(index for index, reading in enumerate(series) if reading == value)
+
+
+def _keys_by_instance(queries: Iterable[MetricQuery]) -> Mapping[str, list[str]]:
+    keys: dict[str, list[str]] = defaultdict(list)
+    for query in queries:
+        keys[query.key.partition("|")[2]].append(query.key)
+    return keys

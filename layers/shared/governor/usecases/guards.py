@@ -1,0 +1,143 @@
+"""The guards in front of every EC2 write call of an episode, in one place.
+
+They read everything anew and trust nothing that travelled through a state machine but the episode's name.
+A guard that does not hold raises `SafetyError`; there is no way around one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.approval import ApprovalStatus
+from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.evidence import evidence_hash
+from governor.domain.instance import Instance
+from governor.domain.plan import Step
+from governor.domain.policy import AppliedPolicy, Mode
+from governor.errors import SafetyError
+from governor.ports import Policies, Snapshot, Snapshotter, StateTable
+from governor.usecases.accounts import Accounts
+from governor.usecases.inspect_instance import InspectInstance
+
+EPISODE_TAG = "GpuGovernor:Episode"
+"""On every snapshot the governor makes; the gate before termination counts by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What the guards found: the episode, the instance as it is now, and whether the call is a dry run."""
+
+    episode: Episode
+    instance: Instance
+    applied: AppliedPolicy
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Checks that hold before any step of an episode."""
+
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    state: StateTable
+    snapshots: Snapshotter
+
+    def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
+        """Lets the step through, with the facts it was let through on.
+
+        Raises:
+            SafetyError: a guard does not hold; the message says which.
+            CloudError: something could not be read.
+        """
+        episode = self.open_episode(ref)
+        if step not in episode.plan.steps:
+            raise SafetyError(f"{step.value} is not part of the plan that was asked about")
+        self._authorised(episode)
+        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        frozen = self.state.breaker(target)
+        if frozen is not None:
+            raise SafetyError(f"plans are frozen: {frozen.why}")
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None:
+            raise SafetyError("the instance no longer exists")
+        if instance.launch_time != ref.launch_time:
+            raise SafetyError("the instance was started anew since it was asked about")
+        applied = self._same_rules(episode, instance)
+        self._same_plan(episode, instance, applied)
+        return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
+
+    def open_episode(self, ref: EpisodeRef) -> Episode:
+        """The episode, unless it does not exist or is over."""
+        episode = self.state.episode(ref)
+        if episode is None:
+            raise SafetyError("the episode does not exist")
+        if episode.phase is Phase.CLOSED:
+            outcome = episode.outcome.value if episode.outcome else "closed"
+            raise SafetyError(f"the episode is over: {outcome}")
+        return episode
+
+    def completed_snapshots(self, cleared: Cleared) -> tuple[Snapshot, ...]:
+        """The episode's snapshots, when every EBS volume of the instance has a completed one.
+
+        Raises:
+            SafetyError: a volume has none, or one that is not completed.
+        """
+        ref = cleared.episode.ref
+        found = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
+        completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
+        wanted = {volume.volume_id for volume in cleared.instance.volumes}
+        wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
+        missing = sorted(wanted - completed)
+        if missing or not wanted:
+            raise SafetyError(f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed")
+        return tuple(found)
+
+    def _authorised(self, episode: Episode) -> None:
+        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes."""
+        if evidence_hash(episode.evidence) != episode.evidence_hash:
+            raise SafetyError("the evidence of the episode was altered after it was frozen")
+        match episode.mode:
+            case Mode.OBSERVE | Mode.AUTO:
+                return
+            case Mode.ASK:
+                pass
+        approval = self.state.approval(episode.approval_id)
+        if approval is None or approval.episode != episode.ref:
+            raise SafetyError("there is no approval for this episode")
+        if approval.evidence_hash != episode.evidence_hash:
+            raise SafetyError("the approval was given for other evidence")
+        expired_acts = (
+            approval.status is ApprovalStatus.EXPIRED
+            and self.policies.applied_to(episode.instance).policy.approval.on_expiry == "act"
+        )
+        if approval.status is not ApprovalStatus.APPROVED and not expired_acts:
+            raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
+
+    def _same_rules(self, episode: Episode, instance: Instance) -> AppliedPolicy:
+        applied = self.policies.applied_to(instance)
+        selector = self.policies.base().policy.selector
+        if instance.tags.get(selector.tag_key) != selector.tag_value:
+            raise SafetyError(f"the instance no longer carries {selector.tag_key}={selector.tag_value}")
+        exemption = applied.policy.exemption
+        if instance.tags.get(exemption.tag_key) == exemption.tag_value:
+            raise SafetyError(f"the instance is exempt: {exemption.tag_key}={exemption.tag_value}")
+        if self.state.record(instance.target, instance.instance_id).hold.exempt_reason is not None:
+            raise SafetyError("the instance was exempted by decision")
+        if applied.policy.mode is not episode.mode:
+            raise SafetyError(
+                f"the policy's mode went from {episode.mode.value} to {applied.policy.mode.value} meanwhile"
+            )
+        return applied
+
+    def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
+        """Classification, lifecycle and protection flags, all at once: they must still lead to the plan."""
+        _, plan, _ = self.inspect.plan(instance, applied.policy)
+        if plan.steps != episode.plan.steps:
+            now = " -> ".join(plan.steps) or "nothing"
+            why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
+            raise SafetyError(f"the plan would be another now: {now}{why}")
+        asked = {volume.volume_id for volume in episode.instance.volumes}
+        added = sorted({volume.volume_id for volume in instance.volumes} - asked)
+        if added:
+            raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")

@@ -1,0 +1,73 @@
+"""Everything about one instance at this moment: as EC2 describes it, all evidence, and the plan it leads to.
+
+Used when an episode opens and again before anything is done, so that both see with the same eyes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from governor.domain.evidence import Evidence
+from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime
+from governor.domain.verdict import FIGURES, Verdict, judge
+from governor.errors import Unavailable
+from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class InspectInstance:
+    """Reads one instance in full. A few calls each; never used in a loop over a fleet."""
+
+    instances: InstanceReader
+    gather: GatherEvidence
+    catalogue: Catalogue
+    prices: PriceBook
+    state: StateTable
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """As EC2 describes it now, or `None`."""
+        return self.instances.describe(target, instance_id)
+
+    def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence | None]:
+        """The verdict on all figures, GPU by GPU where the series exist.
+
+        Raises:
+            Unavailable: CloudWatch could not be read. Waiting is right then, judging is not.
+        """
+        request = EvidenceRequest(
+            instance=instance,
+            policy=policy,
+            per_gpu=True,
+            figures=frozenset(FIGURES),
+            always=True,
+        )
+        gathered = self.gather(instance.target, [request], now)[instance.instance_id]
+        if gathered.evidence.read_problem is not None:
+            raise Unavailable(
+                f"metrics of {instance.instance_id} could not be read: {gathered.evidence.read_problem}",
+                operation="cloudwatch:GetMetricData",
+            )
+        hold = self.state.record(instance.target, instance.instance_id).hold
+        verdict = judge(instance, hold, gathered.evidence, policy, now)
+        return verdict, gathered.evidence
+
+    def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
+        """The plan on facts read now, with the instance's volume sizes filled in."""
+        target = instance.target
+        sized = replace(instance, volumes=self.instances.with_volume_sizes(instance))
+        is_spot = instance.lifecycle is Lifecycle.SPOT and instance.spot_request_id is not None
+        price = self.prices.price(instance, policy)
+        facts = PlanFacts(
+            instance=sized,
+            protection=self.instances.protection(target, instance.instance_id),
+            spot_request=(
+                self.instances.spot_request_type(target, instance.spot_request_id or "") if is_spot else None
+            ),
+            shape=self.catalogue.shape(instance.instance_type),
+            price=price,
+        )
+        return sized, draw_plan(facts, policy), price

@@ -1,0 +1,120 @@
+"""Opens an idle episode: takes the lock, proves idleness once more in full, draws the plan, freezes it all."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.evidence import Evidence, evidence_hash
+from governor.domain.instance import Instance
+from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
+from governor.domain.units import UtcDatetime
+from governor.domain.verdict import Verdict
+from governor.ports import Clock, Policies, StateTable
+from governor.usecases.accounts import Accounts
+from governor.usecases.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The result. `episode` is `None` when there is nothing to do, and `reason` says why."""
+
+    episode: Episode | None
+    applied: AppliedPolicy | None
+    reason: str
+
+
+def new_approval_id() -> str:
+    """128 random bits; the id alone gives no access, the signature of the link does."""
+    return secrets.token_urlsafe(16)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpisode:
+    """Opens the episode, or says why not. Safe to repeat: the episode stored first is the one returned."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    state: StateTable
+    approval_id: Callable[[], str] = new_approval_id
+
+    def __call__(self, ref: EpisodeRef) -> Opened:
+        """Takes the lock and opens.
+
+        Raises:
+            CloudError: something could not be read; the lock stays with this episode and a retry goes on.
+        """
+        if not self.state.take_lock(ref):
+            return Opened(None, None, "another episode of this instance is open, or this one is over")
+        stored = self.state.episode(ref)
+        if stored is not None:
+            return Opened(stored, self.policies.applied_to(stored.instance), "already opened")
+        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None or instance.state != "running":
+            return self._close(ref, Outcome.VOID, "the instance no longer runs")
+        if instance.launch_time != ref.launch_time:
+            return self._close(ref, Outcome.VOID, "the instance was started anew")
+        applied = self.policies.applied_to(instance)
+        selector = self.policies.base().policy.selector
+        if instance.tags.get(selector.tag_key) != selector.tag_value:
+            tag = f"{selector.tag_key}={selector.tag_value}"
+            return self._close(ref, Outcome.VOID, f"the instance no longer carries {tag}")
+        frozen = self.state.breaker(target)
+        if frozen is not None:
+            return self._close(ref, Outcome.VOID, f"plans are frozen: {frozen.why}")
+        now = self.clock.now()
+        verdict, evidence = self.inspect.judge(instance, applied.policy, now)
+        if not verdict.is_idle or evidence is None:
+            return self._close(ref, Outcome.WOKE_UP, f"not idle on the second look: {verdict.reason}")
+        return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
+
+    def _open(
+        self,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        verdict: Verdict,
+        evidence: Evidence,
+        now: UtcDatetime,
+    ) -> Episode:
+        sized, plan, price = self.inspect.plan(instance, applied.policy)
+        asks = applied.policy.mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
+        owner, project = owner_and_project(instance, applied.policy.ownership)
+        return self.state.save_opened(
+            Episode(
+                ref=ref,
+                phase=Phase.ASKING if asks else Phase.ACTING,
+                phase_since=now,
+                opened_at=now,
+                approval_id=self.approval_id(),
+                mode=applied.policy.mode,
+                policy_version=applied.version,
+                overrides=applied.overrides,
+                instance=sized,
+                reason=verdict.reason,
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                plan=plan,
+                price=price,
+                owner=owner,
+                project=project,
+            )
+        )
+
+    def _close(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Opened:
+        self.state.close_episode(ref, outcome, reason, self.clock.now(), quiet_until=None, ledger=None)
+        return Opened(None, None, reason)
+
+
+def owner_and_project(instance: Instance, rule: Ownership) -> tuple[str, str]:
+    """Who is asked and whom it is booked to: the first tag of the policy's lists that is set."""
+
+    def first(keys: tuple[str, ...], otherwise: str) -> str:
+        return next((value for key in keys if (value := instance.tags.get(key, "").strip())), otherwise)
+
+    return first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, "unassigned")

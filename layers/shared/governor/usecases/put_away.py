@@ -1,0 +1,72 @@
+"""Stops or terminates. The only use case that can, behind all guards, one instance a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.plan import Step
+from governor.errors import SafetyError
+from governor.ports import Clock, InstanceController, StateTable
+from governor.usecases.guards import Cleared, Guards
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Carries out one destructive step of an episode. Safe to repeat: a step that took effect stays one."""
+
+    clock: Clock
+    guards: Guards
+    controller: InstanceController
+    state: StateTable
+
+    def __call__(self, ref: EpisodeRef, step: Step) -> bool:
+        """Stops or terminates the instance of the episode; true when it was a dry run.
+
+        Raises:
+            SafetyError: a guard does not hold; EC2 was not called.
+            Protected, Unsupported, WrongState, NotFound, AccessDenied: EC2 said no.
+            Throttled, Unavailable: the same call may succeed later.
+        """
+        if step not in (Step.STOP, Step.TERMINATE):
+            raise SafetyError(f"{step.value} is not something this function does")
+        cleared = self.guards.clear(ref, step)
+        if cleared.episode.phase is not Phase.ACTING:
+            raise SafetyError(f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting")
+        if step is Step.STOP:
+            self._stop(cleared)
+        else:
+            self._terminate(cleared)
+        return cleared.dry_run
+
+    def _stop(self, cleared: Cleared) -> None:
+        episode, instance = cleared.episode, cleared.instance
+        ours = _was_asked(episode, Step.STOP)
+        if ours and instance.state in ("stopping", "stopped"):
+            return
+        if instance.state != "running":
+            raise SafetyError(f"the instance is {instance.state}, not running")
+        # Noted before the call, so that the event it causes is known to be our own.
+        self.state.note_step(episode.ref, Step.STOP.value, self.clock.now())
+        self.controller.stop(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+    def _terminate(self, cleared: Cleared) -> None:
+        episode, instance = cleared.episode, cleared.instance
+        if _was_asked(episode, Step.TERMINATE) and instance.state in ("shutting-down", "terminated"):
+            return
+        wanted = "stopped" if Step.STOP in episode.plan.steps and not cleared.dry_run else "running"
+        if instance.state != wanted:
+            raise SafetyError(f"the instance is {instance.state}, not {wanted}")
+        if not cleared.dry_run:
+            self.guards.completed_snapshots(cleared)
+        self.state.note_step(episode.ref, Step.TERMINATE.value, self.clock.now())
+        if Step.CANCEL_SPOT_REQUEST in episode.plan.steps:
+            request = instance.spot_request_id
+            if request is None:
+                raise SafetyError("its Spot request is not known, so a successor could be launched")
+            self.controller.cancel_spot_request(instance.target, request, dry_run=cleared.dry_run)
+        self.controller.terminate(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+
+def _was_asked(episode: Episode, step: Step) -> bool:
+    return step.value in episode.steps_done

@@ -1,0 +1,152 @@
+"""What happens when EC2 tells something: instances that change state, Spot warnings, workflows that die.
+
+Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
+state table; the sweep repairs what a lost event leaves behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.episode import EpisodeRef, Outcome, Phase, episode_from_execution_name
+from governor.domain.ledger import is_false_stop
+from governor.domain.messages import outcome_alert
+from governor.domain.units import UtcDatetime, iso
+from governor.errors import ConflictError
+from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
+from governor.usecases.accounts import Accounts
+from governor.usecases.open_episode import owner_and_project
+from governor.usecases.void_episode import VoidEpisode
+
+_ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToStateChange:
+    """An instance changed state, by us or by others."""
+
+    policies: Policies
+    accounts: Accounts
+    state: StateTable
+    void: VoidEpisode
+
+    def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:
+        """Closes a question that others answered by deed; settles the ledger. Returns what was done."""
+        target = self.accounts.target(account, region, self.policies.base().policy)
+        done = []
+        record = self.state.record(target, instance_id)
+        if record.open_episode is not None and ec2_state in _ENDING:
+            # Only a question can be voided: in the acting phase the change is the workflow's own.
+            if self.void(record.open_episode, f"the instance is {ec2_state} by others", Outcome.VOID):
+                done.append("question voided")
+        done += self._settle(account, region, instance_id, ec2_state, at)
+        return ", ".join(done) or "nothing to do"
+
+    def _settle(
+        self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
+    ) -> list[str]:
+        target = self.accounts.target(account, region, self.policies.base().policy)
+        within = timedelta(minutes=self.policies.base().policy.ledger.false_stop_within_minutes)
+        done = []
+        for entry in self.state.open_entries(target, instance_id):
+            if entry.booked_at > at or entry.outcome is not Outcome.STOPPED:
+                continue
+            if ec2_state == "running":
+                false_stop = is_false_stop(entry, at, within)
+                if self.state.settle_entry(entry, at, false_stop=false_stop):
+                    done.append("false stop booked" if false_stop else "saving settled")
+            elif ec2_state == "terminated" and self.state.settle_entry(entry, at, false_stop=False):
+                done.append("saving settled: terminated by others")
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToSpotWarning:
+    """EC2 takes a Spot instance back in two minutes."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+    state: StateTable
+    void: VoidEpisode
+    announcer: Announcer
+
+    def __call__(
+        self, account: str, region: str, instance_id: str, action: str, at: UtcDatetime, event_id: str
+    ) -> bool:
+        """Tells the owner how long is left, and takes back an open question. False when not ours or told."""
+        policy = self.policies.base().policy
+        target = self.accounts.target(account, region, policy)
+        instance = self.instances.describe(target, instance_id)
+        record = self.state.record(target, instance_id)
+        if record.open_episode is not None:
+            self.void(record.open_episode, f"Spot interruption: {action}", Outcome.INTERRUPTED)
+        selector = policy.selector
+        if instance is None or instance.tags.get(selector.tag_key) != selector.tag_value:
+            return False
+        now = self.clock.now()
+        owner, project = owner_and_project(instance, policy.ownership)
+        ends = at + timedelta(minutes=2)
+        left = max(0, int((ends - now).total_seconds()))
+        self.announcer.announce(
+            Alert(
+                kind=AlertKind.SPOT_INTERRUPTION,
+                severity=Severity.CRITICAL,
+                account=account,
+                region=region,
+                subject=f"Spot interruption: {instance.instance_type} {instance.name}, {left} s left",
+                lines=(
+                    f"EC2 will {action} {instance.name} ({instance_id}) at about {iso(ends)}.",
+                    f"{left} seconds are left. Save your work now.",
+                ),
+                dedup_id=f"spot-{event_id}",
+                at=now,
+                instance_id=instance_id,
+                owner=owner,
+                project=project,
+                facts={"action": action, "ends_at": iso(ends), "instance_type": instance.instance_type},
+            )
+        )
+        # Noted after the message went out: a repeated event may tell twice, a failed one is never lost.
+        return self.state.first_time(event_id, now)
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToExecutionEnd:
+    """A remediation workflow ended other than by itself: the lock is freed and people are told."""
+
+    clock: Clock
+    state: StateTable
+    announcer: Announcer
+
+    def __call__(self, execution_name: str, status: str) -> bool:
+        """True when an episode was still open and is closed as failed now.
+
+        Raises:
+            ValueError: not an execution of the remediation machine.
+            CloudError: the state table or the channel could not be reached; repeat it.
+        """
+        ref = episode_from_execution_name(execution_name)
+        episode = self.state.episode(ref)
+        if episode is not None and episode.phase is Phase.CLOSED:
+            return False
+        now = self.clock.now()
+        why = f"its workflow ended {status}"
+        if episode is not None and episode.phase is Phase.ASKING:
+            self._void(episode.approval_id, why)
+        if not self._close(ref, why, now):
+            return False
+        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
+        return True
+
+    def _void(self, approval_id: str, why: str) -> None:
+        try:
+            self.state.void(approval_id, why, expired=False, outcome=Outcome.FAILED.value)
+        except ConflictError:
+            return  # decided before the workflow died; the record keeps the decision
+
+    def _close(self, ref: EpisodeRef, why: str, now: UtcDatetime) -> bool:
+        return self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)

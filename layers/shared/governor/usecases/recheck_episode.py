@@ -1,0 +1,65 @@
+"""Checks again at the moment of acting: the guards, and while the instance runs, its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.episode import EpisodeRef, Outcome, Phase
+from governor.domain.plan import Step
+from governor.domain.verdict import VerdictKind
+from governor.errors import SafetyError
+from governor.ports import Clock, StateTable
+from governor.usecases.guards import Guards
+from governor.usecases.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """Whether to go on; if not, with what outcome and why."""
+
+    proceed: bool
+    outcome: Outcome | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecheckEpisode:
+    """The recheck. Safe to repeat."""
+
+    clock: Clock
+    guards: Guards
+    inspect: InspectInstance
+    state: StateTable
+
+    def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
+        """Decides whether `before` may be done now.
+
+        Raises:
+            CloudError: something could not be read. A retry is right, going on is not.
+        """
+        try:
+            cleared = self.guards.clear(ref, before)
+        except SafetyError as error:
+            return Rechecked(False, self._outcome_of(ref), str(error))
+        instance, now = cleared.instance, self.clock.now()
+        stopped_by_us = Step.STOP.value in cleared.episode.steps_done and not cleared.dry_run
+        if stopped_by_us:
+            if instance.state != "stopped":
+                return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}, not stopped")
+        elif instance.state != "running":
+            return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
+        else:
+            verdict, _ = self.inspect.judge(instance, cleared.applied.policy, now)
+            if verdict.kind is not VerdictKind.IDLE:
+                woke = verdict.kind in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+                outcome = Outcome.WOKE_UP if woke else Outcome.REFUSED
+                return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")
+        self.state.set_phase(ref, Phase.ACTING, now)
+        return Rechecked(True, None, "everything is as it was asked about")
+
+    def _outcome_of(self, ref: EpisodeRef) -> Outcome:
+        """An instance that is gone or started anew voids the episode; every other guard refuses."""
+        target = self.guards.accounts.target(ref.account, ref.region, self.guards.policies.base().policy)
+        instance = self.inspect.describe(target, ref.instance_id)
+        gone = instance is None or instance.launch_time != ref.launch_time
+        return Outcome.VOID if gone else Outcome.REFUSED

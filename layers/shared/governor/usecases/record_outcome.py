@@ -1,0 +1,135 @@
+"""Ends an episode: books the ledger, frees the lock, cleans the marks, tells people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
+
+from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.ledger import LedgerEntry
+from governor.domain.messages import outcome_alert
+from governor.domain.plan import Step
+from governor.domain.policy import Mode
+from governor.domain.units import UtcDatetime
+from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
+from governor.usecases.accounts import Accounts
+from governor.usecases.ask_owner import BROADCAST
+from governor.usecases.sweep_target import LOW_UTILIZATION_TAG, REVIEW_TAG
+
+_RECORD_LINK_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """The last step of every flow, failed ones included. Safe to repeat; people may be told twice, never not."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    state: StateTable
+    tagger: InstanceTagger
+    announcer: Announcer
+    signer: LinkSigner
+
+    def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
+        """Closes the episode with this outcome; returns the one that stands (the first one does).
+
+        Raises:
+            CloudError: the record could not be written, or no channel has taken the message.
+        """
+        now = self.clock.now()
+        episode = self.state.episode(ref)
+        if episode is not None and episode.outcome is not None:
+            outcome, reason = episode.outcome, episode.outcome_reason or reason
+        else:
+            self.state.close_episode(
+                ref,
+                outcome,
+                reason,
+                now,
+                quiet_until=self._quiet_until(episode, outcome, now),
+                ledger=_ledger_entry(episode, outcome, now) if episode else None,
+            )
+        if episode is not None:
+            reason = self._clean_marks(episode, outcome, reason)
+        if outcome is not Outcome.TOLD:
+            link = self._link(episode, now)
+            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link))
+        return outcome
+
+    def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
+        """How long the same idleness is not told again. Work that resumes ends it at once."""
+        if episode is None:
+            return None
+        again = self.policies.applied_to(episode.instance).policy.approval.ask_again_after_hours
+        match outcome:
+            case Outcome.TOLD | Outcome.OBSERVED | Outcome.EXPIRED | Outcome.REFUSED | Outcome.FAILED:
+                return now + timedelta(hours=again)
+            case (
+                Outcome.STOPPED
+                | Outcome.TERMINATED
+                | Outcome.KEPT
+                | Outcome.EXEMPTED
+                | Outcome.WOKE_UP
+                | Outcome.VOID
+                | Outcome.INTERRUPTED
+            ):
+                return None
+            case _:
+                assert_never(outcome)
+
+    def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
+        """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
+        if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP):
+            return reason
+        target = self.accounts.target(
+            episode.ref.account, episode.ref.region, self.policies.base().policy
+        )
+        failures = self.tagger.remove_tags(
+            target,
+            [episode.ref.instance_id],
+            (LOW_UTILIZATION_TAG, REVIEW_TAG),
+            dry_run=episode.mode is Mode.OBSERVE,
+        )
+        if not failures:
+            self.state.set_marked(target, episode.ref.instance_id, None)
+            return reason
+        return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
+
+    def _link(self, episode: Episode | None, now: UtcDatetime) -> str | None:
+        if episode is None:
+            return None
+        return self.signer.link(episode.approval_id, BROADCAST, now + timedelta(days=_RECORD_LINK_DAYS))
+
+
+def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
+    """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
+    name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
+    refused = ("SafetyError", "Protected", "Unsupported", "WrongState", "NotFound")
+    return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]
+
+
+def _ledger_entry(episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+    """Booked from the moment EC2 stopped charging as asked: the step, not its bookkeeping."""
+    match outcome:
+        case Outcome.STOPPED:
+            step = Step.STOP
+        case Outcome.TERMINATED:
+            step = Step.STOP if Step.STOP in episode.plan.steps else Step.TERMINATE
+        case _:
+            return None
+    saving = episode.plan.saving
+    return LedgerEntry(
+        episode=episode.ref,
+        outcome=outcome,
+        instance_type=episode.instance.instance_type,
+        owner=episode.owner,
+        project=episode.project,
+        price_source=episode.price.source,
+        booked_at=episode.steps_done.get(step.value, now),
+        cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
+        cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
+        saved_usd_per_hour=saving.saved_usd_per_hour,
+    )

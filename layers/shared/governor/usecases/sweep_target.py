@@ -1,0 +1,530 @@
+"""One sweep over one target: list, read, judge, and repair whatever differs from the wanted state.
+
+Level-triggered: everything is computed anew from EC2, CloudWatch and the state table, so a sweep that was
+missed or ran twice loses nothing. Effects are tried one by one; what fails is counted, logged by the caller
+and repaired by the next sweep. This module must not act on an instance beyond its tags.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.breaker import Change, assess
+from governor.domain.episode import (
+    BreakerState,
+    Episode,
+    EpisodeRef,
+    InstanceRecord,
+    Observation,
+    Outcome,
+    Phase,
+)
+from governor.domain.evidence import MetricSource, window_before
+from governor.domain.instance import Instance, Target
+from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.domain.units import UtcDatetime, iso
+from governor.domain.verdict import (
+    Verdict,
+    VerdictKind,
+    freeze,
+    judge,
+    judge_unread,
+    judge_utilization_only,
+    still_busy,
+)
+from governor.errors import ConflictError, GovernorError
+from governor.ports import (
+    Announcer,
+    Catalogue,
+    Clock,
+    InstanceReader,
+    InstanceTagger,
+    Policies,
+    StateTable,
+    Workflow,
+)
+from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence, Gathered
+from governor.usecases.void_episode import VoidEpisode
+
+LOW_UTILIZATION_TAG = "LowUtilization"
+REVIEW_TAG = "ReviewForTermination"
+_MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
+_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+_REPAIR_SLOTS = 12
+"""An open episode's execution is checked in one of so many sweeps: once an hour at the default rate."""
+
+
+@dataclass(slots=True)
+class SweepSummary:
+    """What a sweep saw and did. `verdicts` counts by kind; `problems` are effects that failed."""
+
+    target: Target
+    at: UtcDatetime
+    instances: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    episodes_started: int = 0
+    marked: int = 0
+    unmarked: int = 0
+    frozen: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Case:
+    """One instance in this sweep."""
+
+    instance: Instance
+    applied: AppliedPolicy
+    record: InstanceRecord
+    before: Observation | None
+    verdict: Verdict | None = None
+    gathered: Gathered | None = None
+    was_read: bool = False
+    checked_gpus: bool = False
+
+    @property
+    def policy(self) -> Policy:
+        return self.applied.policy
+
+    @property
+    def settled(self) -> Verdict:
+        if self.verdict is None:
+            raise AssertionError(f"{self.instance.instance_id} was not judged")
+        return self.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTarget:
+    """The sweep of one target."""
+
+    clock: Clock
+    policies: Policies
+    instances: InstanceReader
+    gather: GatherEvidence
+    catalogue: Catalogue
+    state: StateTable
+    tagger: InstanceTagger
+    workflow: Workflow
+    announcer: Announcer
+    void: VoidEpisode
+    deliver: DeliverDecision
+
+    def __call__(self, target: Target) -> SweepSummary:
+        """Sweeps the target.
+
+        Raises:
+            CloudError: the instances or the state table could not be read; nothing was changed.
+        """
+        now = self.clock.now()
+        base = self.policies.base().policy
+        cases, records = self._cases(target, base)
+        self._judge_all(target, cases, now)
+        summary = SweepSummary(target, now, instances=len(cases))
+        self._breaker(target, cases, base, now, summary)
+        summary.verdicts.update(case.settled.kind.value for case in cases)
+        self._apply_marks(target, cases, now, summary)
+        self._follow_up(target, cases, records, now, summary)
+        self._announce_silent(target, cases, now, summary)
+        self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
+        counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
+        self.state.save_sweep(target, now, counts)
+        return summary
+
+    # reading and judging
+
+    def _cases(self, target: Target, base: Policy) -> tuple[list[_Case], Mapping[str, InstanceRecord]]:
+        instances = self.instances.list_selected(target, base.selector)
+        observations = self.state.observations(target)
+        records = self.state.records(target)
+        cases = []
+        for instance in instances:
+            before = observations.get(instance.instance_id)
+            if before is not None and before.launch_time != instance.launch_time:
+                before = None
+            record = records.get(instance.instance_id) or InstanceRecord(target, instance.instance_id)
+            cases.append(_Case(instance, self.policies.applied_to(instance), record, before))
+        return cases, records
+
+    def _judge_all(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
+        to_read = []
+        several = sum(_has_several_gpus(self.catalogue, case.instance) for case in cases)
+        for case in cases:
+            case.verdict = judge_unread(case.instance, case.record.hold, case.policy, now) or _cannot_be_idle(
+                case, now
+            )
+            if case.verdict is None:
+                to_read.append(case)
+        requests = [self._request(case, several, now) for case in to_read]
+        gathered = self.gather(target, requests, now)
+        for case in to_read:
+            case.was_read = True
+            case.gathered = gathered[case.instance.instance_id]
+            verdict_of = judge_utilization_only if _is_told(case, now) else judge
+            case.verdict = verdict_of(
+                case.instance, case.record.hold, case.gathered.evidence, case.policy, now
+            )
+
+    def _request(self, case: _Case, several: int, now: datetime) -> EvidenceRequest:
+        before = case.before
+        searched = before.searched_at if before else None
+        again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
+        case.checked_gpus = before is not None and self._gpu_check_is_due(case, before, several, now)
+        return EvidenceRequest(
+            instance=case.instance,
+            policy=case.policy,
+            dimensions=before.dimensions if before else None,
+            source=before.source if before else None,
+            search=searched is None or now - searched >= again,
+            per_gpu=case.checked_gpus,
+            # Told idleness is watched by utilization alone: whatever acts reads everything again.
+            figures=frozenset() if _is_told(case, now) else wanted_figures(case.policy),
+        )
+
+    def _gpu_check_is_due(self, case: _Case, before: Observation, several: int, now: datetime) -> bool:
+        """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep.
+
+        Large fleets are spread over the interval by a hash of the id, so that no sweep reads them all.
+        """
+        busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+        if not busy or before.source != MetricSource.AGGREGATE or several == 0:
+            return False
+        if not _has_several_gpus(self.catalogue, case.instance):
+            return False
+        every = timedelta(minutes=case.policy.advice.right_size_check_every_minutes)
+        if before.gpus_checked_at is not None:
+            return now - before.gpus_checked_at >= every
+        share = min(1.0, several / 1000) * _hash_fraction(case.instance.instance_id)
+        return now - case.instance.launch_time >= every * share
+
+    # the breaker
+
+    def _breaker(
+        self, target: Target, cases: Sequence[_Case], base: Policy, now: datetime, summary: SweepSummary
+    ) -> None:
+        why = assess([_change(case) for case in cases], base.breaker)
+        tripped = self.state.breaker(target)
+        if why is not None:
+            if self.state.set_breaker(target, BreakerState(now, why)) and tripped is None:
+                self._attempt(summary, "breaker alert", lambda: self._announce_breaker(target, why, now))
+        elif tripped is not None:
+            hold = timedelta(minutes=base.breaker.hold_minutes)
+            if now - tripped.tripped_at >= hold:
+                self.state.set_breaker(target, None)
+                self._attempt(summary, "breaker alert", lambda: self._announce_release(target, now))
+            else:
+                why = tripped.why
+        if why is None:
+            return
+        summary.frozen = True
+        for case in cases:
+            if case.settled.kind is VerdictKind.IDLE and case.record.open_episode is None:
+                case.verdict = freeze(case.settled, why)
+
+    def _announce_breaker(self, target: Target, why: str, now: UtcDatetime) -> None:
+        self.announcer.announce(
+            Alert(
+                kind=AlertKind.BREAKER_TRIPPED,
+                severity=Severity.CRITICAL,
+                account=target.account,
+                region=target.region,
+                subject=f"GPU Governor froze all plans in {target}",
+                lines=(
+                    f"Frozen at {iso(now)}: {why}.",
+                    "A metrics outage looks like this. No instance is stopped until it is over.",
+                ),
+                dedup_id=f"breaker-{target}-{iso(now)}",
+                at=now,
+                facts={"why": why},
+            )
+        )
+
+    def _announce_release(self, target: Target, now: UtcDatetime) -> None:
+        self.announcer.announce(
+            Alert(
+                kind=AlertKind.BREAKER_RELEASED,
+                severity=Severity.INFO,
+                account=target.account,
+                region=target.region,
+                subject=f"GPU Governor works again in {target}",
+                lines=(f"The cause of the freeze is gone since {iso(now)}; plans are made again.",),
+                dedup_id=f"breaker-released-{target}-{iso(now)}",
+                at=now,
+            )
+        )
+
+    # effects
+
+    def _apply_marks(
+        self, target: Target, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary
+    ) -> None:
+        to_mark: dict[bool, list[_Case]] = defaultdict(list)
+        to_unmark: dict[bool, list[_Case]] = defaultdict(list)
+        for case in cases:
+            dry_run = case.policy.mode is Mode.OBSERVE
+            tagged = all(tag in case.instance.tags for tag in _MARKS)
+            # A dry run leaves no tag behind; the state table remembers that it was tried.
+            marked = case.record.marked_at is not None if dry_run else tagged
+            kind = case.settled.kind
+            if kind is VerdictKind.IDLE and not marked:
+                to_mark[dry_run].append(case)
+            elif kind in (*_WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case):
+                to_unmark[dry_run].append(case)
+        tags = {LOW_UTILIZATION_TAG: iso(now), REVIEW_TAG: "true"}
+        for dry_run, group in to_mark.items():
+            failures = self.tagger.set_tags(target, _ids(group), tags, dry_run=dry_run)
+            summary.marked += self._note_marks(target, group, failures, now, summary)
+        for dry_run, group in to_unmark.items():
+            failures = self.tagger.remove_tags(target, _ids(group), _MARKS, dry_run=dry_run)
+            summary.unmarked += self._note_marks(target, group, failures, None, summary)
+
+    def _note_marks(
+        self,
+        target: Target,
+        group: Sequence[_Case],
+        failures: Mapping[str, str],
+        at: datetime | None,
+        summary: SweepSummary,
+    ) -> int:
+        summary.problems += [f"tags of {instance_id}: {why}" for instance_id, why in failures.items()]
+        done = [case for case in group if case.instance.instance_id not in failures]
+        for case in done:
+            instance_id = case.instance.instance_id
+            self._attempt(
+                summary,
+                f"note of the tags of {instance_id}",
+                lambda instance_id=instance_id: self.state.set_marked(target, instance_id, at),  # type: ignore[misc]
+            )
+        return len(done)
+
+    def _follow_up(
+        self,
+        target: Target,
+        cases: Sequence[_Case],
+        records: Mapping[str, InstanceRecord],
+        now: UtcDatetime,
+        summary: SweepSummary,
+    ) -> None:
+        for case in cases:
+            label = case.instance.instance_id
+            self._attempt(summary, label, lambda case=case: self._follow_up_one(case, now, summary))  # type: ignore[misc]
+        seen = {case.instance.instance_id for case in cases}
+        for instance_id, record in records.items():
+            if instance_id not in seen and record.open_episode is not None:
+                ref = record.open_episode
+                self._attempt(summary, instance_id, lambda ref=ref: self._unlisted(ref, now))  # type: ignore[misc]
+
+    def _follow_up_one(self, case: _Case, now: UtcDatetime, summary: SweepSummary) -> None:
+        record, verdict = case.record, case.settled
+        if record.open_episode is not None:
+            self._watch_open(case, record.open_episode, now)
+            return
+        if verdict.kind in _WORKING and record.quiet_until is not None:
+            self.state.clear_quiet(case.instance.target, case.instance.instance_id)
+        tell = verdict.kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE)
+        if tell and not _is_quiet(record, case.instance, now):
+            self._start_episode(case, now)
+            summary.episodes_started += 1
+
+    def _start_episode(self, case: _Case, now: UtcDatetime) -> None:
+        instance = case.instance
+        ref = EpisodeRef(
+            account=instance.target.account,
+            region=instance.target.region,
+            instance_id=instance.instance_id,
+            launch_time=instance.launch_time,
+            number=case.record.episodes + 1,
+        )
+        if self.workflow.start(ref):
+            return
+        # An execution of this name has ended without opening its episode; names cannot be used again for
+        # 90 days, so the number is used up and the next sweep starts the next one.
+        if self.state.take_lock(ref):
+            why = "its execution had ended before the episode was opened"
+            self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
+
+    def _watch_open(self, case: _Case, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """Closes the question when the answer is no longer needed, and repairs a flow that has died."""
+        verdict = case.settled
+        if case.instance.launch_time != ref.launch_time:
+            self.void(ref, "the instance was started anew", Outcome.VOID)
+        elif verdict.kind in _WORKING:
+            self.void(ref, f"work resumed: {verdict.reason}", Outcome.WOKE_UP)
+        elif verdict.kind in (VerdictKind.EXEMPT, VerdictKind.SNOOZED):
+            self.void(ref, verdict.reason, Outcome.VOID)
+        self._repair(ref, now)
+
+    def _unlisted(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """The instance is no longer running or selected; the workflow's own stop is not news."""
+        episode = self.state.episode(ref)
+        if episode is not None and episode.phase is Phase.ASKING:
+            self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
+        self._repair(ref, now)
+
+    def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        if int(now.timestamp() // 300) % _REPAIR_SLOTS != _hash(ref.instance_id) % _REPAIR_SLOTS:
+            return
+        episode = self.state.episode(ref)
+        if not self.workflow.is_running(ref):
+            self._close_dead(ref, episode, now)
+        elif episode is not None and episode.phase is Phase.ASKING:
+            self.deliver(episode.approval_id)
+
+    def _close_dead(self, ref: EpisodeRef, episode: Episode | None, now: UtcDatetime) -> None:
+        why = "its workflow ended without a result; nothing more is done for this episode"
+        if episode is not None and episode.phase is Phase.ASKING:
+            try:
+                self.state.void(episode.approval_id, why, expired=False)
+            except ConflictError:
+                pass  # decided meanwhile: the record of the decision stays, the episode closes all the same
+        closed = self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
+        if closed:
+            self.announcer.announce(
+                Alert(
+                    kind=AlertKind.FAILURE,
+                    severity=Severity.CRITICAL,
+                    account=ref.account,
+                    region=ref.region,
+                    subject=f"GPU Governor: the workflow for {ref.instance_id} died",
+                    lines=(f"Episode {ref.execution_name}: {why}.",),
+                    dedup_id=f"died-{ref.execution_name}",
+                    at=now,
+                    instance_id=ref.instance_id,
+                )
+            )
+
+    def _announce_silent(
+        self, target: Target, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary
+    ) -> None:
+        silent = [case for case in cases if _fell_silent(case)]
+        if not silent:
+            return
+        lines = [f"{len(silent)} instances publish no usable GPU metrics; none of them is judged idle."]
+        lines += [f"{c.instance.instance_id} ({c.instance.name}): {c.settled.reason}" for c in silent[:50]]
+        if len(silent) > 50:
+            lines.append(f"... and {len(silent) - 50} more")
+        alert = Alert(
+            kind=AlertKind.TELEMETRY_SILENT,
+            severity=Severity.WARNING,
+            account=target.account,
+            region=target.region,
+            subject=f"{len(silent)} GPU instances without metrics in {target}",
+            lines=tuple(lines),
+            dedup_id=f"silent-{target}-{iso(now)}",
+            at=now,
+            facts={"instance_ids": [case.instance.instance_id for case in silent]},
+        )
+        self._attempt(summary, "silence alert", lambda: self.announcer.announce(alert))
+
+    def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> None:
+        """Tries one effect. A failure is written down and repaired by the next sweep, which computes anew."""
+        try:
+            effect()
+        except GovernorError as error:
+            summary.problems.append(f"{label}: {type(error).__name__}: {error}")
+
+
+def wanted_figures(policy: Policy) -> frozenset[str]:
+    """The figures a policy lets veto, or requires."""
+    figures = ("power", "memory", "cpu", "network")
+    return frozenset(f for f in figures if policy.vetoes.limit(f) is not None)
+
+
+def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
+    """A busy verdict from memory when the window still holds the last work; saves the read."""
+    before, policy = case.before, case.policy
+    if before is None or before.last_busy is None or before.policy_version != case.applied.version:
+        return None
+    kind = VerdictKind(before.verdict)
+    if kind not in _WORKING or before.last_busy > now:
+        return None
+    window = window_before(now, policy.window, policy.period, policy.lag)
+    # The first window that no longer holds the busy period starts where that period ended.
+    if window.start >= before.last_busy:
+        return None
+    return still_busy(kind, before.last_busy, before.advice, policy)
+
+
+def _is_told(case: _Case, now: datetime) -> bool:
+    return case.record.open_episode is not None or _is_quiet(case.record, case.instance, now)
+
+
+def _is_quiet(record: InstanceRecord, instance: Instance, now: datetime) -> bool:
+    return (
+        record.quiet_until is not None
+        and now < record.quiet_until
+        and record.quiet_launch_time == instance.launch_time
+    )
+
+
+def _has_marks(case: _Case) -> bool:
+    return case.record.marked_at is not None or any(tag in case.instance.tags for tag in _MARKS)
+
+
+def _has_several_gpus(catalogue: Catalogue, instance: Instance) -> bool:
+    shape = catalogue.shape(instance.instance_type)
+    return shape is not None and (shape.accelerator_count or 0) > 1
+
+
+def _fell_silent(case: _Case) -> bool:
+    now_silent = case.settled.kind is VerdictKind.NO_DATA
+    if not now_silent or case.gathered is None or case.gathered.evidence.read_problem is not None:
+        return False
+    return case.before is None or case.before.verdict != VerdictKind.NO_DATA
+
+
+def _change(case: _Case) -> Change:
+    read_failed = case.gathered is not None and case.gathered.evidence.read_problem is not None
+    return Change(
+        before=VerdictKind(case.before.verdict) if case.before else None,
+        after=case.settled.kind,
+        was_read=case.was_read and not read_failed,
+    )
+
+
+def _observation(case: _Case, now: UtcDatetime) -> Observation:
+    before, gathered, verdict = case.before, case.gathered, case.settled
+    advice = verdict.advice
+    last_busy = verdict.last_busy
+    if gathered is None:
+        source, dimensions, searched = (
+            (before.source, before.dimensions, before.searched_at) if before else (None, None, None)
+        )
+    else:
+        source = gathered.source or (before.source if before else None)
+        dimensions = gathered.dimensions
+        searched = now if gathered.searched else (before.searched_at if before else None)
+    checked = before.gpus_checked_at if before else None
+    if case.checked_gpus:
+        # The aggregate stays the cheap way to watch it; the GPUs were looked at once.
+        checked, source = now, MetricSource.AGGREGATE.value
+    return Observation(
+        launch_time=case.instance.launch_time,
+        verdict=verdict.kind.value,
+        at=now,
+        reason=verdict.reason,
+        policy_version=case.applied.version,
+        last_busy=last_busy,
+        source=source,
+        dimensions=dimensions,
+        searched_at=searched,
+        gpus_checked_at=checked,
+        advice=advice,
+    )
+
+
+def _ids(cases: Iterable[_Case]) -> list[str]:
+    return [case.instance.instance_id for case in cases]
+
+
+def _hash(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def _hash_fraction(text: str) -> float:
+    return _hash(text) / 2**32
