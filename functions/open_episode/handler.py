@@ -1,0 +1,51 @@
+"""Opens an idle episode and tells the state machine which way to go."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import EpisodePayload, parse
+from governor.domain.plan import Step
+from governor.domain.policy import Action, Mode
+from governor.observability import logger, observed
+from governor.usecases.open_episode import Opened
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An episode's name to its path, its steps and the times of its approval, in seconds."""
+    ref = parse(EpisodePayload, event).to_domain()
+    logger.append_keys(episode=ref.execution_name)
+    opened = bootstrap.open_episode()(ref)
+    logger.info("opened" if opened.episode else "not opened", extra={"reason": opened.reason})
+    return _document(opened)
+
+
+def _document(opened: Opened) -> dict[str, Any]:
+    episode, applied = opened.episode, opened.applied
+    if episode is None or applied is None:
+        return {"status": "not-opened", "reason": opened.reason}
+    rule = applied.policy.approval
+    notify = episode.plan.action is Action.NOTIFY_ONLY
+    return {
+        "status": "opened",
+        "reason": opened.reason,
+        "path": "notify-only" if notify else episode.mode.value,
+        "stop": Step.STOP in episode.plan.steps,
+        "snapshot": Step.SNAPSHOT in episode.plan.steps,
+        "terminate": Step.TERMINATE in episode.plan.steps,
+        "dry_run": episode.mode is Mode.OBSERVE,
+        "on_expiry": rule.on_expiry,
+        "approval": {
+            "remind_after_seconds": _seconds(rule.remind_after_minutes),
+            "escalate_after_seconds": _seconds(rule.escalate_after_minutes),
+            "expire_after_seconds": _seconds(rule.expire_after_minutes),
+        },
+    }
+
+
+def _seconds(minutes: float) -> int:
+    """Step Functions takes whole seconds, at least one; rounded up, so that nobody gets less time."""
+    return max(1, math.ceil(minutes * 60))

@@ -1,0 +1,18 @@
+"""Lists the targets of a sweep: every account of the policy in every Region of the policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.observability import observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """`{}` to `{"targets": [{"account", "region", "role_arn"}], "target_count": n}`."""
+    targets = [
+        {"account": target.account, "region": target.region, "role_arn": target.role_arn}
+        for target in bootstrap.sweep_targets()
+    ]
+    return {"targets": targets, "target_count": len(targets)}

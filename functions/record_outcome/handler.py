@@ -1,0 +1,28 @@
+"""Ends an episode: ledger, lock, marks, message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import OutcomePayload, parse
+from governor.errors import InputError
+from governor.observability import count, logger, observed
+from governor.usecases.record_outcome import outcome_of_error
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Episode and outcome, or the error a step ended in, to the outcome that stands and its reason."""
+    payload = parse(OutcomePayload, event)
+    ref = payload.episode.to_domain()
+    outcome, reason = payload.outcome, payload.reason
+    if payload.error is not None:
+        outcome, reason = outcome_of_error(payload.error.as_mapping())
+    if outcome is None:
+        raise InputError("OutcomePayload was refused: either outcome or error must be given")
+    logger.append_keys(episode=ref.execution_name)
+    stands = bootstrap.record_outcome()(ref, outcome, reason)
+    logger.info("recorded", extra={"outcome": stands.value, "reason": reason})
+    count("Outcomes", Outcome=stands.value)
+    return {"outcome": stands.value, "reason": reason}

@@ -1,0 +1,19 @@
+"""Starts the snapshots of an episode's instance: all EBS volumes, one crash-consistent set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import EpisodeOnlyPayload, parse
+from governor.observability import logger, observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made twice."""
+    ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
+    logger.append_keys(episode=ref.execution_name)
+    snapshot_ids, dry_run = bootstrap.take_snapshot()(ref)
+    logger.info("snapshots started", extra={"snapshot_ids": list(snapshot_ids), "dry_run": dry_run})
+    return {"snapshot_ids": list(snapshot_ids), "dry_run": dry_run}

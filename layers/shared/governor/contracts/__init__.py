@@ -1,0 +1,1 @@
+"""The edges: what comes in and goes out, validated with pydantic. Nothing behind the edges knows pydantic."""

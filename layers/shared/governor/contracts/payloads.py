@@ -1,0 +1,195 @@
+"""What travels between EventBridge, the state machines and the functions.
+
+Every payload refuses unknown fields, so that a state machine and a function that do not fit each other fail
+in the first test and not in production.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from governor.domain.episode import EpisodeRef, Outcome
+from governor.domain.instance import Target
+from governor.domain.messages import Stage
+from governor.domain.plan import Step
+from governor.domain.units import as_utc, iso
+from governor.errors import InputError
+from governor.usecases.check_progress import Until
+
+AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Payload(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Event(BaseModel):
+    """An AWS event: AWS may add fields at any time, so unknown ones are let through."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+def parse(model: type[Model], event: object) -> Model:
+    """The event as the model.
+
+    Raises:
+        InputError: every field that does not fit, with its path.
+    """
+    try:
+        return model.model_validate(event)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in item['loc']) or '(event)'}: {item['msg']}"
+            for item in error.errors(include_url=False)
+        )
+        raise InputError(f"{model.__name__} was refused: {problems}") from error
+
+
+class TargetPayload(_Payload):
+    """One account and Region to sweep."""
+
+    account: AccountId
+    region: Region
+    role_arn: str | None = None
+
+    def to_domain(self) -> Target:
+        """As the domain knows it."""
+        return Target(self.account, self.region, self.role_arn)
+
+
+class EpisodePayload(_Payload):
+    """Names an episode; the whole input of the remediation machine."""
+
+    account: AccountId
+    region: Region
+    instance_id: InstanceId
+    launch_time: AwareDatetime
+    number: int = Field(ge=1)
+
+    def to_domain(self) -> EpisodeRef:
+        """As the domain knows it."""
+        return EpisodeRef(self.account, self.region, self.instance_id, as_utc(self.launch_time), self.number)
+
+
+def episode_document(ref: EpisodeRef) -> dict[str, Any]:
+    """The payload of an episode; the same episode always gives the same bytes."""
+    return {
+        "account": ref.account,
+        "region": ref.region,
+        "instance_id": ref.instance_id,
+        "launch_time": iso(ref.launch_time),
+        "number": ref.number,
+    }
+
+
+class AskPayload(_Payload):
+    """Input of `ask_owner`."""
+
+    episode: EpisodePayload
+    stage: Stage
+    task_token: str | None = Field(default=None, max_length=2048)
+
+
+class EpisodeOnlyPayload(_Payload):
+    """Input of functions that need the episode alone."""
+
+    episode: EpisodePayload
+
+
+class RecheckPayload(_Payload):
+    """Input of `recheck_episode`."""
+
+    episode: EpisodePayload
+    before: Literal[Step.STOP, Step.SNAPSHOT, Step.TERMINATE]
+
+
+class PutAwayPayload(_Payload):
+    """Input of `put_away`."""
+
+    episode: EpisodePayload
+    action: Literal[Step.STOP, Step.TERMINATE]
+
+
+class ProgressPayload(_Payload):
+    """Input of `check_progress`."""
+
+    episode: EpisodePayload
+    until: Until
+
+
+class StepError(BaseModel):
+    """`Error` and `Cause` of a caught state."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    error: str = Field(default="unknown error", alias="Error")
+    cause: str = Field(default="", alias="Cause")
+
+    def as_mapping(self) -> dict[str, str]:
+        """As the use case takes it; the message of a Lambda error is taken out of its JSON wrapping."""
+        cause = self.cause
+        try:
+            wrapped = json.loads(cause)
+        except ValueError:
+            wrapped = None
+        if isinstance(wrapped, dict) and isinstance(wrapped.get("errorMessage"), str):
+            cause = wrapped["errorMessage"]
+        return {"Error": self.error, "Cause": cause}
+
+
+class OutcomePayload(_Payload):
+    """Input of `record_outcome`: an outcome, or the error that a step ended in."""
+
+    episode: EpisodePayload
+    outcome: Outcome | None = None
+    reason: str = ""
+    error: StepError | None = None
+
+
+class _StateChangeDetail(_Event):
+    instance_id: InstanceId = Field(alias="instance-id")
+    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
+
+
+class _SpotDetail(_Event):
+    instance_id: InstanceId = Field(alias="instance-id")
+    instance_action: Literal["hibernate", "stop", "terminate"] = Field(alias="instance-action")
+
+
+class _ExecutionDetail(_Event):
+    name: str
+    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"]
+
+
+class _Envelope(_Event):
+    """The account and Region are taken from here: a Spot warning's ARN names no account."""
+
+    id: str
+    account: AccountId
+    region: Region
+    time: AwareDatetime
+
+
+class StateChangeEvent(_Envelope):
+    """`EC2 Instance State-change Notification`."""
+
+    detail: _StateChangeDetail
+
+
+class SpotInterruptionEvent(_Envelope):
+    """`EC2 Spot Instance Interruption Warning`."""
+
+    detail: _SpotDetail
+
+
+class ExecutionEndEvent(_Envelope):
+    """`Step Functions Execution Status Change`."""
+
+    detail: _ExecutionDetail

@@ -1,0 +1,78 @@
+"""The environment, read once at cold start into a frozen object. The only module that reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from governor.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the functions are told by the template. A value a function does not need may be absent."""
+
+    variables: Mapping[str, str]
+
+    def _need(self, name: str) -> str:
+        value = self.variables.get(name, "").strip()
+        if not value:
+            raise ConfigurationError(f"the environment variable {name} is missing: set it in template.yaml")
+        return value
+
+    @property
+    def table_name(self) -> str:
+        """The state table."""
+        return self._need("TABLE_NAME")
+
+    @property
+    def policy_parameter(self) -> str:
+        """Name of the SSM parameter that holds the policy document."""
+        return self._need("POLICY_PARAMETER")
+
+    @property
+    def alert_topic_arn(self) -> str:
+        """The SNS topic of all alerts."""
+        return self._need("ALERT_TOPIC_ARN")
+
+    @property
+    def state_machine_arn(self) -> str:
+        """The remediation state machine."""
+        return self._need("REMEDIATION_STATE_MACHINE_ARN")
+
+    @property
+    def link_key_secret_arn(self) -> str:
+        """The secret that holds the keys of approval links."""
+        return self._need("LINK_KEY_SECRET_ARN")
+
+    @property
+    def approval_base_url(self) -> str:
+        """Scheme, host and stage of the approval API, without a slash at the end."""
+        return self._need("APPROVAL_BASE_URL").rstrip("/")
+
+    @property
+    def hub_account(self) -> str:
+        """The account the stack lives in."""
+        account = self._need("HUB_ACCOUNT_ID")
+        if re.fullmatch(r"\d{12}", account) is None:
+            raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account id has twelve digits")
+        return account
+
+    @property
+    def region(self) -> str:
+        """The Region the stack lives in, as the Lambda runtime gives it."""
+        return self.variables.get("AWS_REGION") or self._need("AWS_DEFAULT_REGION")
+
+    @property
+    def partition(self) -> str:
+        """The partition of the hub's Region."""
+        if self.region.startswith("cn-"):
+            return "aws-cn"
+        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+
+
+def from_environment() -> Settings:
+    """The settings of this process."""
+    return Settings(dict(os.environ))
