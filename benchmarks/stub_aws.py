@@ -132,7 +132,9 @@ class _Ec2(_Client):
         start = int(NextToken)
         end = min(start + MaxResults, self._fleet.size)
         page: dict[str, Any] = {
-            "Reservations": [{"OwnerId": ACCOUNT, "Instances": [self._instance(n)]} for n in range(start, end)]
+            "Reservations": [
+                {"OwnerId": ACCOUNT, "Instances": [self._instance(n)]} for n in range(start, end)
+            ]
         }
         if end < self._fleet.size:
             page["NextToken"] = str(end)
@@ -156,7 +158,11 @@ class _Ec2(_Client):
             "BlockDeviceMappings": [
                 {
                     "DeviceName": "/dev/xvda",
-                    "Ebs": {"VolumeId": f"vol-{number:017x}", "DeleteOnTermination": True, "Status": "attached"},
+                    "Ebs": {
+                        "VolumeId": f"vol-{number:017x}",
+                        "DeleteOnTermination": True,
+                        "Status": "attached",
+                    },
                 }
             ],
         }

@@ -97,7 +97,9 @@ def demo_fleet() -> tuple[Member, ...]:
     owner = {"Owner": "ml-platform", "Project": "vision"}
     return (
         Member("train-a", "p4d.24xlarge", A100, 8, busy, "busy", "a training job on all GPUs", tags=owner),
-        Member("notebook-1", "g5.xlarge", A10G, 1, idle, "idle", "a forgotten notebook", data_gib=200, tags=owner),
+        Member(
+            "notebook-1", "g5.xlarge", A10G, 1, idle, "idle", "a forgotten notebook", data_gib=200, tags=owner
+        ),
         Member(
             "finetune-b",
             "p4d.24xlarge",
@@ -154,9 +156,18 @@ def demo_fleet() -> tuple[Member, ...]:
             agent="per-gpu",
             tags={"karpenter.sh/nodepool": "gpu", "eks:eks-cluster-name": "prod"},
         ),
-        Member("silent", "g5.4xlarge", A10G, 1, idle, "no-data", "its agent went silent", agent="fell-silent"),
         Member(
-            "fresh", "g5.xlarge", A10G, 1, idle, "too-young", "started ten minutes ago", launched_minutes_ago=10
+            "silent", "g5.4xlarge", A10G, 1, idle, "no-data", "its agent went silent", agent="fell-silent"
+        ),
+        Member(
+            "fresh",
+            "g5.xlarge",
+            A10G,
+            1,
+            idle,
+            "too-young",
+            "started ten minutes ago",
+            launched_minutes_ago=10,
         ),
         Member(
             "exempt",
@@ -170,7 +181,14 @@ def demo_fleet() -> tuple[Member, ...]:
         ),
         Member("snoozed", "g6.4xlarge", L4, 1, idle, "snoozed", "somebody said: keep it", snoozed=True),
         Member(
-            "stop-protected", "g6.8xlarge", L4, 1, idle, "idle", "disableApiStop is a no", stop_protection=True
+            "stop-protected",
+            "g6.8xlarge",
+            L4,
+            1,
+            idle,
+            "idle",
+            "disableApiStop is a no",
+            stop_protection=True,
         ),
         Member(
             "termination-protected",

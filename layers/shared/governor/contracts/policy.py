@@ -114,7 +114,10 @@ def policy_schema() -> dict[str, Any]:
             "properties": {
                 "name": {"type": "string", "minLength": 1},
                 "match": {"$ref": "#/$defs/OverrideMatch"},
-                "set": {"type": "object", "description": "Any part of this document, except the sweep's own."},
+                "set": {
+                    "type": "object",
+                    "description": "Any part of this document, except the sweep's own.",
+                },
             },
         },
     }

@@ -91,7 +91,9 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
     if approval.status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=approval.status.value)
     if now >= approval.expires_at:
-        raise DecisionRefused("the time to decide is over; nothing was done", status=ApprovalStatus.EXPIRED.value)
+        raise DecisionRefused(
+            "the time to decide is over; nothing was done", status=ApprovalStatus.EXPIRED.value
+        )
     if decision.answer is Answer.KEEP:
         latest = now + approval.keep_at_most
         if decision.keep_until is None:

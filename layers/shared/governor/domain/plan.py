@@ -127,7 +127,8 @@ def _possible_action(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
         return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
-    action, reasons = rule.action, []
+    action: Action = rule.action
+    reasons: list[str] = []
     unstoppable = can_stop(facts)
     if action is Action.STOP and unstoppable is not None:
         action = rule.when_stop_is_unsupported
@@ -211,7 +212,9 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
     for volume in facts.instance.volumes:
         if Step.TERMINATE in steps and volume.delete_on_termination:
             continue
-        stays.append(f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before")
+        stays.append(
+            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before"
+        )
     if Step.SNAPSHOT in steps:
         days = policy.plan.snapshot_retention_days
         stays.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
@@ -232,11 +235,17 @@ def _saving(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> Saving
     if not steps:
         return Saving(before, before)
     kept = sum(
-        (size * ebs for volume, size in sizes if Step.TERMINATE not in steps or not volume.delete_on_termination),
+        (
+            size * ebs
+            for volume, size in sizes
+            if Step.TERMINATE not in steps or not volume.delete_on_termination
+        ),
         Decimal(0),
     )
     # A first snapshot is charged by its used blocks; the full size is the most it can cost.
-    snapshots = sum((size * snapshot for _, size in sizes), Decimal(0)) if Step.SNAPSHOT in steps else Decimal(0)
+    snapshots = (
+        sum((size * snapshot for _, size in sizes), Decimal(0)) if Step.SNAPSHOT in steps else Decimal(0)
+    )
     return Saving(before, kept + snapshots)
 
 

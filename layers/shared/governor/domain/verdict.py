@@ -152,7 +152,9 @@ def judge_utilization_only(
         return verdict
     manager = managed_by(instance)
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
-    return Verdict(kind, f"{_idle_sentence(evidence, policy)}, as told before", evidence=evidence, manager=manager)
+    return Verdict(
+        kind, f"{_idle_sentence(evidence, policy)}, as told before", evidence=evidence, manager=manager
+    )
 
 
 def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
@@ -181,7 +183,9 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
     if last is not None:
         return _busy_by_utilization(evidence, policy, last)
     if evidence.read_problem is not None:
-        return _no_data(evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep")
+        return _no_data(
+            evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
+        )
     if evidence.source is MetricSource.NONE or not evidence.gpus:
         return _no_data(evidence, _silence(evidence, policy))
     return _judge_coverage(evidence, policy)
@@ -193,7 +197,9 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
         seen = coverage_percent(gpu.utilization)
         if seen < needed:
             label = "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
-            return _no_data(evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed")
+            return _no_data(
+                evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed"
+            )
     expected, reporting = evidence.gpus_expected, evidence.gpus_reporting
     if expected is not None and reporting is not None and reporting < expected:
         return _no_data(
@@ -221,7 +227,9 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
                 not_before=ended + policy.window,
             )
         if value is None and figure in policy.vetoes.required:
-            return _no_data(evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published")
+            return _no_data(
+                evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
+            )
     return None
 
 
@@ -306,7 +314,9 @@ def _no_data(evidence: Evidence, reason: str) -> Verdict:
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
-    text = f"no {policy.metrics.utilization} in {policy.metrics.namespace} for {_minutes(evidence.window)} min"
+    text = (
+        f"no {policy.metrics.utilization} in {policy.metrics.namespace} for {_minutes(evidence.window)} min"
+    )
     if evidence.agentless_power_percent is not None:
         text += (
             f"; EC2's own GPUPowerUtilization reached {evidence.agentless_power_percent:.0f} %, "

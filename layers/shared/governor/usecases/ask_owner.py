@@ -43,7 +43,9 @@ class AskOwner:
             raise SafetyError("the episode does not exist")
         now = self.clock.now()
         if stage is Stage.TELL:
-            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + timedelta(days=30))))
+            self.announcer.announce(
+                stage_alert(episode, stage, now, self._link(episode, now + timedelta(days=30)))
+            )
             return
         if not task_token:
             raise InputError(f"task_token: stage {stage.value} waits for an answer and needs one")

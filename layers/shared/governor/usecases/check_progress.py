@@ -67,7 +67,9 @@ class CheckProgress:
         elapsed = self.clock.now() - since
         limit = self._limit(episode, until)
         if elapsed > limit:
-            raise StepTimedOut(f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)")
+            raise StepTimedOut(
+                f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)"
+            )
         return Progress(done=False, wait_seconds=_pause(elapsed, until))
 
     def _is_done(self, episode: Episode, until: Until) -> bool:
@@ -96,7 +98,9 @@ class CheckProgress:
         known = {snapshot.snapshot_id for snapshot in found}
         missing = sorted(set(episode.snapshot_ids) - known)
         if missing or not episode.snapshot_ids:
-            raise SnapshotFailed(f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed")
+            raise SnapshotFailed(
+                f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed"
+            )
         return all(snapshot.state == "completed" for snapshot in found)
 
     def _state(self, episode: Episode) -> str | None:

@@ -129,7 +129,9 @@ class _Batch:
         period = max(policy.period, _EC2_PERIOD)
         self._ec2_window = window_before(now, max(policy.window, period), period, policy.lag)
         self._work = [
-            _Work(request, gather.catalogue.shape(request.instance.instance_type), dimensions=request.dimensions)
+            _Work(
+                request, gather.catalogue.shape(request.instance.instance_type), dimensions=request.dimensions
+            )
             for request in requests
         ]
 
@@ -251,7 +253,9 @@ class _Batch:
         return Evidence(
             window=self._window,
             source=work.source,
-            gpus=tuple(GpuReadings(gpu, series) for gpu, series in sorted(work.readings.items(), key=_by_index)),
+            gpus=tuple(
+                GpuReadings(gpu, series) for gpu, series in sorted(work.readings.items(), key=_by_index)
+            ),
             gpus_expected=expected,
             gpus_reporting=reporting,
             read_problem=work.problem,

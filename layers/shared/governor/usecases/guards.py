@@ -90,7 +90,9 @@ class Guards:
         wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
         missing = sorted(wanted - completed)
         if missing or not wanted:
-            raise SafetyError(f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed")
+            raise SafetyError(
+                f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed"
+            )
         return tuple(found)
 
     def _authorised(self, episode: Episode) -> None:

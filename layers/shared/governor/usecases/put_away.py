@@ -32,7 +32,9 @@ class PutAway:
             raise SafetyError(f"{step.value} is not something this function does")
         cleared = self.guards.clear(ref, step)
         if cleared.episode.phase is not Phase.ACTING:
-            raise SafetyError(f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting")
+            raise SafetyError(
+                f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting"
+            )
         if step is Step.STOP:
             self._stop(cleared)
         else:

@@ -49,7 +49,7 @@ from governor.ports import (
     Workflow,
 )
 from governor.usecases.deliver_decision import DeliverDecision
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence, Gathered
+from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.void_episode import VoidEpisode
 
 LOW_UTILIZATION_TAG = "LowUtilization"
@@ -210,8 +210,9 @@ class SweepTarget:
         why = assess([_change(case) for case in cases], base.breaker)
         tripped = self.state.breaker(target)
         if why is not None:
-            if self.state.set_breaker(target, BreakerState(now, why)) and tripped is None:
-                self._attempt(summary, "breaker alert", lambda: self._announce_breaker(target, why, now))
+            new = BreakerState(now, why)
+            if self.state.set_breaker(target, new) and tripped is None:
+                self._attempt(summary, "breaker alert", lambda: self._announce_breaker(target, new))
         elif tripped is not None:
             hold = timedelta(minutes=base.breaker.hold_minutes)
             if now - tripped.tripped_at >= hold:
@@ -226,7 +227,8 @@ class SweepTarget:
             if case.settled.kind is VerdictKind.IDLE and case.record.open_episode is None:
                 case.verdict = freeze(case.settled, why)
 
-    def _announce_breaker(self, target: Target, why: str, now: UtcDatetime) -> None:
+    def _announce_breaker(self, target: Target, tripped: BreakerState) -> None:
+        now, why = tripped.tripped_at, tripped.why
         self.announcer.announce(
             Alert(
                 kind=AlertKind.BREAKER_TRIPPED,

@@ -34,7 +34,9 @@ class TakeSnapshot:
         """
         cleared = self.guards.clear(ref, Step.SNAPSHOT)
         if cleared.episode.phase is not Phase.ACTING:
-            raise SafetyError(f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting")
+            raise SafetyError(
+                f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting"
+            )
         stops_first = Step.STOP in cleared.episode.plan.steps and not cleared.dry_run
         wanted = "stopped" if stops_first else "running"
         if cleared.instance.state != wanted:
