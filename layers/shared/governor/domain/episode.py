@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from governor.domain.evidence import Evidence
@@ -117,6 +117,7 @@ class Episode:
     price: Price
     owner: str
     project: str
+    keep_at_most: timedelta = timedelta(days=30)
     snapshot_ids: tuple[str, ...] = ()
     phase_since: UtcDatetime | None = None
     closed_at: UtcDatetime | None = None

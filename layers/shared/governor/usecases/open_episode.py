@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
@@ -103,6 +104,7 @@ class OpenEpisode:
                 price=price,
                 owner=owner,
                 project=project,
+                keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
             )
         )
 

@@ -1,0 +1,49 @@
+"""Accelerated instance types, from the table that ships with the layer. Source and date: data/README.md."""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+from governor.domain.instance import Shape
+
+PRICES_AS_OF = "2026-07-20"
+"""Day of the list prices in the table (us-east-1, Linux, shared tenancy; metal: dedicated)."""
+
+_TABLE = Path(__file__).parent.parent / "data" / "accelerated_instance_types.csv"
+
+
+class ShippedCatalogue:
+    """The port `Catalogue`."""
+
+    def shape(self, instance_type: str) -> Shape | None:
+        """As the port says."""
+        row = _rows().get(instance_type)
+        if row is None:
+            return None
+        return Shape(
+            instance_type=instance_type,
+            accelerator=row["accelerator"],
+            accelerator_count=_whole(row["accelerator_count"]),
+            memory_mib_each=_whole(row["memory_mib_each"]),
+            board_power_watts=_whole(row["board_power_watts"]),
+            local_nvme=row["local_nvme_gb"] or None,
+        )
+
+
+def list_price(instance_type: str) -> Decimal | None:
+    """USD per hour on demand in us-east-1, or `None` where no list price is published."""
+    row = _rows().get(instance_type)
+    return Decimal(row["usd_per_hour"]) if row and row["usd_per_hour"] else None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+@cache
+def _rows() -> dict[str, dict[str, str]]:
+    with _TABLE.open(newline="", encoding="utf-8") as table:
+        return {row["instance_type"]: row for row in csv.DictReader(table)}

@@ -1,0 +1,86 @@
+"""boto3 clients, created on first use: importing this module costs nothing, and a cold start only what it uses.
+
+The endpoint and the credentials come from the environment, as for any AWS program.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from governor.domain.instance import Target
+
+_SESSION_NAME = "gpu-governor"
+_SESSION_SECONDS = 3600
+"""Role chaining allows one hour at most."""
+
+
+class Clients:
+    """Clients by service and target. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str, str | None, str | None], Any] = {}
+        self._sessions: dict[str | None, Any] = {}
+
+    def client(self, service: str, target: Target | None = None) -> Any:
+        """The client of a service, in the target's Region and with its role; the function's own without one."""
+        region = target.region if target else None
+        role = target.role_arn if target else None
+        key = (service, region, role)
+        with self._lock:
+            if key not in self._clients:
+                self._clients[key] = self._session(role).client(
+                    service, region_name=region, config=_config()
+                )
+            return self._clients[key]
+
+    def _session(self, role_arn: str | None) -> Any:
+        if role_arn not in self._sessions:
+            self._sessions[role_arn] = _own_session() if role_arn is None else _assumed_session(role_arn)
+        return self._sessions[role_arn]
+
+
+def _config() -> Any:
+    from botocore.config import Config
+
+    return Config(
+        retries={"mode": "standard", "max_attempts": 5},
+        connect_timeout=5,
+        read_timeout=20,
+        max_pool_connections=16,
+        user_agent_extra="gpu-governor",
+    )
+
+
+def _own_session() -> Any:
+    import boto3
+
+    return boto3.session.Session()
+
+
+def _assumed_session(role_arn: str) -> Any:
+    """A session whose credentials are renewed before they end, as botocore renews its own."""
+    import boto3
+    import botocore.session
+    from botocore.credentials import DeferredRefreshableCredentials
+
+    sts = boto3.session.Session().client("sts", config=_config())
+
+    def refresh() -> dict[str, str]:
+        from governor.adapters.errors import aws_errors
+
+        with aws_errors("sts:AssumeRole"):
+            answer = sts.assume_role(
+                RoleArn=role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_SECONDS
+            )["Credentials"]
+        return {
+            "access_key": answer["AccessKeyId"],
+            "secret_key": answer["SecretAccessKey"],
+            "token": answer["SessionToken"],
+            "expiry_time": answer["Expiration"].isoformat(),
+        }
+
+    inner = botocore.session.get_session()
+    inner._credentials = DeferredRefreshableCredentials(refresh_using=refresh, method="sts-assume-role")  # type: ignore[attr-defined]
+    return boto3.session.Session(botocore_session=inner)

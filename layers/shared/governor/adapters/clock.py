@@ -1,0 +1,15 @@
+"""The system's clock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from governor.domain.units import UtcDatetime
+
+
+class SystemClock:
+    """The port `Clock`."""
+
+    def now(self) -> UtcDatetime:
+        """Aware UTC."""
+        return datetime.now(tz=UTC)

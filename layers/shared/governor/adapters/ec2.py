@@ -1,0 +1,315 @@
+"""EC2: reading instances, tagging them, putting them away, and EBS snapshots."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from governor.adapters.clients import Clients
+from governor.adapters.errors import DRY_RUN_OK, aws_errors
+from governor.domain.instance import (
+    Instance,
+    Lifecycle,
+    Protection,
+    SpotRequestType,
+    Target,
+    Volume,
+)
+from governor.domain.policy import TagMatch
+from governor.domain.units import as_utc
+from governor.errors import CloudError, NotFound, SafetyError, Throttled, Unavailable
+from governor.ports import Snapshot
+
+_log = logging.getLogger(__name__)
+
+_PAGE = 1000
+_TAG_BATCH = 500
+"""CreateTags takes 1,000 resources; half of that keeps a bisection of one bad id to nine more calls."""
+
+
+class Ec2Instances:
+    """The port `InstanceReader`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        parameters: dict[str, Any] = {
+            "Filters": [
+                {"Name": f"tag:{selector.tag_key}", "Values": [selector.tag_value]},
+                {"Name": "instance-state-name", "Values": ["running"]},
+            ],
+            "MaxResults": _PAGE,
+            **_including_managed(client),
+        }
+        instances: list[Instance] = []
+        with aws_errors("ec2:DescribeInstances"):
+            for page in _pages(client.describe_instances, parameters):
+                for reservation in page["Reservations"]:
+                    instances += [_instance(target, found) for found in reservation["Instances"]]
+        return instances
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        try:
+            with aws_errors("ec2:DescribeInstances"):
+                answer = client.describe_instances(InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]
+        return _instance(target, found[0]) if found else None
+
+    def protection(self, target: Target, instance_id: str) -> Protection:
+        """As the port says. EC2 tells one attribute a call."""
+        return Protection(
+            stop=self._attribute(target, instance_id, "disableApiStop", "DisableApiStop"),
+            termination=self._attribute(target, instance_id, "disableApiTermination", "DisableApiTermination"),
+        )
+
+    def _attribute(self, target: Target, instance_id: str, name: str, key: str) -> bool:
+        with aws_errors("ec2:DescribeInstanceAttribute"):
+            answer = self._clients.client("ec2", target).describe_instance_attribute(
+                InstanceId=instance_id, Attribute=name
+            )
+        return bool(answer[key]["Value"])
+
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        """As the port says."""
+        try:
+            with aws_errors("ec2:DescribeSpotInstanceRequests"):
+                answer = self._clients.client("ec2", target).describe_spot_instance_requests(
+                    SpotInstanceRequestIds=[spot_request_id]
+                )
+        except NotFound:
+            return None
+        requests = answer["SpotInstanceRequests"]
+        if not requests:
+            return None
+        is_persistent = requests[0].get("Type") == SpotRequestType.PERSISTENT
+        return SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
+        """As the port says."""
+        if not instance.volumes:
+            return ()
+        with aws_errors("ec2:DescribeVolumes"):
+            answer = self._clients.client("ec2", instance.target).describe_volumes(
+                VolumeIds=[volume.volume_id for volume in instance.volumes]
+            )
+        known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
+        return tuple(
+            replace(
+                volume,
+                size_gib=known.get(volume.volume_id, {}).get("Size"),
+                volume_type=known.get(volume.volume_id, {}).get("VolumeType"),
+            )
+            for volume in instance.volumes
+        )
+
+
+class Ec2Tags:
+    """The port `InstanceTagger`: batches, bisected where one id spoils the rest."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def set_tags(
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        client = self._clients.client("ec2", target)
+
+        def call(batch: Sequence[str]) -> None:
+            _write("ec2:CreateTags", dry_run, lambda: client.create_tags(
+                Resources=list(batch), Tags=pairs, DryRun=dry_run
+            ))
+
+        return _in_batches(instance_ids, call)
+
+    def remove_tags(
+        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+        names = [{"Key": key} for key in keys]
+        client = self._clients.client("ec2", target)
+
+        def call(batch: Sequence[str]) -> None:
+            _write("ec2:DeleteTags", dry_run, lambda: client.delete_tags(
+                Resources=list(batch), Tags=names, DryRun=dry_run
+            ))
+
+        return _in_batches(instance_ids, call)
+
+
+class Ec2Controller:
+    """The port `InstanceController`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        _write("ec2:StopInstances", dry_run, lambda: client.stop_instances(
+            InstanceIds=[instance_id], DryRun=dry_run
+        ))
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        _write("ec2:TerminateInstances", dry_run, lambda: client.terminate_instances(
+            InstanceIds=[instance_id], DryRun=dry_run
+        ))
+
+    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        _write("ec2:CancelSpotInstanceRequests", dry_run, lambda: client.cancel_spot_instance_requests(
+            SpotInstanceRequestIds=[spot_request_id], DryRun=dry_run
+        ))
+
+
+class EbsSnapshots:
+    """The port `Snapshotter`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def create(
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+    ) -> list[Snapshot]:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
+        answer = _write("ec2:CreateSnapshots", dry_run, lambda: client.create_snapshots(
+            InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": False},
+            Description=f"GPU Governor: {instance_id} before it is put away",
+            TagSpecifications=[{"ResourceType": "snapshot", "Tags": pairs}],
+            DryRun=dry_run,
+        ))
+        return [] if answer is None else [_snapshot(found) for found in answer["Snapshots"]]
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        parameters = {
+            "OwnerIds": ["self"],
+            "Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()],
+        }
+        with aws_errors("ec2:DescribeSnapshots"):
+            pages = list(_pages(client.describe_snapshots, parameters))
+        return [_snapshot(found) for page in pages for found in page["Snapshots"]]
+
+
+def _write(operation: str, dry_run: bool, call: Callable[[], Any]) -> Any:
+    """One EC2 write call. In a dry run EC2's "would have succeeded" is the only good answer.
+
+    Raises:
+        SafetyError: a dry run was answered as if it had been carried out.
+    """
+    try:
+        with aws_errors(operation):
+            answer = call()
+    except CloudError as error:
+        if dry_run and error.code == DRY_RUN_OK:
+            return None
+        raise
+    if dry_run:
+        raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
+    return answer
+
+
+def _in_batches(instance_ids: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
+    failures: dict[str, str] = {}
+    for start in range(0, len(instance_ids), _TAG_BATCH):
+        failures |= _bisect(instance_ids[start : start + _TAG_BATCH], call)
+    return failures
+
+
+def _bisect(batch: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
+    """Calls for the batch; when it fails, for its halves. Reasons by id for those that fail alone."""
+    try:
+        call(batch)
+    except (Throttled, Unavailable) as error:
+        # More and smaller calls would only add to the load.
+        return dict.fromkeys(batch, str(error))
+    except CloudError as error:
+        if len(batch) == 1:
+            return {batch[0]: str(error)}
+        middle = len(batch) // 2
+        return _bisect(batch[:middle], call) | _bisect(batch[middle:], call)
+    return {}
+
+
+def _pages(call: Callable[..., Any], parameters: Mapping[str, Any]) -> Iterator[Any]:
+    """All pages of a call that pages by NextToken."""
+    token: dict[str, str] = {}
+    while True:
+        page = call(**parameters, **token)
+        yield page
+        if not page.get("NextToken"):
+            return
+        token = {"NextToken": page["NextToken"]}
+
+
+def _including_managed(client: Any) -> dict[str, bool]:
+    """EC2 leaves hidden managed instances out of lists unless told not to; old models lack the parameter."""
+    shape = client.meta.service_model.operation_model("DescribeInstances").input_shape
+    if "IncludeManagedResources" in shape.members:
+        return {"IncludeManagedResources": True}
+    _log.warning("this boto3 does not know IncludeManagedResources; hidden managed instances are not seen")
+    return {}
+
+
+def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
+    operator = found.get("Operator") or {}
+    return Instance(
+        target=target,
+        instance_id=found["InstanceId"],
+        instance_type=found["InstanceType"],
+        state=found["State"]["Name"],
+        launch_time=as_utc(found["LaunchTime"]).replace(microsecond=0),
+        lifecycle=_lifecycle(found.get("InstanceLifecycle")),
+        root_device_type=found.get("RootDeviceType", "ebs"),
+        tags={tag["Key"]: tag["Value"] for tag in found.get("Tags", ())},
+        volumes=tuple(
+            Volume(
+                volume_id=mapping["Ebs"]["VolumeId"],
+                device=mapping.get("DeviceName", ""),
+                delete_on_termination=bool(mapping["Ebs"].get("DeleteOnTermination")),
+            )
+            for mapping in found.get("BlockDeviceMappings", ())
+            if "Ebs" in mapping
+        ),
+        availability_zone=(found.get("Placement") or {}).get("AvailabilityZone", ""),
+        platform=found.get("PlatformDetails", "Linux/UNIX"),
+        public_ip=found.get("PublicIpAddress"),
+        spot_request_id=found.get("SpotInstanceRequestId"),
+        capacity_reservation_id=found.get("CapacityReservationId"),
+        operator_managed=bool(operator.get("Managed")),
+        operator_principal=operator.get("Principal"),
+    )
+
+
+def _lifecycle(value: str | None) -> Lifecycle:
+    if value is None:
+        return Lifecycle.ON_DEMAND
+    try:
+        return Lifecycle(value)
+    except ValueError:
+        return Lifecycle.UNKNOWN
+
+
+def _snapshot(found: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(
+        snapshot_id=found["SnapshotId"],
+        volume_id=found["VolumeId"],
+        state=found.get("State", "pending"),
+        progress=found.get("Progress", ""),
+    )

@@ -1,0 +1,138 @@
+"""Translates what boto3 raises into the project's tree: once, chained, to the most specific class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    ConflictError,
+    GovernorError,
+    NotFound,
+    Protected,
+    Throttled,
+    Unavailable,
+    Unsupported,
+    WrongState,
+)
+
+DRY_RUN_OK = "DryRunOperation"
+"""The error code by which EC2 says that a dry run would have succeeded."""
+
+_BY_CODE: dict[str, type[CloudError]] = {
+    **dict.fromkeys(
+        (
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "TooManyRequestsException",
+            "RequestLimitExceeded",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "SlowDown",
+            "LimitExceeded",
+            "LimitExceededException",
+            "ProvisionedThroughputExceededException",
+            "TransactionInProgressException",
+            "SnapshotCreationPerVolumeRateExceeded",
+            "ConcurrentSnapshotLimitExceeded",
+            "EC2ThrottledException",
+        ),
+        Throttled,
+    ),
+    **dict.fromkeys(
+        (
+            "InternalError",
+            "InternalFailure",
+            "InternalServerError",
+            "InternalServiceError",
+            "InternalServiceException",
+            "ServiceUnavailable",
+            "ServiceUnavailableException",
+            "Unavailable",
+            "RequestTimeout",
+            "InsufficientInstanceCapacity",
+        ),
+        Unavailable,
+    ),
+    **dict.fromkeys(
+        (
+            "UnauthorizedOperation",
+            "AccessDenied",
+            "AccessDeniedException",
+            "AuthorizationError",
+            "AuthFailure",
+            "ExpiredToken",
+            "InvalidClientTokenId",
+        ),
+        AccessDenied,
+    ),
+    **dict.fromkeys(("OperationNotPermitted", "OperationNotPermittedException"), Protected),
+    **dict.fromkeys(("UnsupportedOperation", "UnsupportedOperationException", "Unsupported"), Unsupported),
+    **dict.fromkeys(
+        ("IncorrectInstanceState", "IncorrectState", "IncorrectSpotRequestState", "InvalidState"), WrongState
+    ),
+    **dict.fromkeys(
+        (
+            "ResourceNotFoundException",
+            "ResourceNotFound",
+            "NotFoundException",
+            "NotFound",
+            "ParameterNotFound",
+            "ExecutionDoesNotExist",
+            "StateMachineDoesNotExist",
+            "TaskDoesNotExist",
+        ),
+        NotFound,
+    ),
+}
+
+
+def translate(error: ClientError, operation: str) -> GovernorError:
+    """The error of the tree that a ClientError means."""
+    details = error.response.get("Error", {})
+    code, message = details.get("Code", ""), details.get("Message", "")
+    text = f"{operation} failed: {code}: {message}"
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code == "ConditionalCheckFailedException":
+        return ConflictError(text)
+    if code == "TransactionCanceledException":
+        return _translate_transaction(error, operation, text)
+    found = _BY_CODE.get(code)
+    if found is None and code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
+        found = NotFound
+    if found is None and status >= 500:
+        found = Unavailable
+    if found is None and status == 429:
+        found = Throttled
+    return (found or CloudError)(text, operation=operation, code=code)
+
+
+def _translate_transaction(error: ClientError, operation: str, text: str) -> GovernorError:
+    """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a retry."""
+    reasons = error.response.get("CancellationReasons") or []  # type: ignore[typeddict-item]
+    codes = {reason.get("Code") for reason in reasons}
+    if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
+        return ConflictError(text)
+    busy = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+    kind = Throttled if codes & busy else CloudError
+    return kind(text, operation=operation, code="TransactionCanceledException")
+
+
+@contextmanager
+def aws_errors(operation: str) -> Iterator[None]:
+    """Wraps one AWS call; `operation` is `service:Operation`.
+
+    Raises:
+        GovernorError: in place of ClientError and BotoCoreError.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise translate(error, operation) from error
+    except BotoCoreError as error:
+        raise Unavailable(f"{operation} failed: {error}", operation=operation) from error

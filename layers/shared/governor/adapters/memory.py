@@ -1,0 +1,596 @@
+"""In-memory twins of the ports: the same promises without AWS. For tests, back-tests and benchmarks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from governor.adapters.dynamodb import first_approval
+from governor.domain.alert import Alert
+from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision, status_after
+from governor.domain.episode import (
+    BreakerState,
+    Episode,
+    EpisodeRef,
+    InstanceRecord,
+    Observation,
+    Outcome,
+    Phase,
+)
+from governor.domain.evidence import Series, Window
+from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.ledger import LedgerEntry
+from governor.domain.plan import Price
+from governor.domain.policy import AppliedPolicy, Policy, TagMatch
+from governor.domain.units import UtcDatetime
+from governor.errors import (
+    CloudError,
+    ConflictError,
+    NotFound,
+    Protected,
+    Unsupported,
+    WrongState,
+)
+from governor.ports import MetricAnswer, MetricQuery, Snapshot
+
+Dimensions = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands still until it is moved."""
+
+    moment: UtcDatetime
+
+    def now(self) -> UtcDatetime:
+        """As the port says."""
+        return self.moment
+
+
+@dataclass
+class StaticPolicies:
+    """One policy for all."""
+
+    policy: Policy = field(default_factory=Policy)
+    version: str = "test"
+
+    def base(self) -> AppliedPolicy:
+        """As the port says."""
+        return AppliedPolicy(self.policy, self.version)
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """As the port says."""
+        return self.base()
+
+
+@dataclass
+class StaticPrices:
+    """The same price for all."""
+
+    fixed: Price
+
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        """As the port says."""
+        return self.fixed
+
+
+@dataclass
+class MemoryEc2:
+    """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
+
+    `failures` maps an operation to errors that are raised by its next calls, first come first served.
+    Snapshots are `pending` until `complete_snapshots` is called.
+    """
+
+    instances: dict[str, Instance] = field(default_factory=dict)
+    protections: dict[str, Protection] = field(default_factory=dict)
+    spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
+    failures: dict[str, list[Exception]] = field(default_factory=dict)
+    calls: list[tuple[str, str, bool]] = field(default_factory=list)
+    instant: bool = True
+
+    def add(self, *instances: Instance) -> None:
+        """Adds instances, or replaces those with the same id."""
+        self.instances |= {instance.instance_id: instance for instance in instances}
+
+    def _raise_planned(self, operation: str) -> None:
+        planned = self.failures.get(operation)
+        if planned:
+            raise planned.pop(0)
+
+    # InstanceReader
+
+    def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
+        """As the port says."""
+        self._raise_planned("list_selected")
+        return [
+            instance
+            for instance in self.instances.values()
+            if instance.target == target
+            and instance.state == "running"
+            and instance.tags.get(selector.tag_key) == selector.tag_value
+        ]
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """As the port says."""
+        self._raise_planned("describe")
+        return self.instances.get(instance_id)
+
+    def protection(self, target: Target, instance_id: str) -> Protection:
+        """As the port says."""
+        return self.protections.get(instance_id, Protection())
+
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        """As the port says."""
+        return self.spot_requests.get(spot_request_id)
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
+        """As the port says: every volume that has none yet has 100 GiB."""
+        return tuple(
+            volume if volume.size_gib is not None else replace(volume, size_gib=100, volume_type="gp3")
+            for volume in instance.volumes
+        )
+
+    # InstanceTagger
+
+    def set_tags(
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+        return self._retag(instance_ids, lambda old: {**old, **tags}, "set_tags", dry_run)
+
+    def remove_tags(
+        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+
+        def without(old: Mapping[str, str]) -> dict[str, str]:
+            return {key: value for key, value in old.items() if key not in keys}
+
+        return self._retag(instance_ids, without, "remove_tags", dry_run)
+
+    def _retag(self, instance_ids, change, operation, dry_run) -> dict[str, str]:  # type: ignore[no-untyped-def]
+        failures = {}
+        for instance_id in instance_ids:
+            self.calls.append((operation, instance_id, dry_run))
+            try:
+                self._raise_planned(f"{operation}:{instance_id}")
+                instance = self._existing(instance_id)
+            except CloudError as error:
+                failures[instance_id] = str(error)
+                continue
+            if not dry_run:
+                self.instances[instance_id] = replace(instance, tags=change(instance.tags))
+        return failures
+
+    # InstanceController
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        instance = self._checked("stop", instance_id, dry_run, self.protection(target, instance_id).stop)
+        request = instance.spot_request_id and self.spot_requests.get(instance.spot_request_id)
+        one_time = instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
+        if instance.root_device_type != "ebs" or one_time:
+            raise Unsupported(f"{instance_id} cannot be stopped")
+        if instance.state != "running":
+            raise WrongState(f"{instance_id} is {instance.state}")
+        if not dry_run:
+            state = "stopped" if self.instant else "stopping"
+            self.instances[instance_id] = replace(instance, state=state, public_ip=None)
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        protected = self.protection(target, instance_id).termination
+        instance = self._checked("terminate", instance_id, dry_run, protected)
+        if not dry_run:
+            state = "terminated" if self.instant else "shutting-down"
+            self.instances[instance_id] = replace(instance, state=state)
+
+    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        self.calls.append(("cancel_spot_request", spot_request_id, dry_run))
+        self._raise_planned("cancel_spot_request")
+        if not dry_run:
+            self.cancelled.add(spot_request_id)
+
+    def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
+        self.calls.append((operation, instance_id, dry_run))
+        self._raise_planned(operation)
+        if protected:
+            raise Protected(f"{instance_id} is protected")
+        return self._existing(instance_id)
+
+    def _existing(self, instance_id: str) -> Instance:
+        if instance_id not in self.instances:
+            raise NotFound(f"{instance_id} does not exist", code="InvalidInstanceID.NotFound")
+        return self.instances[instance_id]
+
+    # Snapshotter
+
+    def create(
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+    ) -> list[Snapshot]:
+        """As the port says."""
+        self.calls.append(("create_snapshots", instance_id, dry_run))
+        self._raise_planned("create_snapshots")
+        instance = self._existing(instance_id)
+        if dry_run:
+            return []
+        created = [
+            Snapshot(f"snap-{len(self.snapshots) + n:017x}", volume.volume_id, "pending")
+            for n, volume in enumerate(instance.volumes)
+        ]
+        self.snapshots |= {snapshot.snapshot_id: (snapshot, dict(tags)) for snapshot in created}
+        return created
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
+        """As the port says."""
+        return [
+            snapshot
+            for snapshot, own in self.snapshots.values()
+            if all(own.get(key) == value for key, value in tags.items())
+        ]
+
+    def finish_snapshots(self, state: str = "completed") -> None:
+        """Every pending snapshot ends in this state."""
+        for snapshot_id, (snapshot, tags) in self.snapshots.items():
+            if snapshot.state == "pending":
+                self.snapshots[snapshot_id] = (replace(snapshot, state=state), tags)
+
+
+@dataclass
+class MemoryMetrics:
+    """Metrics by `(metric, dimensions)`: a function of the window that gives the series, or a fixed series.
+
+    `broken` holds keys of metrics whose reads fail with that reason.
+    """
+
+    published: dict[tuple[str, Dimensions], Series] = field(default_factory=dict)
+    statistics: dict[tuple[str, Dimensions, str], Series] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    reads: list[MetricQuery] = field(default_factory=list)
+    lists: int = 0
+    list_failure: CloudError | None = None
+
+    def publish(
+        self, metric: str, dimensions: Mapping[str, str], values: Sequence[float | None], statistic: str = ""
+    ) -> None:
+        """A series, oldest first; it is aligned to the end of whatever window is read."""
+        key = tuple(sorted(dimensions.items()))
+        if statistic:
+            self.statistics[metric, key, statistic] = tuple(values)
+        else:
+            self.published[metric, key] = tuple(values)
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """As the port says."""
+        self.reads += queries
+        series, problems = {}, {}
+        for query in queries:
+            if query.metric in self.broken:
+                problems[query.key] = self.broken[query.metric]
+                continue
+            key = tuple(sorted(query.dimensions))
+            found = self.statistics.get((query.metric, key, query.statistic))
+            found = found if found is not None else self.published.get((query.metric, key))
+            if found is not None:
+                padded = (None,) * window.bins + found
+                series[query.key] = padded[-window.bins :]
+        return MetricAnswer(series, problems)
+
+    def list_series(
+        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[Dimensions]]:
+        """As the port says."""
+        self.lists += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[Dimensions]] = {}
+        for name, dimensions in self.published:
+            owner = dict(dimensions).get("InstanceId")
+            if name == metric and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append(dimensions)
+        return found
+
+
+@dataclass
+class MemoryWorkflow:
+    """Executions by name: `running`, or ended; answers by token."""
+
+    executions: dict[str, bool] = field(default_factory=dict)
+    waiting: set[str] = field(default_factory=set)
+    answers: dict[str, dict[str, object]] = field(default_factory=dict)
+    failure: CloudError | None = None
+
+    def start(self, ref: EpisodeRef) -> bool:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        return self.executions.setdefault(ref.execution_name, True)
+
+    def is_running(self, ref: EpisodeRef) -> bool:
+        """As the port says."""
+        return self.executions.get(ref.execution_name, False)
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        if task_token not in self.waiting:
+            return False
+        self.waiting.remove(task_token)
+        self.answers[task_token] = dict(decision)
+        return True
+
+
+@dataclass
+class RecordingAnnouncer:
+    """Keeps what was announced."""
+
+    sent: list[Alert] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def announce(self, alert: Alert) -> None:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append(alert)
+
+
+class MemoryStateTable:
+    """The port `StateTable`. One lock stands for DynamoDB's conditions."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._observations: dict[tuple[str, str], dict[str, Observation]] = {}
+        self._records: dict[tuple[str, str, str], InstanceRecord] = {}
+        self._breakers: dict[tuple[str, str], BreakerState] = {}
+        self._episodes: dict[str, Episode] = {}
+        self._approvals: dict[str, Approval] = {}
+        self._ledger: dict[tuple[str, str], LedgerEntry] = {}
+        self._events: set[str] = set()
+        self.sweeps: list[tuple[Target, datetime, dict[str, int]]] = []
+
+    def observations(self, target: Target) -> dict[str, Observation]:
+        """As the port says."""
+        return dict(self._observations.get(_place(target), {}))
+
+    def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
+        """As the port says."""
+        self._observations[_place(target)] = dict(observations)
+
+    def records(self, target: Target) -> dict[str, InstanceRecord]:
+        """As the port says."""
+        return {
+            key[2]: record for key, record in self._records.items() if key[:2] == _place(target)
+        }
+
+    def record(self, target: Target, instance_id: str) -> InstanceRecord:
+        """As the port says."""
+        plain = Target(target.account, target.region)
+        return self._records.get((*_place(target), instance_id), InstanceRecord(plain, instance_id))
+
+    def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
+        """As the port says."""
+        with self._lock:
+            self._store(replace(self.record(target, instance_id), marked_at=at))
+
+    def clear_quiet(self, target: Target, instance_id: str) -> None:
+        """As the port says."""
+        with self._lock:
+            record = self.record(target, instance_id)
+            self._store(replace(record, quiet_until=None, quiet_launch_time=None))
+
+    def breaker(self, target: Target) -> BreakerState | None:
+        """As the port says."""
+        return self._breakers.get(_place(target))
+
+    def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
+        """As the port says."""
+        with self._lock:
+            before = self._breakers.get(_place(target))
+            if state is None:
+                self._breakers.pop(_place(target), None)
+            else:
+                self._breakers[_place(target)] = state
+            return before != state
+
+    def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
+        """As the port says."""
+        self.sweeps.append((target, at, dict(counts)))
+
+    def take_lock(self, ref: EpisodeRef) -> bool:
+        """As the port says."""
+        with self._lock:
+            record = self.record(ref.target, ref.instance_id)
+            if record.open_episode == ref:
+                return True
+            if record.open_episode is not None or record.episodes >= ref.number:
+                return False
+            self._store(replace(record, open_episode=ref, episodes=ref.number))
+            return True
+
+    def save_opened(self, episode: Episode) -> Episode:
+        """As the port says."""
+        with self._lock:
+            name = episode.ref.execution_name
+            if name in self._episodes:
+                return self._episodes[name]
+            if self.record(episode.ref.target, episode.ref.instance_id).open_episode != episode.ref:
+                raise ConflictError("the lock is not held by this episode")
+            self._episodes[name] = episode
+            self._approvals[episode.approval_id] = first_approval(episode)
+            return episode
+
+    def episode(self, ref: EpisodeRef) -> Episode | None:
+        """As the port says."""
+        return self._episodes.get(ref.execution_name)
+
+    def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            self._change(ref, phase=phase, phase_since=at)
+
+    def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
+        """As the port says."""
+        with self._lock:
+            self._change(ref, snapshot_ids=tuple(snapshot_ids))
+
+    def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            episode = self._open(ref)
+            self._change(ref, steps_done={step: at, **episode.steps_done})
+
+    def close_episode(
+        self,
+        ref: EpisodeRef,
+        outcome: Outcome,
+        reason: str,
+        at: datetime,
+        *,
+        quiet_until: datetime | None,
+        ledger: LedgerEntry | None,
+    ) -> bool:
+        """As the port says."""
+        with self._lock:
+            record = self.record(ref.target, ref.instance_id)
+            if record.open_episode != ref:
+                return False
+            if ref.execution_name in self._episodes:
+                self._change(
+                    ref,
+                    phase=Phase.CLOSED,
+                    phase_since=at,
+                    closed_at=at,
+                    outcome=outcome,
+                    outcome_reason=reason,
+                )
+            self._store(
+                replace(
+                    record,
+                    open_episode=None,
+                    last_outcome=outcome,
+                    quiet_until=quiet_until,
+                    quiet_launch_time=ref.launch_time if quiet_until else None,
+                )
+            )
+            if ledger is not None:
+                self._ledger[_ledger_place(ledger)] = ledger
+            return True
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """As the port says."""
+        return self._approvals.get(approval_id)
+
+    def await_answer(self, approval_id: str, task_token: str, stage: str, expires_at: datetime) -> Approval:
+        """As the port says."""
+        with self._lock:
+            approval = self._known(approval_id)
+            if approval.status is ApprovalStatus.PENDING:
+                approval = replace(approval, task_token=task_token, stage=stage, expires_at=expires_at)
+                self._approvals[approval_id] = approval
+            return approval
+
+    def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
+        """As the port says."""
+        with self._lock:
+            approval = self._pending(approval_id)
+            approval = replace(approval, status=status_after(decision.answer), decision=decision)
+            ref = approval.episode
+            record = self.record(ref.target, ref.instance_id)
+            if decision.answer is Answer.KEEP:
+                hold = replace(record.hold, snoozed_until=hold_until or decision.keep_until)
+                self._store(replace(record, hold=hold))
+            elif decision.answer is Answer.EXEMPT:
+                why = f"{decision.reason or 'no reason given'} ({decision.by})"
+                self._store(replace(record, hold=replace(record.hold, exempt_reason=why)))
+            self._approvals[approval_id] = approval
+            return approval
+
+    def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
+        """As the port says."""
+        with self._lock:
+            status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
+            approval = replace(
+                self._pending(approval_id), status=status, void_reason=reason, void_outcome=outcome
+            )
+            self._approvals[approval_id] = approval
+            return approval
+
+    def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
+        """As the port says."""
+        return [
+            entry
+            for entry in self._ledger.values()
+            if entry.ended_at is None
+            and entry.episode.instance_id == instance_id
+            and _place(entry.episode.target) == _place(target)
+        ]
+
+    def settle_entry(self, entry: LedgerEntry, ended_at: datetime, *, false_stop: bool) -> bool:
+        """As the port says."""
+        with self._lock:
+            stored = self._ledger.get(_ledger_place(entry))
+            if stored is None or stored.ended_at is not None:
+                return False
+            self._ledger[_ledger_place(entry)] = replace(stored, ended_at=ended_at, false_stop=false_stop)
+            return True
+
+    def entries(self, month: str) -> list[LedgerEntry]:
+        """As the port says."""
+        return [entry for (place, _), entry in self._ledger.items() if place == month]
+
+    def first_time(self, event_id: str, at: datetime) -> bool:
+        """As the port says."""
+        with self._lock:
+            first = event_id not in self._events
+            self._events.add(event_id)
+            return first
+
+    def _store(self, record: InstanceRecord) -> None:
+        self._records[(*_place(record.target), record.instance_id)] = record
+
+    def _open(self, ref: EpisodeRef) -> Episode:
+        episode = self._episodes.get(ref.execution_name)
+        if episode is None or episode.phase is Phase.CLOSED:
+            raise ConflictError(f"{ref.execution_name} is not open")
+        return episode
+
+    def _change(self, ref: EpisodeRef, **changes: object) -> None:
+        self._episodes[ref.execution_name] = replace(self._open(ref), **changes)  # type: ignore[arg-type]
+
+    def _known(self, approval_id: str) -> Approval:
+        if approval_id not in self._approvals:
+            raise NotFound(f"approval {approval_id} does not exist")
+        return self._approvals[approval_id]
+
+    def _pending(self, approval_id: str) -> Approval:
+        approval = self._known(approval_id)
+        if approval.status is not ApprovalStatus.PENDING:
+            raise ConflictError(f"approval {approval_id} is {approval.status.value}")
+        return approval
+
+
+def _place(target: Target) -> tuple[str, str]:
+    return target.account, target.region
+
+
+def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:
+    return entry.booked_at.strftime("%Y-%m"), entry.episode.execution_name
+
+
+__all__ = [
+    "FakeClock",
+    "MemoryEc2",
+    "MemoryMetrics",
+    "MemoryStateTable",
+    "MemoryWorkflow",
+    "RecordingAnnouncer",
+    "StaticPolicies",
+    "StaticPrices",
+]
