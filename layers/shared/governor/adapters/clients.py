@@ -30,9 +30,7 @@ class Clients:
         key = (service, region, role)
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = self._session(role).client(
-                    service, region_name=region, config=_config()
-                )
+                self._clients[key] = self._session(role).client(service, region_name=region, config=_config())
             return self._clients[key]
 
     def _session(self, role_arn: str | None) -> Any:

@@ -1,114 +1,485 @@
-"""Domain records as JSON text and back. Unknown fields are ignored on the way in, so that an older function
-can read what a newer one wrote."""
+"""How the state table's records are written down: plain JSON data in, domain records out.
+
+Readers take what they know and ignore the rest, so that an older version can read what a newer one wrote.
+Amounts are decimal text, moments ISO 8601 text in UTC: neither passes through a float. Written by hand and
+without pydantic, which every function that touches the table would pay for at its cold start. This module
+must not know DynamoDB or boto3.
+"""
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from functools import cache
-from typing import Any, TypeVar
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, assert_never
 
-from governor.domain.episode import Observation
+from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.episode import (
+    BreakerState,
+    Episode,
+    InstanceRecord,
+    Observation,
+    Outcome,
+    Phase,
+    episode_from_execution_name,
+)
+from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
+from governor.domain.instance import Instance, Lifecycle, Target, Volume
+from governor.domain.ledger import LedgerEntry
+from governor.domain.plan import Plan, Price, Saving, Step
+from governor.domain.policy import Action, Mode
+from governor.domain.units import as_utc, parse_iso
+from governor.domain.verdict import Hold
+from governor.errors import DecisionRefused
 
-Record = TypeVar("Record")
+Document = dict[str, Any]
 
 
-def to_json(record: object) -> str:
-    """The record as JSON text: Decimals and moments as strings, so that nothing is rounded."""
-    return str(_adapter(type(record)).dump_json(record).decode())
+def moment(value: datetime) -> str:
+    """A moment without loss: `units.iso` would cut it to the second."""
+    return as_utc(value).isoformat()
 
 
-def from_json(kind: type[Record], text: str) -> Record:
-    """The record that `to_json` wrote.
+def moment_or_none(value: datetime | None) -> str | None:
+    """As `moment`."""
+    return None if value is None else moment(value)
+
+
+def _parsed(text: str | None) -> datetime | None:
+    return None if text is None else parse_iso(text)
+
+
+def _amount(value: Decimal | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
+
+
+# episodes
+
+
+def episode_document(episode: Episode) -> Document:
+    """All of an episode but its evidence, which is packed by itself."""
+    return {
+        "execution_name": episode.ref.execution_name,
+        "phase": episode.phase.value,
+        "phase_since": moment_or_none(episode.phase_since),
+        "opened_at": moment(episode.opened_at),
+        "closed_at": moment_or_none(episode.closed_at),
+        "outcome": episode.outcome.value if episode.outcome else None,
+        "outcome_reason": episode.outcome_reason,
+        "approval_id": episode.approval_id,
+        "mode": episode.mode.value,
+        "policy_version": episode.policy_version,
+        "overrides": list(episode.overrides),
+        "instance": _instance_document(episode.instance),
+        "reason": episode.reason,
+        "evidence_hash": episode.evidence_hash,
+        "plan": _plan_document(episode.plan),
+        "price": {
+            "usd_per_hour": _amount(episode.price.usd_per_hour),
+            "source": episode.price.source,
+            "as_of": moment_or_none(episode.price.as_of),
+        },
+        "owner": episode.owner,
+        "project": episode.project,
+        "keep_at_most_seconds": int(episode.keep_at_most.total_seconds()),
+        "snapshot_ids": list(episode.snapshot_ids),
+        "steps_done": {step: moment(at) for step, at in episode.steps_done.items()},
+    }
+
+
+def episode_from_document(document: Mapping[str, Any], evidence: Evidence) -> Episode:
+    """The inverse of `episode_document`.
 
     Raises:
-        ValueError: the text is not such a record.
+        KeyError, ValueError, TypeError, ArithmeticError: not an episode's document.
     """
-    record: Record = _adapter(kind).validate_json(text)
-    return record
+    price = document["price"]
+    outcome = document.get("outcome")
+    return Episode(
+        ref=episode_from_execution_name(document["execution_name"]),
+        phase=Phase(document["phase"]),
+        phase_since=_parsed(document.get("phase_since")),
+        opened_at=parse_iso(document["opened_at"]),
+        closed_at=_parsed(document.get("closed_at")),
+        outcome=Outcome(outcome) if outcome else None,
+        outcome_reason=document.get("outcome_reason"),
+        approval_id=document["approval_id"],
+        mode=Mode(document["mode"]),
+        policy_version=document["policy_version"],
+        overrides=tuple(document["overrides"]),
+        instance=_instance_from_document(document["instance"]),
+        reason=document["reason"],
+        evidence=evidence,
+        evidence_hash=document["evidence_hash"],
+        plan=_plan_from_document(document["plan"]),
+        price=Price(_decimal(price["usd_per_hour"]), price["source"], _parsed(price.get("as_of"))),
+        owner=document["owner"],
+        project=document["project"],
+        keep_at_most=timedelta(seconds=int(document["keep_at_most_seconds"])),
+        snapshot_ids=tuple(document.get("snapshot_ids") or ()),
+        steps_done={step: parse_iso(at) for step, at in (document.get("steps_done") or {}).items()},
+    )
 
 
-@cache
-def _adapter(kind: type[Any]) -> Any:
-    # Imported on use: a function that never touches a document does not pay for pydantic.
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
+def packed_evidence(evidence: Evidence) -> bytes:
+    """Compressed: a week of eight GPUs by the minute would not fit an item otherwise."""
+    return zlib.compress(json.dumps(evidence_document(evidence), separators=(",", ":")).encode())
 
 
-_FIELDS = 11
+def unpacked_evidence(data: bytes) -> Evidence:
+    """The inverse of `packed_evidence`, to the last digit, so that its hash is the same.
+
+    Raises:
+        KeyError, ValueError, zlib.error: not packed evidence.
+    """
+    return evidence_from_document(json.loads(zlib.decompress(data)))
 
 
-def pack_observations(items: Iterable[tuple[str, Observation]]) -> str:
-    """Observations as compressed text, about a tenth of their JSON."""
-    rows = [
-        [
-            instance_id,
-            _epoch(o.launch_time),
-            o.verdict,
-            _epoch(o.at),
-            o.reason,
-            o.policy_version,
-            _epoch(o.last_busy),
-            o.source,
-            o.dimensions,
-            _epoch(o.searched_at),
-            _epoch(o.gpus_checked_at),
-            list(o.advice),
-        ]
-        for instance_id, o in items
-    ]
-    packed = gzip.compress(json.dumps(rows, separators=(",", ":")).encode(), compresslevel=6, mtime=0)
-    return base64.b85encode(packed).decode()
+def _instance_document(instance: Instance) -> Document:
+    return {
+        "account": instance.target.account,
+        "region": instance.target.region,
+        "role_arn": instance.target.role_arn,
+        "instance_id": instance.instance_id,
+        "instance_type": instance.instance_type,
+        "state": instance.state,
+        "launch_time": moment(instance.launch_time),
+        "lifecycle": instance.lifecycle.value,
+        "root_device_type": instance.root_device_type,
+        "tags": dict(instance.tags),
+        "volumes": [
+            {
+                "volume_id": volume.volume_id,
+                "device": volume.device,
+                "delete_on_termination": volume.delete_on_termination,
+                "size_gib": volume.size_gib,
+                "volume_type": volume.volume_type,
+            }
+            for volume in instance.volumes
+        ],
+        "availability_zone": instance.availability_zone,
+        "platform": instance.platform,
+        "public_ip": instance.public_ip,
+        "spot_request_id": instance.spot_request_id,
+        "capacity_reservation_id": instance.capacity_reservation_id,
+        "operator_managed": instance.operator_managed,
+        "operator_principal": instance.operator_principal,
+    }
 
 
-def unpack_observations(text: str) -> dict[str, Observation]:
-    """What `pack_observations` wrote; a text of another release's making is an empty cache."""
-    rows = json.loads(gzip.decompress(base64.b85decode(text)))
+def _instance_from_document(document: Mapping[str, Any]) -> Instance:
+    return Instance(
+        target=Target(document["account"], document["region"], document.get("role_arn")),
+        instance_id=document["instance_id"],
+        instance_type=document["instance_type"],
+        state=document["state"],
+        launch_time=parse_iso(document["launch_time"]),
+        lifecycle=Lifecycle(document["lifecycle"]),
+        root_device_type=document["root_device_type"],
+        tags=dict(document["tags"]),
+        volumes=tuple(
+            Volume(
+                volume_id=volume["volume_id"],
+                device=volume["device"],
+                delete_on_termination=volume["delete_on_termination"],
+                size_gib=volume.get("size_gib"),
+                volume_type=volume.get("volume_type"),
+            )
+            for volume in document["volumes"]
+        ),
+        availability_zone=document.get("availability_zone", ""),
+        platform=document["platform"],
+        public_ip=document.get("public_ip"),
+        spot_request_id=document.get("spot_request_id"),
+        capacity_reservation_id=document.get("capacity_reservation_id"),
+        operator_managed=document["operator_managed"],
+        operator_principal=document.get("operator_principal"),
+    )
+
+
+def _plan_document(plan: Plan) -> Document:
+    return {
+        "wanted": plan.wanted.value,
+        "action": plan.action.value,
+        "steps": [step.value for step in plan.steps],
+        "replaced_because": list(plan.replaced_because),
+        "losses": list(plan.losses),
+        "stays": list(plan.stays),
+        "cost_before_usd_per_hour": _amount(plan.saving.cost_before_usd_per_hour),
+        "cost_after_usd_per_hour": _amount(plan.saving.cost_after_usd_per_hour),
+    }
+
+
+def _plan_from_document(document: Mapping[str, Any]) -> Plan:
+    return Plan(
+        wanted=Action(document["wanted"]),
+        action=Action(document["action"]),
+        steps=tuple(Step(step) for step in document["steps"]),
+        replaced_because=tuple(document["replaced_because"]),
+        losses=tuple(document["losses"]),
+        stays=tuple(document["stays"]),
+        saving=Saving(
+            _decimal(document["cost_before_usd_per_hour"]), _decimal(document["cost_after_usd_per_hour"])
+        ),
+    )
+
+
+# approvals
+
+
+def first_approval(episode: Episode) -> Approval:
+    """The question of a newly opened episode. Nobody can answer it before it was asked.
+
+    `expires_at` is therefore the moment of opening, until `await_answer` sets the real one.
+    """
+    return Approval(
+        approval_id=episode.approval_id,
+        episode=episode.ref,
+        evidence_hash=episode.evidence_hash,
+        status=ApprovalStatus.PENDING,
+        created_at=episode.opened_at,
+        expires_at=episode.opened_at,
+        keep_at_most=episode.keep_at_most,
+    )
+
+
+def approval_document(approval: Approval) -> Document:
+    """All of an approval."""
+    return {
+        "approval_id": approval.approval_id,
+        "episode": approval.episode.execution_name,
+        "evidence_hash": approval.evidence_hash,
+        "status": approval.status.value,
+        "created_at": moment(approval.created_at),
+        "expires_at": moment(approval.expires_at),
+        "keep_at_most_seconds": int(approval.keep_at_most.total_seconds()),
+        "task_token": approval.task_token,
+        "stage": approval.stage,
+        "decision": decision_document(approval.decision) if approval.decision else None,
+        "void_reason": approval.void_reason,
+        "void_outcome": approval.void_outcome,
+    }
+
+
+def approval_from_document(document: Mapping[str, Any]) -> Approval:
+    """The inverse of `approval_document`.
+
+    Raises:
+        KeyError, ValueError, TypeError: not an approval's document.
+    """
+    decision = document.get("decision")
+    return Approval(
+        approval_id=document["approval_id"],
+        episode=episode_from_execution_name(document["episode"]),
+        evidence_hash=document["evidence_hash"],
+        status=ApprovalStatus(document["status"]),
+        created_at=parse_iso(document["created_at"]),
+        expires_at=parse_iso(document["expires_at"]),
+        keep_at_most=timedelta(seconds=int(document["keep_at_most_seconds"])),
+        task_token=document.get("task_token"),
+        stage=document.get("stage"),
+        decision=_decision_from_document(decision) if decision else None,
+        void_reason=document.get("void_reason"),
+        void_outcome=document.get("void_outcome"),
+    )
+
+
+def decision_document(decision: Decision) -> Document:
+    """Who said what, when and through which channel."""
+    return {
+        "answer": decision.answer.value,
+        "by": decision.by,
+        "channel": decision.channel,
+        "at": moment(decision.at),
+        "keep_until": moment_or_none(decision.keep_until),
+        "reason": decision.reason,
+    }
+
+
+def _decision_from_document(document: Mapping[str, Any]) -> Decision:
+    return Decision(
+        answer=Answer(document["answer"]),
+        by=document["by"],
+        channel=document["channel"],
+        at=parse_iso(document["at"]),
+        keep_until=_parsed(document.get("keep_until")),
+        reason=document.get("reason"),
+    )
+
+
+def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
+    """The standing answer about the instance once this decision stands.
+
+    Raises:
+        DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
+    """
+    match decision.answer:
+        case Answer.APPROVE:
+            return hold
+        case Answer.KEEP:
+            until = hold_until or decision.keep_until
+            if until is None:
+                raise DecisionRefused("say until when the instance shall be kept")
+            return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
+        case Answer.EXEMPT:
+            reason = (decision.reason or "").strip()
+            if not reason:
+                raise DecisionRefused("an exemption needs a reason")
+            return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
+        case _:
+            assert_never(decision.answer)
+
+
+# instance records, breaker, ledger
+
+
+def record_from_document(target: Target, instance_id: str, document: Mapping[str, Any]) -> InstanceRecord:
+    """The record whose attributes the state table updates one by one.
+
+    Raises:
+        KeyError, ValueError, TypeError: not a record's document.
+    """
+    lock = document.get("open_episode")
+    outcome = document.get("last_outcome")
+    return InstanceRecord(
+        target=Target(target.account, target.region),
+        instance_id=instance_id,
+        hold=Hold(_parsed(document.get("snoozed_until")), document.get("exempt_reason")),
+        episodes=int(document.get("episodes", 0)),
+        open_episode=episode_from_execution_name(lock) if lock else None,
+        last_outcome=Outcome(outcome) if outcome else None,
+        quiet_until=_parsed(document.get("quiet_until")),
+        quiet_launch_time=_parsed(document.get("quiet_launch_time")),
+        marked_at=_parsed(document.get("marked_at")),
+    )
+
+
+def breaker_document(state: BreakerState) -> Document:
+    """A tripped breaker."""
+    return {"tripped_at": moment(state.tripped_at), "why": state.why}
+
+
+def breaker_from_document(document: Mapping[str, Any]) -> BreakerState:
+    """The inverse of `breaker_document`.
+
+    Raises:
+        KeyError, ValueError: not a breaker's document.
+    """
+    return BreakerState(parse_iso(document["tripped_at"]), document["why"])
+
+
+def ledger_document(entry: LedgerEntry) -> Document:
+    """One booked action."""
+    return {
+        "execution_name": entry.episode.execution_name,
+        "outcome": entry.outcome.value,
+        "instance_type": entry.instance_type,
+        "owner": entry.owner,
+        "project": entry.project,
+        "price_source": entry.price_source,
+        "booked_at": moment(entry.booked_at),
+        "cost_before_usd_per_hour": _amount(entry.cost_before_usd_per_hour),
+        "cost_after_usd_per_hour": _amount(entry.cost_after_usd_per_hour),
+        "saved_usd_per_hour": _amount(entry.saved_usd_per_hour),
+        "ended_at": moment_or_none(entry.ended_at),
+        "false_stop": entry.false_stop,
+    }
+
+
+def ledger_from_document(document: Mapping[str, Any]) -> LedgerEntry:
+    """The inverse of `ledger_document`.
+
+    Raises:
+        KeyError, ValueError, TypeError, ArithmeticError: not a ledger entry's document.
+    """
+    return LedgerEntry(
+        episode=episode_from_execution_name(document["execution_name"]),
+        outcome=Outcome(document["outcome"]),
+        instance_type=document["instance_type"],
+        owner=document["owner"],
+        project=document["project"],
+        price_source=document["price_source"],
+        booked_at=parse_iso(document["booked_at"]),
+        cost_before_usd_per_hour=_decimal(document["cost_before_usd_per_hour"]),
+        cost_after_usd_per_hour=_decimal(document["cost_after_usd_per_hour"]),
+        saved_usd_per_hour=_decimal(document["saved_usd_per_hour"]),
+        ended_at=_parsed(document.get("ended_at")),
+        false_stop=bool(document.get("false_stop", False)),
+    )
+
+
+# observations: thousands at a time, so packed by line
+
+
+def packed_observations(observations: Mapping[str, Observation]) -> bytes:
+    """One JSON line per instance, compressed as a stream: only one line is held as text at a time."""
+    packer = zlib.compressobj(level=3)
+    parts = [packer.compress(line) for line in _observation_lines(observations)]
+    return b"".join((*parts, packer.flush()))
+
+
+def unpacked_observations(chunks: Iterable[bytes]) -> dict[str, Observation]:
+    """The inverse of `packed_observations`.
+
+    Raises:
+        KeyError, ValueError, TypeError, zlib.error: not packed observations, or not all of them.
+    """
     found: dict[str, Observation] = {}
-    for row in rows:
-        if len(row) != _FIELDS + 1:
-            return {}
-        launch, at = _moment(row[1]), _moment(row[3])
-        if launch is None or at is None:
-            return {}
-        found[row[0]] = Observation(
-            launch_time=launch,
-            verdict=row[2],
-            at=at,
-            reason=row[4],
-            policy_version=row[5],
-            last_busy=_moment(row[6]),
-            source=row[7],
-            dimensions=None if row[8] is None else tuple(_pairs(one) for one in row[8]),
-            searched_at=_moment(row[9]),
-            gpus_checked_at=_moment(row[10]),
-            advice=tuple(row[11]),
-        )
+    for line in _lines(chunks):
+        document = json.loads(line)
+        found[document["id"]] = _observation(document)
     return found
 
 
-def _pairs(pairs: list[list[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in pairs)
+def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[bytes]:
+    for instance_id, seen in observations.items():
+        document: Document = {
+            "id": instance_id,
+            "launch_time": moment(seen.launch_time),
+            "verdict": seen.verdict,
+            "at": moment(seen.at),
+            "reason": seen.reason,
+            "policy_version": seen.policy_version,
+            "last_busy": moment_or_none(seen.last_busy),
+            "source": seen.source,
+            "dimensions": seen.dimensions,
+            "searched_at": moment_or_none(seen.searched_at),
+            "gpus_checked_at": moment_or_none(seen.gpus_checked_at),
+            "advice": seen.advice,
+        }
+        yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
-def _epoch(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj()
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + unpacker.decompress(chunk)).split(b"\n")
+        yield from whole
+    if rest or not unpacker.eof:
+        raise ValueError("the packed observations are cut short")
 
 
-def _moment(epoch: float | None) -> datetime | None:
-    return None if epoch is None else datetime.fromtimestamp(epoch, tz=UTC)
-
-
-def newest(parts: Iterable[Mapping[str, Observation]]) -> dict[str, Observation]:
-    """One mapping of several; where two hold the same instance, the newer observation."""
-    merged: dict[str, Observation] = {}
-    for part in parts:
-        for instance_id, observation in part.items():
-            other = merged.get(instance_id)
-            if other is None or other.at < observation.at:
-                merged[instance_id] = observation
-    return merged
+def _observation(document: Mapping[str, Any]) -> Observation:
+    dimensions = document.get("dimensions")
+    return Observation(
+        launch_time=parse_iso(document["launch_time"]),
+        verdict=document["verdict"],
+        at=parse_iso(document["at"]),
+        reason=document.get("reason", ""),
+        policy_version=document.get("policy_version", ""),
+        last_busy=_parsed(document.get("last_busy")),
+        source=document.get("source"),
+        dimensions=None
+        if dimensions is None
+        else tuple(tuple((str(name), str(value)) for name, value in series) for series in dimensions),
+        searched_at=_parsed(document.get("searched_at")),
+        gpus_checked_at=_parsed(document.get("gpus_checked_at")),
+        advice=tuple(document.get("advice") or ()),
+    )

@@ -36,6 +36,7 @@ from governor.adapters.documents import (
     decision_document,
     episode_document,
     episode_from_document,
+    first_approval,
     hold_after,
     ledger_document,
     ledger_from_document,
@@ -43,7 +44,6 @@ from governor.adapters.documents import (
     moment_or_none,
     packed_evidence,
     packed_observations,
-    pending_approval,
     record_from_document,
     unpacked_evidence,
     unpacked_observations,
@@ -114,7 +114,7 @@ class DynamoStateTable:
         data = packed_observations(observations)
         parts = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
         # Two sweeps at once may interleave their chunks; the version tells the reader.
-        version = f"{moment(at)}#{random.getrandbits(64):016x}"  # noqa: S311 - tells writers apart, no secret
+        version = f"{moment(at)}#{random.getrandbits(64):016x}"
         for number, part in enumerate(parts):
             self._put(
                 _chunk_key(target, number),
@@ -126,7 +126,9 @@ class DynamoStateTable:
                     "at": moment(at),
                 },
             )
-        for stale in self._query(_target_pk(target), "OBSERVATIONS#", after=_chunk_key(target, len(parts) - 1)[1]):
+        for stale in self._query(
+            _target_pk(target), "OBSERVATIONS#", after=_chunk_key(target, len(parts) - 1)[1]
+        ):
             self._delete((stale["pk"], stale["sk"]))
 
     def records(self, target: Target) -> dict[str, InstanceRecord]:
@@ -172,7 +174,7 @@ class DynamoStateTable:
             return breaker_from_document(item)
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
-        """As the port says. A breaker that is tripped already takes the new time and reason; that is no change."""
+        """As the port says. One that is tripped already takes the new time and reason; that is no change."""
         key = (_target_pk(target), "BREAKER")
         if state is None:
             # Read first: nearly every sweep finds it closed, and a read costs less than a write.
@@ -205,9 +207,9 @@ class DynamoStateTable:
             return bool(held == ref.execution_name)
         return True
 
-    def save_opened(self, episode: Episode, keep_at_most: timedelta) -> Episode:
+    def save_opened(self, episode: Episode) -> Episode:
         """As the port says."""
-        approval = pending_approval(episode, keep_at_most)
+        approval = first_approval(episode)
         item = {**episode_document(episode), "evidence": packed_evidence(episode.evidence)}
         request = {
             **approval_document(approval),
@@ -379,7 +381,7 @@ class DynamoStateTable:
         changes = {
             "status": status.value,
             "void_reason": reason,
-            "void_outcome": None if expired else outcome,
+            "void_outcome": outcome,
         }
         self._transact([self._deciding(approval_id, changes)])
         return self._existing_approval(approval_id)
@@ -462,9 +464,7 @@ class DynamoStateTable:
 
     def _get(self, key: _Key) -> Document | None:
         with aws_errors("dynamodb:GetItem"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_packed_key(key), ConsistentRead=True
-            )
+            answer = self._client.get_item(TableName=self._table, Key=_packed_key(key), ConsistentRead=True)
         item = answer.get("Item")
         return _unpacked(item) if item else None
 
@@ -584,7 +584,7 @@ class DynamoStateTable:
         names: Mapping[str, str] | None = None,
         values: Mapping[str, Any] | None = None,
     ) -> _Action:
-        """An update. Every attribute is named `#attribute` and its new value `:attribute` in the expressions."""
+        """An update; expressions name every attribute `#attribute` and its new value `:attribute`."""
         attributes = {f"#{name}": name for name in (*changes, *remove)} | dict(names or {})
         given = {f":{name}": value for name, value in changes.items()} | dict(values or {})
         sets = ", ".join(f"#{name} = :{name}" for name in changes)

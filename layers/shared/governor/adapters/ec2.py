@@ -68,7 +68,9 @@ class Ec2Instances:
         """As the port says. EC2 tells one attribute a call."""
         return Protection(
             stop=self._attribute(target, instance_id, "disableApiStop", "DisableApiStop"),
-            termination=self._attribute(target, instance_id, "disableApiTermination", "DisableApiTermination"),
+            termination=self._attribute(
+                target, instance_id, "disableApiTermination", "DisableApiTermination"
+            ),
         )
 
     def _attribute(self, target: Target, instance_id: str, name: str, key: str) -> bool:
@@ -126,9 +128,11 @@ class Ec2Tags:
         client = self._clients.client("ec2", target)
 
         def call(batch: Sequence[str]) -> None:
-            _write("ec2:CreateTags", dry_run, lambda: client.create_tags(
-                Resources=list(batch), Tags=pairs, DryRun=dry_run
-            ))
+            _write(
+                "ec2:CreateTags",
+                dry_run,
+                lambda: client.create_tags(Resources=list(batch), Tags=pairs, DryRun=dry_run),
+            )
 
         return _in_batches(instance_ids, call)
 
@@ -140,9 +144,11 @@ class Ec2Tags:
         client = self._clients.client("ec2", target)
 
         def call(batch: Sequence[str]) -> None:
-            _write("ec2:DeleteTags", dry_run, lambda: client.delete_tags(
-                Resources=list(batch), Tags=names, DryRun=dry_run
-            ))
+            _write(
+                "ec2:DeleteTags",
+                dry_run,
+                lambda: client.delete_tags(Resources=list(batch), Tags=names, DryRun=dry_run),
+            )
 
         return _in_batches(instance_ids, call)
 
@@ -156,23 +162,31 @@ class Ec2Controller:
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         """As the port says."""
         client = self._clients.client("ec2", target)
-        _write("ec2:StopInstances", dry_run, lambda: client.stop_instances(
-            InstanceIds=[instance_id], DryRun=dry_run
-        ))
+        _write(
+            "ec2:StopInstances",
+            dry_run,
+            lambda: client.stop_instances(InstanceIds=[instance_id], DryRun=dry_run),
+        )
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         """As the port says."""
         client = self._clients.client("ec2", target)
-        _write("ec2:TerminateInstances", dry_run, lambda: client.terminate_instances(
-            InstanceIds=[instance_id], DryRun=dry_run
-        ))
+        _write(
+            "ec2:TerminateInstances",
+            dry_run,
+            lambda: client.terminate_instances(InstanceIds=[instance_id], DryRun=dry_run),
+        )
 
     def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
         """As the port says."""
         client = self._clients.client("ec2", target)
-        _write("ec2:CancelSpotInstanceRequests", dry_run, lambda: client.cancel_spot_instance_requests(
-            SpotInstanceRequestIds=[spot_request_id], DryRun=dry_run
-        ))
+        _write(
+            "ec2:CancelSpotInstanceRequests",
+            dry_run,
+            lambda: client.cancel_spot_instance_requests(
+                SpotInstanceRequestIds=[spot_request_id], DryRun=dry_run
+            ),
+        )
 
 
 class EbsSnapshots:
@@ -187,12 +201,16 @@ class EbsSnapshots:
         """As the port says."""
         client = self._clients.client("ec2", target)
         pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
-        answer = _write("ec2:CreateSnapshots", dry_run, lambda: client.create_snapshots(
-            InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": False},
-            Description=f"GPU Governor: {instance_id} before it is put away",
-            TagSpecifications=[{"ResourceType": "snapshot", "Tags": pairs}],
-            DryRun=dry_run,
-        ))
+        answer = _write(
+            "ec2:CreateSnapshots",
+            dry_run,
+            lambda: client.create_snapshots(
+                InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": False},
+                Description=f"GPU Governor: {instance_id} before it is put away",
+                TagSpecifications=[{"ResourceType": "snapshot", "Tags": pairs}],
+                DryRun=dry_run,
+            ),
+        )
         return [] if answer is None else [_snapshot(found) for found in answer["Snapshots"]]
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:

@@ -114,7 +114,7 @@ def translate(error: ClientError, operation: str) -> GovernorError:
 
 def _translate_transaction(error: ClientError, operation: str, text: str) -> GovernorError:
     """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a retry."""
-    reasons = error.response.get("CancellationReasons") or []  # type: ignore[typeddict-item]
+    reasons = error.response.get("CancellationReasons") or []
     codes = {reason.get("Code") for reason in reasons}
     if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
         return ConflictError(text)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
-from governor.adapters.dynamodb import first_approval
+from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
-from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision, status_after
+from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
 from governor.domain.episode import (
     BreakerState,
     Episode,
@@ -24,7 +25,7 @@ from governor.domain.instance import Instance, Protection, SpotRequestType, Targ
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, as_utc
 from governor.errors import (
     CloudError,
     ConflictError,
@@ -36,6 +37,7 @@ from governor.errors import (
 from governor.ports import MetricAnswer, MetricQuery, Snapshot
 
 Dimensions = tuple[tuple[str, str], ...]
+_EVENTS_KEPT = timedelta(days=1)
 
 
 @dataclass
@@ -352,7 +354,7 @@ class MemoryStateTable:
         self._episodes: dict[str, Episode] = {}
         self._approvals: dict[str, Approval] = {}
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
-        self._events: set[str] = set()
+        self._events: dict[str, datetime] = {}
         self.sweeps: list[tuple[Target, datetime, dict[str, int]]] = []
 
     def observations(self, target: Target) -> dict[str, Observation]:
@@ -365,9 +367,7 @@ class MemoryStateTable:
 
     def records(self, target: Target) -> dict[str, InstanceRecord]:
         """As the port says."""
-        return {
-            key[2]: record for key, record in self._records.items() if key[:2] == _place(target)
-        }
+        return {key[2]: record for key, record in self._records.items() if key[:2] == _place(target)}
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
         """As the port says."""
@@ -377,13 +377,15 @@ class MemoryStateTable:
     def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
         """As the port says."""
         with self._lock:
-            self._store(replace(self.record(target, instance_id), marked_at=at))
+            if at is not None or (*_place(target), instance_id) in self._records:
+                self._store(replace(self.record(target, instance_id), marked_at=at))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """As the port says."""
         with self._lock:
-            record = self.record(target, instance_id)
-            self._store(replace(record, quiet_until=None, quiet_launch_time=None))
+            if (*_place(target), instance_id) in self._records:
+                record = self.record(target, instance_id)
+                self._store(replace(record, quiet_until=None, quiet_launch_time=None))
 
     def breaker(self, target: Target) -> BreakerState | None:
         """As the port says."""
@@ -392,12 +394,11 @@ class MemoryStateTable:
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
         """As the port says."""
         with self._lock:
-            before = self._breakers.get(_place(target))
             if state is None:
-                self._breakers.pop(_place(target), None)
-            else:
-                self._breakers[_place(target)] = state
-            return before != state
+                return self._breakers.pop(_place(target), None) is not None
+            was_tripped = _place(target) in self._breakers
+            self._breakers[_place(target)] = state
+            return not was_tripped
 
     def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
         """As the port says."""
@@ -433,6 +434,7 @@ class MemoryStateTable:
     def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
         """As the port says."""
         with self._lock:
+            self._open(ref)
             self._change(ref, phase=phase, phase_since=at)
 
     def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
@@ -443,8 +445,7 @@ class MemoryStateTable:
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""
         with self._lock:
-            episode = self._open(ref)
-            self._change(ref, steps_done={step: at, **episode.steps_done})
+            self._change(ref, steps_done={step: at, **self._stored(ref).steps_done})
 
     def close_episode(
         self,
@@ -459,9 +460,12 @@ class MemoryStateTable:
         """As the port says."""
         with self._lock:
             record = self.record(ref.target, ref.instance_id)
-            if record.open_episode != ref:
+            episode = self._episodes.get(ref.execution_name)
+            if episode is None and record.open_episode != ref:
                 return False
-            if ref.execution_name in self._episodes:
+            if episode is not None:
+                if episode.phase is Phase.CLOSED:
+                    return False
                 self._change(
                     ref,
                     phase=Phase.CLOSED,
@@ -470,18 +474,24 @@ class MemoryStateTable:
                     outcome=outcome,
                     outcome_reason=reason,
                 )
-            self._store(
-                replace(
-                    record,
-                    open_episode=None,
-                    last_outcome=outcome,
-                    quiet_until=quiet_until,
-                    quiet_launch_time=ref.launch_time if quiet_until else None,
-                )
-            )
+            if record.open_episode == ref:
+                self._free(record, ref, outcome, quiet_until)
             if ledger is not None:
                 self._ledger[_ledger_place(ledger)] = ledger
             return True
+
+    def _free(
+        self, record: InstanceRecord, ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None
+    ) -> None:
+        self._store(
+            replace(
+                record,
+                open_episode=None,
+                last_outcome=outcome,
+                quiet_until=quiet_until,
+                quiet_launch_time=ref.launch_time if quiet_until else None,
+            )
+        )
 
     def approval(self, approval_id: str) -> Approval | None:
         """As the port says."""
@@ -500,17 +510,14 @@ class MemoryStateTable:
         """As the port says."""
         with self._lock:
             approval = self._pending(approval_id)
-            approval = replace(approval, status=status_after(decision.answer), decision=decision)
             ref = approval.episode
             record = self.record(ref.target, ref.instance_id)
-            if decision.answer is Answer.KEEP:
-                hold = replace(record.hold, snoozed_until=hold_until or decision.keep_until)
+            hold = hold_after(record.hold, decision, hold_until)
+            if hold != record.hold:
                 self._store(replace(record, hold=hold))
-            elif decision.answer is Answer.EXEMPT:
-                why = f"{decision.reason or 'no reason given'} ({decision.by})"
-                self._store(replace(record, hold=replace(record.hold, exempt_reason=why)))
-            self._approvals[approval_id] = approval
-            return approval
+            decided = replace(approval, status=status_after(decision.answer), decision=decision)
+            self._approvals[approval_id] = decided
+            return decided
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
         """As the port says."""
@@ -543,26 +550,34 @@ class MemoryStateTable:
 
     def entries(self, month: str) -> list[LedgerEntry]:
         """As the port says."""
-        return [entry for (place, _), entry in self._ledger.items() if place == month]
+        booked = [entry for (place, _), entry in self._ledger.items() if place == month]
+        return sorted(booked, key=lambda entry: (entry.booked_at, entry.episode.execution_name))
 
     def first_time(self, event_id: str, at: datetime) -> bool:
         """As the port says."""
         with self._lock:
-            first = event_id not in self._events
-            self._events.add(event_id)
-            return first
+            seen = self._events.get(event_id)
+            if seen is not None and at < seen + _EVENTS_KEPT:
+                return False
+            self._events[event_id] = at
+            return True
 
     def _store(self, record: InstanceRecord) -> None:
         self._records[(*_place(record.target), record.instance_id)] = record
 
     def _open(self, ref: EpisodeRef) -> Episode:
-        episode = self._episodes.get(ref.execution_name)
-        if episode is None or episode.phase is Phase.CLOSED:
-            raise ConflictError(f"{ref.execution_name} is not open")
+        episode = self._stored(ref)
+        if episode.phase is Phase.CLOSED:
+            raise ConflictError(f"{ref.execution_name} is closed")
         return episode
 
-    def _change(self, ref: EpisodeRef, **changes: object) -> None:
-        self._episodes[ref.execution_name] = replace(self._open(ref), **changes)  # type: ignore[arg-type]
+    def _stored(self, ref: EpisodeRef) -> Episode:
+        if ref.execution_name not in self._episodes:
+            raise ConflictError(f"{ref.execution_name} does not exist")
+        return self._episodes[ref.execution_name]
+
+    def _change(self, ref: EpisodeRef, **changes: Any) -> None:
+        self._episodes[ref.execution_name] = replace(self._stored(ref), **changes)
 
     def _known(self, approval_id: str) -> Approval:
         if approval_id not in self._approvals:
@@ -581,7 +596,7 @@ def _place(target: Target) -> tuple[str, str]:
 
 
 def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:
-    return entry.booked_at.strftime("%Y-%m"), entry.episode.execution_name
+    return as_utc(entry.booked_at).strftime("%Y-%m"), entry.episode.execution_name
 
 
 __all__ = [

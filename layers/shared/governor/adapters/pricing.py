@@ -1,4 +1,4 @@
-"""What an instance costs: the policy's own price, the Spot price, the shipped list, or unpriced. Never zero."""
+"""What an instance costs: the policy's own price, the Spot price, the shipped list, or unpriced; never zero."""
 
 from __future__ import annotations
 

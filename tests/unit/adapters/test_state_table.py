@@ -1,0 +1,446 @@
+"""One suite over the state table and its in-memory twin: what both promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.memory import MemoryStateTable
+from governor.domain.approval import Answer, ApprovalStatus
+from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
+from governor.domain.instance import Target
+from governor.domain.verdict import Hold
+from governor.errors import ConflictError, DecisionRefused, NotFound
+from governor.ports import StateTable
+from tests.unit.adapters.state_samples import (
+    INSTANCE_ID,
+    LAUNCHED,
+    NOW,
+    TARGET,
+    decision,
+    dynamo_table,
+    entry,
+    episode,
+    observation,
+    ref,
+)
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def table(request: pytest.FixtureRequest) -> StateTable:
+    """Each implementation, empty."""
+    if request.param == "memory":
+        return MemoryStateTable()
+    clients: Clients = request.getfixturevalue("aws")
+    return dynamo_table(clients)
+
+
+@pytest.fixture
+def opened(table: StateTable) -> StateTable:
+    """With one opened episode."""
+    assert table.take_lock(ref())
+    table.save_opened(episode())
+    return table
+
+
+# the sweep's memory
+
+
+def test_a_first_sweep_remembers_nothing(table: StateTable) -> None:
+    """Before the first sweep there are no observations."""
+    assert {} == table.observations(TARGET)
+
+
+def test_observations_come_back_as_they_were(table: StateTable) -> None:
+    """What is remembered is read back field by field, and a later set replaces an earlier one."""
+    table.remember(TARGET, {INSTANCE_ID: observation(), "i-00000001": observation()}, NOW)
+    bare = observation(dimensions=None, last_busy=None, source=None, searched_at=None, gpus_checked_at=None)
+    second = {INSTANCE_ID: observation(), "i-00000002": bare}
+
+    table.remember(TARGET, second, NOW)
+
+    assert second == table.observations(TARGET)
+
+
+def test_targets_do_not_mix(table: StateTable) -> None:
+    """Each account and Region has its own memory; the role used to reach it makes no difference."""
+    table.remember(TARGET, {INSTANCE_ID: observation()}, NOW)
+    table.set_marked(TARGET, INSTANCE_ID, NOW)
+
+    assert {} == table.observations(replace(TARGET, region="eu-west-1"))
+    assert {} == table.records(replace(TARGET, account="999999999999"))
+    assert [INSTANCE_ID] == list(table.observations(replace(TARGET, role_arn="arn:aws:iam::1:role/x")))
+
+
+def test_an_unknown_instance_has_an_empty_record(table: StateTable) -> None:
+    """A record exists for every id; a new one holds nothing."""
+    assert InstanceRecord(TARGET, INSTANCE_ID) == table.record(TARGET, INSTANCE_ID)
+    assert InstanceRecord(TARGET, INSTANCE_ID) == table.record(
+        Target(TARGET.account, TARGET.region, "arn:aws:iam::1:role/x"), INSTANCE_ID
+    )
+
+
+def test_marks_are_noted_and_removed(table: StateTable) -> None:
+    """`marked_at` is set and removed; removing it from an instance without a record makes none."""
+    table.set_marked(TARGET, INSTANCE_ID, None)
+    table.clear_quiet(TARGET, INSTANCE_ID)
+    assert {} == table.records(TARGET)
+
+    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    assert table.record(TARGET, INSTANCE_ID).marked_at == NOW
+
+    table.set_marked(TARGET, INSTANCE_ID, None)
+    assert table.record(TARGET, INSTANCE_ID).marked_at is None
+
+
+def test_the_breaker_changes_once(table: StateTable) -> None:
+    """Only the call that trips or releases it is told so; a new reason is kept without being a change."""
+    first, second = BreakerState(NOW, "60 % idle"), BreakerState(NOW + timedelta(minutes=5), "70 % idle")
+
+    assert table.breaker(TARGET) is None
+    assert table.set_breaker(TARGET, None) is False
+    assert table.set_breaker(TARGET, first) is True
+    assert table.set_breaker(TARGET, second) is False
+    assert second == table.breaker(TARGET)
+    assert table.set_breaker(TARGET, None) is True
+    assert table.set_breaker(TARGET, None) is False
+    assert table.breaker(TARGET) is None
+
+
+# the lock
+
+
+def test_the_lock_is_taken_once(table: StateTable) -> None:
+    """Another episode cannot be opened while one is; the same one may ask again."""
+    assert table.take_lock(ref(1)) is True
+    assert table.take_lock(ref(1)) is True
+    assert table.take_lock(ref(2)) is False
+
+    record = table.record(TARGET, INSTANCE_ID)
+    assert (ref(1), 1) == (record.open_episode, record.episodes)
+
+
+def test_a_used_number_opens_nothing(opened: StateTable) -> None:
+    """A late repetition of a closed episode's start does not open it again."""
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+
+    assert opened.take_lock(ref(1)) is False
+    assert opened.take_lock(ref(2)) is True
+
+
+def test_the_lock_keeps_what_else_the_record_holds(table: StateTable) -> None:
+    """Opening an episode does not lose the mark."""
+    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    table.take_lock(ref())
+    assert table.record(TARGET, INSTANCE_ID).marked_at == NOW
+
+
+# episodes
+
+
+def test_an_episode_comes_back_as_it_was(opened: StateTable) -> None:
+    """Every field survives, figures to the last digit, so that the evidence keeps its hash."""
+    assert episode() == opened.episode(ref())
+
+
+def test_an_episode_opens_with_a_question_nobody_can_answer_yet(opened: StateTable) -> None:
+    """The approval is pending, bound to the evidence, and without a token until it is asked."""
+    approval = opened.approval("approval-1")
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+    assert (episode().evidence_hash, ref()) == (approval.evidence_hash, approval.episode)
+    assert (timedelta(days=7), None) == (approval.keep_at_most, approval.task_token)
+    assert approval.expires_at <= NOW
+
+
+def test_the_first_saved_episode_stands(opened: StateTable) -> None:
+    """A repeated opening returns what is stored, and leaves no second question."""
+    stored = opened.save_opened(replace(episode(), approval_id="approval-2", reason="other"))
+
+    assert episode() == stored
+    assert opened.approval("approval-2") is None
+
+
+def test_no_episode_is_saved_without_the_lock(table: StateTable) -> None:
+    """An episode that was closed before it was saved stays closed."""
+    table.take_lock(ref(1))
+    table.close_episode(ref(1), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+
+    with pytest.raises(ConflictError):
+        table.save_opened(episode(1))
+    assert table.episode(ref(1)) is None
+    assert table.approval("approval-1") is None
+
+
+def test_phases_move_until_the_end(opened: StateTable) -> None:
+    """A closed episode moves no more."""
+    opened.set_phase(ref(), Phase.ACTING, NOW + timedelta(minutes=1))
+    stored = opened.episode(ref())
+    assert stored is not None
+    assert (Phase.ACTING, NOW + timedelta(minutes=1)) == (stored.phase, stored.phase_since)
+
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
+    with pytest.raises(ConflictError):
+        opened.set_phase(ref(), Phase.ASKING, NOW)
+
+
+def test_what_does_not_exist_cannot_be_changed(table: StateTable) -> None:
+    """Changes to an unknown episode are refused instead of making one."""
+    with pytest.raises(ConflictError):
+        table.set_phase(ref(), Phase.ACTING, NOW)
+    with pytest.raises(ConflictError):
+        table.set_snapshots(ref(), ["snap-1"])
+    with pytest.raises(ConflictError):
+        table.note_step(ref(), "stop", NOW)
+    assert table.episode(ref()) is None
+
+
+def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
+    """Snapshot ids are kept; of a step the first time counts."""
+    opened.set_snapshots(ref(), ["snap-1", "snap-2"])
+    opened.note_step(ref(), "stop", NOW)
+    opened.note_step(ref(), "stop", NOW + timedelta(hours=1))
+    opened.note_step(ref(), "cancel-spot-request", NOW + timedelta(hours=2))
+
+    stored = opened.episode(ref())
+    assert stored is not None
+    assert ("snap-1", "snap-2") == stored.snapshot_ids
+    assert {"stop": NOW, "cancel-spot-request": NOW + timedelta(hours=2)} == dict(stored.steps_done)
+
+
+def test_closing_frees_the_lock_and_books_the_entry(opened: StateTable) -> None:
+    """One close: outcome, free lock, quiet time bound to the launch, and one ledger entry."""
+    quiet = NOW + timedelta(hours=24)
+
+    assert opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=quiet, ledger=entry())
+
+    stored, record = opened.episode(ref()), opened.record(TARGET, INSTANCE_ID)
+    assert stored is not None
+    assert (Phase.CLOSED, Outcome.STOPPED, "done", NOW) == (
+        stored.phase,
+        stored.outcome,
+        stored.outcome_reason,
+        stored.closed_at,
+    )
+    assert (None, Outcome.STOPPED, quiet, LAUNCHED, 1) == (
+        record.open_episode,
+        record.last_outcome,
+        record.quiet_until,
+        record.quiet_launch_time,
+        record.episodes,
+    )
+    assert [entry()] == list(opened.entries("2026-11"))
+
+
+def test_only_the_first_close_counts(opened: StateTable) -> None:
+    """A second close changes neither the outcome nor the ledger."""
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=entry())
+
+    again = opened.close_episode(ref(), Outcome.FAILED, "late", NOW, quiet_until=NOW, ledger=entry(2))
+
+    assert again is False
+    stored = opened.episode(ref())
+    assert stored is not None
+    assert Outcome.STOPPED is stored.outcome
+    assert opened.record(TARGET, INSTANCE_ID).quiet_until is None
+    assert [entry()] == list(opened.entries("2026-11"))
+
+
+def test_a_close_leaves_the_lock_of_a_later_episode_alone(opened: StateTable) -> None:
+    """A late close of an episode that has ended does not free its successor's lock."""
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    opened.take_lock(ref(2))
+
+    assert opened.close_episode(ref(1), Outcome.FAILED, "late", NOW, quiet_until=None, ledger=None) is False
+    assert ref(2) == opened.record(TARGET, INSTANCE_ID).open_episode
+
+
+def test_an_episode_that_was_locked_but_never_saved_can_be_closed(table: StateTable) -> None:
+    """Its workflow died between the two: the lock must not stay for ever."""
+    table.take_lock(ref())
+
+    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None) is True
+    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None) is False
+    assert table.record(TARGET, INSTANCE_ID).open_episode is None
+    assert Outcome.FAILED is table.record(TARGET, INSTANCE_ID).last_outcome
+
+
+def test_an_episode_nobody_opened_cannot_be_closed(table: StateTable) -> None:
+    """Closing what never was changes nothing."""
+    assert table.close_episode(ref(), Outcome.FAILED, "?", NOW, quiet_until=NOW, ledger=entry()) is False
+    assert {} == table.records(TARGET)
+    assert [] == list(table.entries("2026-11"))
+
+
+def test_work_that_resumes_ends_the_quiet_time(opened: StateTable) -> None:
+    """The next idleness is told anew; nothing else of the record is lost."""
+    opened.close_episode(ref(), Outcome.TOLD, "told", NOW, quiet_until=NOW, ledger=None)
+    opened.clear_quiet(TARGET, INSTANCE_ID)
+
+    record = opened.record(TARGET, INSTANCE_ID)
+    assert (None, None, Outcome.TOLD, 1) == (
+        record.quiet_until,
+        record.quiet_launch_time,
+        record.last_outcome,
+        record.episodes,
+    )
+
+
+# approvals
+
+
+def test_a_token_is_bound_to_a_pending_question(opened: StateTable) -> None:
+    """Each stage binds its own token and time; the last one stands."""
+    opened.await_answer("approval-1", "token-1", "ask", NOW + timedelta(hours=9))
+    approval = opened.await_answer("approval-1", "token-2", "remind", NOW + timedelta(hours=8))
+
+    assert ("token-2", "remind", NOW + timedelta(hours=8)) == (
+        approval.task_token,
+        approval.stage,
+        approval.expires_at,
+    )
+    assert approval == opened.approval("approval-1")
+
+
+def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: StateTable) -> None:
+    """Nothing is bound any more; the caller sees the decision and can answer its task at once."""
+    opened.await_answer("approval-1", "token-1", "ask", NOW)
+    opened.settle("approval-1", decision(Answer.APPROVE), None)
+
+    approval = opened.await_answer("approval-1", "token-2", "remind", NOW)
+
+    assert (ApprovalStatus.APPROVED, "token-1") == (approval.status, approval.task_token)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "hold"),
+    [
+        (Answer.APPROVE, ApprovalStatus.APPROVED, Hold()),
+        (Answer.KEEP, ApprovalStatus.KEPT, Hold(snoozed_until=NOW + timedelta(days=2))),
+        (Answer.EXEMPT, ApprovalStatus.EXEMPTED, Hold(exempt_reason="it is the demo box (ada)")),
+    ],
+)
+def test_an_answer_is_kept_with_its_hold(
+    opened: StateTable, answer: Answer, status: ApprovalStatus, hold: Hold
+) -> None:
+    """A keep snoozes, an exemption exempts, an approval holds nothing; the lock stays with the workflow."""
+    settled = opened.settle("approval-1", decision(answer), None)
+
+    assert (status, decision(answer)) == (settled.status, settled.decision)
+    assert settled == opened.approval("approval-1")
+    record = opened.record(TARGET, INSTANCE_ID)
+    assert (hold, ref()) == (record.hold, record.open_episode)
+
+
+def test_the_time_given_goes_before_the_answers_own(opened: StateTable) -> None:
+    """`hold_until` is what the policy made of the wish."""
+    opened.settle("approval-1", decision(Answer.KEEP), NOW + timedelta(hours=1))
+    assert opened.record(TARGET, INSTANCE_ID).hold.snoozed_until == NOW + timedelta(hours=1)
+
+
+@pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
+def test_an_answer_that_would_hold_nothing_is_refused(opened: StateTable, answer: Answer) -> None:
+    """A keep without a date and an exemption without a reason change nothing."""
+    empty = replace(decision(answer), keep_until=None, reason="  ")
+
+    with pytest.raises(DecisionRefused):
+        opened.settle("approval-1", empty, None)
+
+    approval = opened.approval("approval-1")
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+
+
+def test_a_question_is_answered_once(opened: StateTable) -> None:
+    """The second answer loses, whatever it says, and leaves no trace."""
+    opened.settle("approval-1", decision(Answer.APPROVE, "ada"), None)
+
+    for answer in Answer:
+        with pytest.raises(ConflictError):
+            opened.settle("approval-1", decision(answer, "bob"), None)
+    with pytest.raises(ConflictError):
+        opened.void("approval-1", "woke up", expired=False)
+
+    approval = opened.approval("approval-1")
+    assert approval is not None
+    assert decision(Answer.APPROVE, "ada") == approval.decision
+    assert Hold() == opened.record(TARGET, INSTANCE_ID).hold
+
+
+@pytest.mark.parametrize(
+    ("expired", "status"), [(True, ApprovalStatus.EXPIRED), (False, ApprovalStatus.VOID)]
+)
+def test_a_void_question_takes_no_answer(opened: StateTable, expired: bool, status: ApprovalStatus) -> None:
+    """Voided or expired once, with the reason; no answer counts after that."""
+    voided = opened.void("approval-1", "work resumed", expired=expired, outcome="woke-up")
+
+    assert (status, "work resumed", "woke-up") == (voided.status, voided.void_reason, voided.void_outcome)
+    assert voided == opened.approval("approval-1")
+    with pytest.raises(ConflictError):
+        opened.settle("approval-1", decision(Answer.EXEMPT), None)
+    with pytest.raises(ConflictError):
+        opened.void("approval-1", "again", expired=expired)
+    assert Hold() == opened.record(TARGET, INSTANCE_ID).hold
+
+
+def test_an_unknown_approval_is_not_found(table: StateTable) -> None:
+    """An id nobody issued reads as nothing and takes nothing."""
+    assert table.approval("no-such") is None
+    with pytest.raises(NotFound):
+        table.await_answer("no-such", "token", "ask", NOW)
+    with pytest.raises(NotFound):
+        table.settle("no-such", decision(Answer.APPROVE), None)
+    with pytest.raises(NotFound):
+        table.void("no-such", "?", expired=False)
+    assert table.approval("no-such") is None
+
+
+# ledger and events
+
+
+def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
+    """An entry is open until it is settled, once, with the figures it was settled with."""
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=entry())
+    assert [entry()] == list(opened.open_entries(TARGET, INSTANCE_ID))
+    assert [] == list(opened.open_entries(TARGET, "i-0123456789abcdef"))
+
+    ended = NOW + timedelta(hours=3)
+    assert opened.settle_entry(entry(), ended, false_stop=True) is True
+    assert opened.settle_entry(entry(), ended + timedelta(hours=1), false_stop=False) is False
+
+    assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
+    assert [replace(entry(), ended_at=ended, false_stop=True)] == list(opened.entries("2026-11"))
+
+
+def test_an_entry_that_was_never_booked_cannot_be_settled(table: StateTable) -> None:
+    """Settling makes no entry."""
+    assert table.settle_entry(entry(), NOW, false_stop=False) is False
+    assert [] == list(table.entries("2026-11"))
+
+
+def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
+    """Entries are found under the month they were booked in, oldest first; unpriced ones stay unpriced."""
+    moments = [NOW + timedelta(minutes=5), NOW, NOW + timedelta(days=30)]
+    for number, at in enumerate(moments):
+        instance_id = f"i-0000000{number}"
+        booked = replace(entry(1, at, instance_id), cost_before_usd_per_hour=None, saved_usd_per_hour=None)
+        table.take_lock(ref(1, instance_id))
+        table.close_episode(ref(1, instance_id), Outcome.STOPPED, "done", at, quiet_until=None, ledger=booked)
+
+    november = table.entries("2026-11")
+
+    assert ["i-00000001", "i-00000000"] == [found.episode.instance_id for found in november]
+    assert [None, None] == [found.saved_usd_per_hour for found in november]
+    assert ["i-00000002"] == [found.episode.instance_id for found in table.entries("2026-12")]
+    assert [] == list(table.entries("2026-10"))
+
+
+def test_an_event_is_new_once_a_day(table: StateTable) -> None:
+    """A repeated delivery is known for a day, not for ever."""
+    assert table.first_time("event-1", NOW) is True
+    assert table.first_time("event-1", NOW + timedelta(hours=23)) is False
+    assert table.first_time("event-2", NOW) is True
+    assert table.first_time("event-1", NOW + timedelta(hours=25)) is True
