@@ -1,0 +1,1 @@
+"""Runs inside the engine's own process: the simulators and the repairs of its gaps."""

@@ -1,0 +1,132 @@
+"""The control of the simulators: launches instances, publishes metrics, plans faults. For demo and tests.
+
+Speaks to the engine over HTTP. It must not know the governor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from local.fleet import Points
+
+
+@dataclass(frozen=True)
+class VolumeSpec:
+    """An EBS volume to attach. Size in GiB."""
+
+    size_gib: int
+    device: str = "/dev/xvda"
+    delete_on_termination: bool = True
+
+
+@dataclass(frozen=True)
+class InstanceSpec:
+    """An instance to launch, with everything EC2 would know of it."""
+
+    instance_type: str
+    launch_time: datetime
+    tags: Mapping[str, str] = field(default_factory=dict)
+    state: str = "running"
+    lifecycle: str = "on-demand"
+    spot_request_type: str | None = None
+    root_device_type: str = "ebs"
+    volumes: Sequence[VolumeSpec] = (VolumeSpec(100),)
+    stop_protection: bool = False
+    termination_protection: bool = False
+    capacity_reservation_id: str | None = None
+    public_ip: str | None = None
+    operator: Mapping[str, Any] | None = None
+    instance_id: str | None = None
+
+
+class Simulation:
+    """Commands to the simulators of one account and Region."""
+
+    def __init__(self, endpoint_url: str, account: str, region: str) -> None:
+        self._endpoint = endpoint_url
+        self._credential = f"{account}/20260101/{region}/ec2/aws4_request"
+
+    def put_instance(self, spec: InstanceSpec) -> str:
+        """Launches an instance; returns its id."""
+        document = asdict(spec)
+        document["launch_time"] = spec.launch_time.isoformat()
+        return str(self._do("put_instance", spec=document))
+
+    def set_state(self, instance_id: str, state: str) -> None:
+        """Somebody else stops, starts or terminates it (`stopped`, `running`, `terminated`)."""
+        self._do("set_state", instance_id=instance_id, state=state)
+
+    def put_metrics(self, series: Iterable[Points]) -> None:
+        """Publishes points."""
+        self._do(
+            "put_metrics",
+            series=[
+                {
+                    "namespace": one.namespace,
+                    "metric": one.metric,
+                    "dimensions": dict(one.dimensions),
+                    "points": [(at.timestamp(), value) for at, value in one.points],
+                }
+                for one in series
+            ],
+        )
+
+    def drop_metrics(self, instance_id: str) -> None:
+        """Forgets all series of an instance."""
+        self._do("drop_metrics", instance_id=instance_id)
+
+    def set_fault(self, operation: str, code: str, message: str = "simulated", times: int = 1) -> None:
+        """The next `times` calls of `service:Operation` are answered with this error."""
+        self._do("set_fault", operation=operation, code=code, message=message, times=times)
+
+    def partial_data(self, *metrics: str) -> None:
+        """Answers about these metrics come back as PartialData."""
+        self._do("partial_data", metrics=metrics)
+
+    def set_delays(self, *, state_change: float, snapshot: float) -> None:
+        """Seconds EC2 takes from now on."""
+        self._do("set_delays", state_change=state_change, snapshot=snapshot)
+
+    def snapshots_end_as(self, state: str) -> None:
+        """How snapshots end that are started from now on: `completed` or `error`."""
+        self._do("snapshots_end_as", state=state)
+
+    def set_spot_prices(self, prices: Mapping[str, str]) -> None:
+        """USD per hour by instance type."""
+        self._do("set_spot_prices", prices=dict(prices))
+
+    def spot_warning(self, instance_id: str, action: str = "terminate") -> None:
+        """EC2 warns that it takes the instance back."""
+        self._do("spot_warning", instance_id=instance_id, action=action)
+
+    def calls(self) -> dict[str, int]:
+        """Calls so far by `service:Operation`."""
+        return dict(self._do("calls"))
+
+    def dump(self) -> dict[str, dict[str, str]]:
+        """States by id of instances, volumes, snapshots and Spot requests."""
+        return dict(self._do("dump"))
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._do("clear")
+
+    def _do(self, command: str, **arguments: Any) -> Any:
+        text = json.dumps({"do": command, **arguments})
+        request = Request(  # noqa: S310 - the endpoint is the loopback engine
+            self._endpoint + "/",
+            data=urlencode({"Action": "GovernorSimulation", "Version": "2016-11-15", "Command": text}).encode(),
+            headers={
+                "Authorization": f"AWS4-HMAC-SHA256 Credential={self._credential}, "
+                "SignedHeaders=host, Signature=0",
+                "Content-Type": "application/x-www-form-urlencoded",
+            },
+        )
+        with urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.loads(answer.read())
