@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-import botocore.session
 from moto.core.parse import EC2QueryParser
 from moto.core.serialize import EC2Serializer
+from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
 from local.engine.cloudwatch import CloudWatchSimulator
@@ -84,7 +84,7 @@ def mount() -> Simulation:
 
 
 def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
-    model = botocore.session.get_session().get_service_model("ec2")
+    model = get_service_model("ec2")
 
     async def handle(
         method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]

@@ -1,0 +1,328 @@
+"""Starts the local cloud and deploys the real template into it, with boto3 alone.
+
+Runs in the project's environment; the engine runs in its own (`.tools/cloud`), because it pins another boto3.
+It must not know what the stack is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import boto3
+from botocore.config import Config
+
+from local.simulation import Simulation
+from local.templates import load_template
+
+ROOT = Path(__file__).parent.parent
+ENGINE_PYTHON = ROOT / ".tools" / "cloud" / "bin" / "python"
+CACHE = ROOT / ".tools" / "cache"
+ACCOUNT = "123456789012"
+REGION = "us-east-1"
+_BUCKET = "deployment"
+_START_SECONDS = 30.0
+
+
+class LocalCloudError(Exception):
+    """The local cloud could not do what was asked; the message says what was seen."""
+
+
+class LocalCloud:
+    """One engine process on a free loopback port. Use as a context manager: nothing is left behind.
+
+    `wait_scale` scales Wait states, retry pauses and task time-outs of state machines (0.1: ten times as fast).
+    """
+
+    def __init__(
+        self, run_dir: Path | None = None, *, wait_scale: float = 1.0, enforce_iam: bool = False
+    ) -> None:
+        self._own_dir = run_dir is None
+        self.run_dir = run_dir or Path(tempfile.mkdtemp(prefix="gpu-governor-"))
+        self._wait_scale = wait_scale
+        self._enforce_iam = enforce_iam
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+
+    # life
+
+    def start(self) -> Self:
+        """Starts the engine and waits until it answers.
+
+        Raises:
+            LocalCloudError: its environment is missing, or it did not answer in time; with its log.
+        """
+        if not ENGINE_PYTHON.exists():
+            raise LocalCloudError("the local cloud is not installed: run `make demo` or `make test` once")
+        self.run_dir.mkdir(parents=True, exist_ok=True)
+        self._port = _free_port()
+        log = (self.run_dir / "engine.log").open("wb")
+        with log:
+            self._process = subprocess.Popen(
+                [str(ENGINE_PYTHON), "-m", "local.engine"],
+                cwd=ROOT,
+                env=self._engine_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_up()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Ends the engine and everything it started. Safe to repeat."""
+        process, self._process = self._process, None
+        if process is not None:
+            _end_group(process)
+        if self._own_dir:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # ways in
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where every AWS API answers."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def environment(self) -> dict[str, str]:
+        """What any AWS program needs to talk to this cloud."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": ACCOUNT,
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, service: str, region: str = REGION) -> Any:
+        """A boto3 client of this cloud."""
+        return boto3.client(
+            service,  # type: ignore[call-overload]
+            region_name=region,
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
+            config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=120),
+        )
+
+    def simulation(self, region: str = REGION) -> Simulation:
+        """The control of the simulated EC2 and CloudWatch."""
+        return Simulation(self.endpoint_url, ACCOUNT, region)
+
+    def reachable_url(self, url: str) -> str:
+        """An address of the stack's HTTP API as one that opens in a browser on this machine."""
+        parts = urlsplit(url)
+        api = (parts.hostname or "").partition(".")[0]
+        query = f"?{parts.query}" if parts.query else ""
+        return f"{self.endpoint_url}/_aws/execute-api/{api}/$default{parts.path}{query}"
+
+    def log(self) -> str:
+        """What the engine has printed so far."""
+        return (self.run_dir / "engine.log").read_text(errors="replace")
+
+    # deployment
+
+    def deploy(self, template: Path, stack_name: str, parameters: Mapping[str, str]) -> dict[str, str]:
+        """Creates the stack and returns its outputs.
+
+        Raises:
+            LocalCloudError: the stack failed; with the reasons of its events.
+        """
+        document = load_template(template)
+        s3 = self.client("s3")
+        with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+            s3.create_bucket(Bucket=_BUCKET)
+        self._upload_parts(document, template.parent)
+        body = json.dumps(document)
+        s3.put_object(Bucket=_BUCKET, Key=f"{stack_name}.json", Body=body.encode())
+        cloudformation = self.client("cloudformation")
+        cloudformation.create_stack(
+            StackName=stack_name,
+            TemplateURL=f"{self.endpoint_url}/{_BUCKET}/{stack_name}.json",
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in parameters.items()],
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
+        )
+        return self._await_stack(cloudformation, stack_name)
+
+    def _upload_parts(self, document: dict[str, Any], base: Path) -> None:
+        for resource in document["Resources"].values():
+            properties = resource.get("Properties", {})
+            match resource["Type"]:
+                case "AWS::Serverless::Function":
+                    properties["CodeUri"] = self._upload(_zip_function(base / properties["CodeUri"]), "zip")
+                case "AWS::Serverless::LayerVersion":
+                    properties["ContentUri"] = self._upload(_zip_layer(base / properties["ContentUri"]), "zip")
+                    resource.pop("Metadata", None)
+                case "AWS::Serverless::StateMachine":
+                    definition = (base / properties["DefinitionUri"]).read_bytes()
+                    properties["DefinitionUri"] = self._upload(definition, "json")
+
+    def _upload(self, content: bytes, ending: str) -> str:
+        key = f"{hashlib.sha256(content).hexdigest()}.{ending}"
+        self.client("s3").put_object(Bucket=_BUCKET, Key=key, Body=content)
+        return f"s3://{_BUCKET}/{key}"
+
+    def _await_stack(self, cloudformation: Any, stack_name: str) -> dict[str, str]:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
+            if stack["StackStatus"] == "CREATE_COMPLETE":
+                return {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
+            if "FAILED" in stack["StackStatus"] or "ROLLBACK" in stack["StackStatus"]:
+                break
+            time.sleep(0.1)
+        events = cloudformation.describe_stack_events(StackName=stack_name)["StackEvents"]
+        reasons = [
+            f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', event['ResourceStatus'])}"
+            for event in events
+            if "FAILED" in event["ResourceStatus"]
+        ]
+        raise LocalCloudError(f"the stack {stack_name} failed: {'; '.join(reasons) or 'no reason given'}")
+
+    # state machines
+
+    def run(self, machine_arn: str, payload: Mapping[str, Any], seconds: float = 60) -> dict[str, Any]:
+        """Runs an execution to its end; returns its description."""
+        states = self.client("stepfunctions")
+        execution = states.start_execution(stateMachineArn=machine_arn, input=json.dumps(dict(payload)))
+        return self.await_execution(execution["executionArn"], seconds)
+
+    def await_execution(self, execution_arn: str, seconds: float = 60) -> dict[str, Any]:
+        """Waits for the end of an execution; returns its description.
+
+        Raises:
+            LocalCloudError: it still runs after that time.
+        """
+        states = self.client("stepfunctions")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            found: dict[str, Any] = states.describe_execution(executionArn=execution_arn)
+            if found["status"] != "RUNNING":
+                return found
+            time.sleep(0.05)
+        raise LocalCloudError(f"{execution_arn} still runs after {seconds:g} s")
+
+    # the process
+
+    def _engine_environment(self) -> dict[str, str]:
+        scratch = self.run_dir / "tmp"
+        scratch.mkdir(exist_ok=True)
+        inherited = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "LC_ALL")}
+        return {
+            **inherited,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "BIND_HOST": "127.0.0.1",
+            "GATEWAY_PORT": str(self._port),
+            "IOT_MTLS_ENABLED": "0",
+            "TMPDIR": str(scratch),
+            "STATE_DIR": str(self.run_dir / "state"),
+            "MINISTACK_ACCOUNT_ID": ACCOUNT,
+            "SFN_WAIT_SCALE": str(self._wait_scale),
+            "AUTH": "true" if self._enforce_iam else "false",
+            "LOG_LEVEL": "WARNING",
+        }
+
+    def _wait_until_up(self) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if self._process is None or self._process.poll() is not None:
+                break
+            try:
+                with urlopen(f"{self.endpoint_url}/_ministack/health", timeout=1):  # noqa: S310
+                    return
+            except (URLError, ConnectionError, TimeoutError):
+                time.sleep(0.05)
+        raise LocalCloudError(f"the engine did not start:\n{self.log()[-3000:]}")
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        try:
+            process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            continue
+        break
+    # The engine's workers are in its group; those that outlived it go now.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _zip_function(folder: Path) -> bytes:
+    return _zip((path.relative_to(folder).as_posix(), path) for path in _sources(folder))
+
+
+def _zip_layer(folder: Path) -> bytes:
+    """The layer's own package; its libraries come from the engine's environment, which pins the same ones."""
+    return _zip((f"python/{path.relative_to(folder).as_posix()}", path) for path in _sources(folder / "governor"))
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
+
+
+def _zip(files: Iterator[tuple[str, Path]]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in files:
+            # A fixed date, so that the same sources always give the same bytes.
+            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), path.read_bytes())
+    return buffer.getvalue()
+
+
+def main() -> None:
+    """Starts the local cloud and keeps it until Ctrl-C; prints what a program needs to reach it."""
+    with LocalCloud() as cloud:
+        for name, value in cloud.environment().items():
+            print(f"export {name}={value}")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()
