@@ -13,13 +13,14 @@ from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
+from governor.ports import Policies
 from governor.usecases.accounts import Accounts
 
 if TYPE_CHECKING:
     # Only named here: a function imports the modules of its own use case and nothing more.
-    from governor.adapters.cloudwatch import CloudWatchMetrics
+    from governor.adapters.catalogue import ShippedCatalogue
     from governor.adapters.dynamodb import DynamoStateTable
-    from governor.adapters.ec2 import EbsSnapshots, Ec2Instances, Ec2Tags
+    from governor.adapters.ec2 import Ec2Instances
     from governor.adapters.links import HmacLinkSigner
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
@@ -47,25 +48,27 @@ if TYPE_CHECKING:
 
 def sweep_targets() -> tuple[Target, ...]:
     """Every target of the policy."""
-    return accounts().all_targets(policies().base().policy)
+    return _accounts().all_targets(_policies().base().policy)
 
 
 def sweep_target() -> SweepTarget:
     """For `sweep_target`."""
+    from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.sweep_target import SweepTarget
 
+    deliver = _deliver()
     return SweepTarget(
         clock=SystemClock(),
-        policies=policies(),
+        policies=_policies(),
         instances=_instances(),
         gather=_gather(),
         catalogue=_catalogue(),
         state=_state(),
-        tagger=_tagger(),
+        tagger=Ec2Tags(_clients()),
         workflow=_workflow(),
         announcer=_announcer(),
-        void=_void(),
-        deliver=_deliver(),
+        void=_void(deliver),
+        deliver=deliver,
     )
 
 
@@ -74,7 +77,7 @@ def open_episode() -> OpenEpisode:
     from governor.usecases.open_episode import OpenEpisode
 
     return OpenEpisode(
-        clock=SystemClock(), policies=policies(), accounts=accounts(), inspect=_inspect(), state=_state()
+        clock=SystemClock(), policies=_policies(), accounts=_accounts(), inspect=_inspect(), state=_state()
     )
 
 
@@ -84,7 +87,7 @@ def ask_owner() -> AskOwner:
 
     return AskOwner(
         clock=SystemClock(),
-        policies=policies(),
+        policies=_policies(),
         state=_state(),
         workflow=_workflow(),
         announcer=_announcer(),
@@ -103,7 +106,8 @@ def recheck_episode() -> RecheckEpisode:
     """For `recheck_episode`."""
     from governor.usecases.recheck_episode import RecheckEpisode
 
-    return RecheckEpisode(clock=SystemClock(), guards=_guards(), inspect=_inspect(), state=_state())
+    guards = _guards(_policies())
+    return RecheckEpisode(clock=SystemClock(), guards=guards, inspect=guards.inspect, state=_state())
 
 
 def put_away() -> PutAway:
@@ -111,42 +115,45 @@ def put_away() -> PutAway:
     from governor.adapters.ec2 import Ec2Controller
     from governor.usecases.put_away import PutAway
 
-    return PutAway(
-        clock=SystemClock(), guards=_guards(), controller=Ec2Controller(_clients()), state=_state()
-    )
+    controller = Ec2Controller(_clients())
+    return PutAway(clock=SystemClock(), guards=_guards(_policies()), controller=controller, state=_state())
 
 
 def take_snapshot() -> TakeSnapshot:
     """For `take_snapshot`."""
     from governor.usecases.take_snapshot import TakeSnapshot
 
-    return TakeSnapshot(clock=SystemClock(), guards=_guards(), snapshots=_snapshots(), state=_state())
+    guards = _guards(_policies())
+    return TakeSnapshot(clock=SystemClock(), guards=guards, snapshots=guards.snapshots, state=_state())
 
 
 def check_progress() -> CheckProgress:
     """For `check_progress`."""
     from governor.usecases.check_progress import CheckProgress
 
+    policies = _policies()
+    guards = _guards(policies)
     return CheckProgress(
         clock=SystemClock(),
-        policies=policies(),
-        accounts=accounts(),
-        guards=_guards(),
+        policies=policies,
+        accounts=_accounts(),
+        guards=guards,
         instances=_instances(),
-        snapshots=_snapshots(),
+        snapshots=guards.snapshots,
     )
 
 
 def record_outcome() -> RecordOutcome:
     """For `record_outcome`."""
+    from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.record_outcome import RecordOutcome
 
     return RecordOutcome(
         clock=SystemClock(),
-        policies=policies(),
-        accounts=accounts(),
+        policies=_policies(),
+        accounts=_accounts(),
         state=_state(),
-        tagger=_tagger(),
+        tagger=Ec2Tags(_clients()),
         announcer=_announcer(),
         signer=_signer(),
     )
@@ -156,7 +163,9 @@ def react_to_state_change() -> ReactToStateChange:
     """For `handle_state_change`."""
     from governor.usecases.react import ReactToStateChange
 
-    return ReactToStateChange(policies=policies(), accounts=accounts(), state=_state(), void=_void())
+    return ReactToStateChange(
+        policies=_policies(), accounts=_accounts(), state=_state(), void=_void(_deliver())
+    )
 
 
 def react_to_spot_warning() -> ReactToSpotWarning:
@@ -165,11 +174,11 @@ def react_to_spot_warning() -> ReactToSpotWarning:
 
     return ReactToSpotWarning(
         clock=SystemClock(),
-        policies=policies(),
-        accounts=accounts(),
+        policies=_policies(),
+        accounts=_accounts(),
         instances=_instances(),
         state=_state(),
-        void=_void(),
+        void=_void(_deliver()),
         announcer=_announcer(),
     )
 
@@ -188,7 +197,7 @@ def approval_site() -> ApprovalSite:
     from governor.web.site import ApprovalSite
 
     return ApprovalSite(
-        show=ShowApproval(state=_state()),
+        show=ShowApproval(state=_state(), clock=SystemClock()),
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
         signer=_signer(),
         clock=SystemClock(),
@@ -199,23 +208,21 @@ def approval_site() -> ApprovalSite:
 
 
 @cache
-def settings() -> Settings:
-    """The environment of this process."""
+def _settings() -> Settings:
     return from_environment()
 
 
-def policies() -> PolicyBook:
-    """The policy document as it is now: read at every invocation, so that a change counts at once."""
+def _policies() -> PolicyBook:
+    """Read once at every invocation, so that a change counts at once and one invocation sees one policy."""
     from governor.adapters.ssm import PolicyParameter
     from governor.contracts.policy import parse_policy
 
-    return parse_policy(PolicyParameter(_clients(), settings().policy_parameter).read())
+    return parse_policy(PolicyParameter(_clients(), _settings().policy_parameter).read())
 
 
 @cache
-def accounts() -> Accounts:
-    """Which role reaches which account."""
-    known = settings()
+def _accounts() -> Accounts:
+    known = _settings()
     return Accounts(known.hub_account, known.region, known.partition)
 
 
@@ -228,7 +235,7 @@ def _clients() -> Clients:
 def _state() -> DynamoStateTable:
     from governor.adapters.dynamodb import DynamoStateTable
 
-    return DynamoStateTable(_clients(), settings().table_name)
+    return DynamoStateTable(_clients(), _settings().table_name)
 
 
 @cache
@@ -239,41 +246,77 @@ def _instances() -> Ec2Instances:
 
 
 @cache
-def _tagger() -> Ec2Tags:
-    from governor.adapters.ec2 import Ec2Tags
+def _catalogue() -> ShippedCatalogue:
+    from governor.adapters.catalogue import ShippedCatalogue
 
-    return Ec2Tags(_clients())
-
-
-@cache
-def _snapshots() -> EbsSnapshots:
-    from governor.adapters.ec2 import EbsSnapshots
-
-    return EbsSnapshots(_clients())
+    return ShippedCatalogue()
 
 
 @cache
-def _metrics() -> CloudWatchMetrics:
+def _gather() -> GatherEvidence:
     from governor.adapters.cloudwatch import CloudWatchMetrics
+    from governor.usecases.gather_evidence import GatherEvidence
 
-    return CloudWatchMetrics(_clients())
+    return GatherEvidence(metrics=CloudWatchMetrics(_clients()), catalogue=_catalogue())
+
+
+@cache
+def _inspect() -> InspectInstance:
+    from governor.adapters.pricing import AwsPriceBook
+    from governor.usecases.inspect_instance import InspectInstance
+
+    return InspectInstance(
+        instances=_instances(),
+        gather=_gather(),
+        catalogue=_catalogue(),
+        prices=AwsPriceBook(_clients()),
+        state=_state(),
+    )
+
+
+def _guards(policies: Policies) -> Guards:
+    from governor.adapters.ec2 import EbsSnapshots
+    from governor.usecases.guards import Guards
+
+    return Guards(
+        policies=policies,
+        accounts=_accounts(),
+        inspect=_inspect(),
+        state=_state(),
+        snapshots=EbsSnapshots(_clients()),
+    )
 
 
 @cache
 def _workflow() -> StepFunctionsWorkflow:
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
 
-    return StepFunctionsWorkflow(_clients(), settings().state_machine_arn)
+    return StepFunctionsWorkflow(_clients(), _settings().state_machine_arn)
 
 
 @cache
 def _announcer() -> SnsAnnouncer:
     from governor.adapters.sns import SnsAnnouncer
 
-    return SnsAnnouncer(_clients(), settings().alert_topic_arn)
+    return SnsAnnouncer(_clients(), _settings().alert_topic_arn)
 
 
-def _gather() -> GatherEvidence:
-    from governor.usecases.gather_evidence import GatherEvidence
+@cache
+def _signer() -> HmacLinkSigner:
+    from governor.adapters.links import HmacLinkSigner
+    from governor.adapters.secrets import SecretDocument
 
-    return GatherEvidence(metrics=_metrics(), catalogue=_catalogue())
+    secret = SecretDocument(_clients(), _settings().link_key_secret_arn)
+    return HmacLinkSigner(secret.read, _settings().approval_base_url)
+
+
+def _deliver() -> DeliverDecision:
+    from governor.usecases.deliver_decision import DeliverDecision
+
+    return DeliverDecision(state=_state(), workflow=_workflow())
+
+
+def _void(deliver: DeliverDecision) -> VoidEpisode:
+    from governor.usecases.void_episode import VoidEpisode
+
+    return VoidEpisode(state=_state(), deliver=deliver)
