@@ -1,6 +1,7 @@
-"""boto3 clients, created on first use: importing this module costs nothing, and a cold start only what it uses.
+"""boto3 clients, created on first use: a cold start pays only for what the function uses.
 
-The endpoint and the credentials come from the environment, as for any AWS program.
+The endpoint and the credentials come from the environment, as for any AWS program. This module must not know
+what the clients are used for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from governor.domain.instance import Target
 _SESSION_NAME = "gpu-governor"
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
+_ATTEMPTS = 5
 
 
 class Clients:
@@ -20,17 +22,22 @@ class Clients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str | None, str | None], Any] = {}
+        self._clients: dict[tuple[str, str | None, str | None, bool], Any] = {}
         self._sessions: dict[str | None, Any] = {}
 
-    def client(self, service: str, target: Target | None = None) -> Any:
-        """The client of a service, in the target's Region and with its role; the function's own without one."""
+    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+        """The client of a service, in the target's Region and with its role; else the function's own.
+
+        Without `repeat` a call is sent once: for operations that would happen twice when a response is lost.
+        """
         region = target.region if target else None
         role = target.role_arn if target else None
-        key = (service, region, role)
+        key = (service, region, role, repeat)
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = self._session(role).client(service, region_name=region, config=_config())
+                self._clients[key] = self._session(role).client(
+                    service, region_name=region, config=_config(repeat)
+                )
             return self._clients[key]
 
     def _session(self, role_arn: str | None) -> Any:
@@ -39,11 +46,11 @@ class Clients:
         return self._sessions[role_arn]
 
 
-def _config() -> Any:
+def _config(repeat: bool) -> Any:
     from botocore.config import Config
 
     return Config(
-        retries={"mode": "standard", "max_attempts": 5},
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS if repeat else 1},
         connect_timeout=5,
         read_timeout=20,
         max_pool_connections=16,
@@ -63,7 +70,7 @@ def _assumed_session(role_arn: str) -> Any:
     import botocore.session
     from botocore.credentials import DeferredRefreshableCredentials
 
-    sts = boto3.session.Session().client("sts", config=_config())
+    sts = boto3.session.Session().client("sts", config=_config(repeat=True))
 
     def refresh() -> dict[str, str]:
         from governor.adapters.errors import aws_errors

@@ -1,9 +1,12 @@
-"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time."""
+"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time.
+
+A part that could not be read is told by key and never looks like silence. This module must not know what the
+figures mean.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +20,8 @@ from governor.ports import MetricAnswer, MetricQuery
 _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
 _CALLS_AT_A_TIME = 8
-_Found = tuple[dict[str, Series], dict[str, str]]
+_COMPLETE = "Complete"
+_Dimensions = tuple[tuple[str, str], ...]
 
 
 class CloudWatchMetrics:
@@ -28,23 +32,28 @@ class CloudWatchMetrics:
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         """As the port says."""
-        batches = [queries[i : i + _QUERIES_PER_CALL] for i in range(0, len(queries), _QUERIES_PER_CALL)]
-        client = self._clients.client("cloudwatch", target)
         series: dict[str, Series] = {}
         problems: dict[str, str] = {}
+        if not queries:
+            return MetricAnswer(series, problems)
+        client = self._clients.client("cloudwatch", target)
+        batches = [
+            _Batch(client, queries[start : start + _QUERIES_PER_CALL], window)
+            for start in range(0, len(queries), _QUERIES_PER_CALL)
+        ]
         if len(batches) == 1:
-            answers = [_read_batch(client, batches[0], window)]
+            batches[0].read()
         else:
-            with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:
-                answers = list(pool.map(lambda batch: _read_batch(client, batch, window), batches))
-        for found, failed in answers:
-            series |= found
-            problems |= failed
-        return MetricAnswer(series=series, problems=problems)
+            with ThreadPoolExecutor(max_workers=min(_CALLS_AT_A_TIME, len(batches))) as pool:
+                list(pool.map(_Batch.read, batches))
+        for batch in batches:
+            series |= batch.series
+            problems |= batch.problems
+        return MetricAnswer(series, problems)
 
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
+    ) -> dict[str, list[_Dimensions]]:
         """As the port says."""
         client = self._clients.client("cloudwatch", target)
         parameters: dict[str, Any] = {
@@ -55,58 +64,94 @@ class CloudWatchMetrics:
         }
         if instance_id is not None:
             parameters["Dimensions"] = [{"Name": "InstanceId", "Value": instance_id}]
-        found: dict[str, list[tuple[tuple[str, str], ...]]] = defaultdict(list)
-        with aws_errors("cloudwatch:ListMetrics"):
-            while True:
+        found: dict[str, list[_Dimensions]] = {}
+        while True:
+            with aws_errors("cloudwatch:ListMetrics"):
                 page = client.list_metrics(**parameters)
-                for listed in page["Metrics"]:
-                    dimensions = tuple((d["Name"], d["Value"]) for d in listed.get("Dimensions", ()))
-                    owner = dict(dimensions).get("InstanceId")
-                    if owner is not None:
-                        found[owner].append(dimensions)
-                if not page.get("NextToken"):
-                    return found
-                parameters["NextToken"] = page["NextToken"]
+            for listed in page["Metrics"]:
+                dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
+                owner = dict(dimensions).get("InstanceId")
+                if owner is not None:
+                    found.setdefault(owner, []).append(dimensions)
+            if not page.get("NextToken"):
+                return found
+            parameters["NextToken"] = page["NextToken"]
 
 
-def _read_batch(client: Any, queries: Sequence[MetricQuery], window: Window) -> _Found:
-    """One call with all its pages. A call that fails is a problem of every query in it."""
-    try:
-        with aws_errors("cloudwatch:GetMetricData"):
-            return _read_pages(client, queries, window)
-    except CloudError as error:
-        return {}, {query.key: str(error) for query in queries}
+class _Batch:
+    """One call with all its pages, and what came of it."""
+
+    def __init__(self, client: Any, queries: Sequence[MetricQuery], window: Window) -> None:
+        self._client = client
+        self._queries = queries
+        self._window = window
+        self.series: dict[str, Series] = {}
+        self.problems: dict[str, str] = {}
+
+    def read(self) -> None:
+        """Reads all pages. What came before a failure is kept: it may prove activity."""
+        values: dict[str, list[float | None]] = {}
+        status = {query.key: "CloudWatch gave no answer" for query in self._queries}
+        try:
+            whole = self._read_pages(values, status)
+        except CloudError as error:
+            whole = str(error)
+        self.series = {key: tuple(points) for key, points in values.items()}
+        if whole:
+            self.problems = dict.fromkeys(status, whole)
+        else:
+            self.problems = {key: told for key, told in status.items() if told != _COMPLETE}
+
+    def _read_pages(self, values: dict[str, list[float | None]], status: dict[str, str]) -> str:
+        """Fills values and each key's last status; returns what is wrong with the answer as a whole."""
+        parameters: dict[str, Any] = {
+            "MetricDataQueries": [
+                _query(f"q{number}", query, int(self._window.period.total_seconds()))
+                for number, query in enumerate(self._queries)
+            ],
+            "StartTime": self._window.start,
+            "EndTime": self._window.end,
+            "ScanBy": "TimestampAscending",
+            "MaxDatapoints": _DATAPOINTS_PER_CALL,
+        }
+        told: list[str] = []
+        while True:
+            with aws_errors("cloudwatch:GetMetricData"):
+                page = self._client.get_metric_data(**parameters)
+            told += (_text(message) for message in page.get("Messages") or ())
+            for result in page["MetricDataResults"]:
+                key = self._queries[int(result["Id"][1:])].key
+                self._place(result, key, values)
+                # Of a series cut by the page limit, the later page tells whether the rest came.
+                status[key] = _status(result)
+            if not page.get("NextToken"):
+                return "; ".join(told)
+            parameters["NextToken"] = page["NextToken"]
+
+    def _place(self, result: Any, key: str, values: dict[str, list[float | None]]) -> None:
+        start, bins = self._window.start.timestamp(), self._window.bins
+        period = self._window.period.total_seconds()
+        for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
+            index = int((moment.timestamp() - start) // period)
+            if not 0 <= index < bins:
+                continue
+            points = values.get(key)
+            if points is None:
+                points = values[key] = [None] * bins
+            known = points[index]
+            # Never two in one period by CloudWatch's rules; if ever, the larger one counts as activity.
+            points[index] = float(value) if known is None else max(known, float(value))
 
 
-def _read_pages(client: Any, queries: Sequence[MetricQuery], window: Window) -> _Found:
-    period = int(window.period.total_seconds())
-    start, bins = window.start.timestamp(), window.bins
-    values: dict[str, list[float | None]] = {}
-    problems: dict[str, str] = {}
-    parameters: dict[str, Any] = {
-        "MetricDataQueries": [_query(f"q{n}", query, period) for n, query in enumerate(queries)],
-        "StartTime": window.start,
-        "EndTime": window.end,
-        "ScanBy": "TimestampAscending",
-        "MaxDatapoints": _DATAPOINTS_PER_CALL,
-    }
-    while True:
-        page = client.get_metric_data(**parameters)
-        for result in page["MetricDataResults"]:
-            key = queries[int(result["Id"][1:])].key
-            for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
-                index = int((moment.timestamp() - start) // period)
-                if 0 <= index < bins:
-                    values.setdefault(key, [None] * bins)[index] = float(value)
-            status = result.get("StatusCode", "Complete")
-            if status in ("InternalError", "Forbidden") or (
-                status == "PartialData" and not page.get("NextToken")
-            ):
-                told = " ".join(message.get("Value", "") for message in result.get("Messages", ()))
-                problems[key] = f"{status} {told}".strip()
-        if not page.get("NextToken"):
-            return {key: tuple(series) for key, series in values.items()}, problems
-        parameters["NextToken"] = page["NextToken"]
+def _status(result: Any) -> str:
+    status = result.get("StatusCode") or _COMPLETE
+    if status == _COMPLETE:
+        return _COMPLETE
+    return " ".join((status, *(_text(message) for message in result.get("Messages") or ())))
+
+
+def _text(message: Any) -> str:
+    return f"{message.get('Code', '')}: {message.get('Value', '')}"
 
 
 def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:

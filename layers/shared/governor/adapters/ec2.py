@@ -1,8 +1,13 @@
-"""EC2: reading instances, tagging them, putting them away, and EBS snapshots."""
+"""EC2: reading instances, tagging them, putting them away, and EBS snapshots.
+
+Facts in, calls out: what an instance may be done to is decided elsewhere. This module must not know
+thresholds, episodes or the state table.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,14 +24,16 @@ from governor.domain.instance import (
 )
 from governor.domain.policy import TagMatch
 from governor.domain.units import as_utc
-from governor.errors import CloudError, NotFound, SafetyError, Throttled, Unavailable
+from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
 from governor.ports import Snapshot
 
 _log = logging.getLogger(__name__)
 
 _PAGE = 1000
 _TAG_BATCH = 500
-"""CreateTags takes 1,000 resources; half of that keeps a bisection of one bad id to nine more calls."""
+"""CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
+_DENIALS = 8
+"""After so many single refusals and no success the role may not tag at all; asking on is pointless."""
 
 
 class Ec2Instances:
@@ -40,7 +47,7 @@ class Ec2Instances:
         client = self._clients.client("ec2", target)
         parameters: dict[str, Any] = {
             "Filters": [
-                {"Name": f"tag:{selector.tag_key}", "Values": [selector.tag_value]},
+                {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]},
                 {"Name": "instance-state-name", "Values": ["running"]},
             ],
             "MaxResults": _PAGE,
@@ -199,7 +206,9 @@ class EbsSnapshots:
         self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
     ) -> list[Snapshot]:
         """As the port says."""
-        client = self._clients.client("ec2", target)
+        # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Whoever repeats
+        # it looks with `find` first.
+        client = self._clients.client("ec2", target, repeat=False)
         pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = _write(
             "ec2:CreateSnapshots",
@@ -218,7 +227,7 @@ class EbsSnapshots:
         client = self._clients.client("ec2", target)
         parameters = {
             "OwnerIds": ["self"],
-            "Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()],
+            "Filters": [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()],
         }
         with aws_errors("ec2:DescribeSnapshots"):
             pages = list(_pages(client.describe_snapshots, parameters))
@@ -244,25 +253,49 @@ def _write(operation: str, dry_run: bool, call: Callable[[], Any]) -> Any:
 
 
 def _in_batches(instance_ids: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
-    failures: dict[str, str] = {}
-    for start in range(0, len(instance_ids), _TAG_BATCH):
-        failures |= _bisect(instance_ids[start : start + _TAG_BATCH], call)
-    return failures
+    ids = list(dict.fromkeys(instance_ids))
+    bisection = _Bisection(call)
+    for start in range(0, len(ids), _TAG_BATCH):
+        bisection.run(ids[start : start + _TAG_BATCH])
+    return bisection.failures
 
 
-def _bisect(batch: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
-    """Calls for the batch; when it fails, for its halves. Reasons by id for those that fail alone."""
-    try:
-        call(batch)
-    except (Throttled, Unavailable) as error:
-        # More and smaller calls would only add to the load.
-        return dict.fromkeys(batch, str(error))
-    except CloudError as error:
-        if len(batch) == 1:
-            return {batch[0]: str(error)}
+class _Bisection:
+    """Calls for a batch; when it fails, for its halves, until those that fail alone are known by reason."""
+
+    def __init__(self, call: Callable[[Sequence[str]], None]) -> None:
+        self._call = call
+        self._allowed = False
+        self._denied = 0
+        self.failures: dict[str, str] = {}
+
+    def run(self, batch: Sequence[str]) -> None:
+        """Adds to `failures` what could not be done for this batch."""
+        try:
+            self._call(batch)
+        except (Throttled, Unavailable) as error:
+            # More and smaller calls would only add to the load.
+            self.failures |= dict.fromkeys(batch, str(error))
+        except AccessDenied as error:
+            self._divide(batch, error, hopeless=not self._allowed and self._denied >= _DENIALS)
+        except CloudError as error:
+            self._divide(batch, error, hopeless=False)
+        else:
+            self._allowed = True
+
+    def _divide(self, batch: Sequence[str], error: CloudError, *, hopeless: bool) -> None:
+        if len(batch) == 1 or hopeless:
+            self._denied += isinstance(error, AccessDenied)
+            self.failures |= dict.fromkeys(batch, str(error))
+            return
         middle = len(batch) // 2
-        return _bisect(batch[:middle], call) | _bisect(batch[middle:], call)
-    return {}
+        self.run(batch[:middle])
+        self.run(batch[middle:])
+
+
+def _literal(value: str) -> str:
+    """A filter value that means itself: EC2 reads `*` and `?` as wildcards unless escaped."""
+    return re.sub(r"([\\*?])", r"\\\1", value)
 
 
 def _pages(call: Callable[..., Any], parameters: Mapping[str, Any]) -> Iterator[Any]:

@@ -1,11 +1,25 @@
-"""Translates what boto3 raises into the project's tree: once, chained, to the most specific class."""
+"""Translates what boto3 raises into the project's tree: once, chained, to the most specific class.
+
+This module must not know what the caller makes of an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from botocore.exceptions import ConnectionError as NetworkError
+from botocore.parsers import ResponseParserError
 
 from governor.errors import (
     AccessDenied,
@@ -40,7 +54,13 @@ _BY_CODE: dict[str, type[CloudError]] = {
             "TransactionInProgressException",
             "SnapshotCreationPerVolumeRateExceeded",
             "ConcurrentSnapshotLimitExceeded",
+            "PendingSnapshotLimitExceeded",
             "EC2ThrottledException",
+            "KMSThrottling",
+            "KMSThrottlingException",
+            "ExecutionLimitExceeded",
+            "PriorRequestNotComplete",
+            "TransactionConflictException",
         ),
         Throttled,
     ),
@@ -55,6 +75,7 @@ _BY_CODE: dict[str, type[CloudError]] = {
             "ServiceUnavailableException",
             "Unavailable",
             "RequestTimeout",
+            "RequestTimeoutException",
             "InsufficientInstanceCapacity",
         ),
         Unavailable,
@@ -67,6 +88,12 @@ _BY_CODE: dict[str, type[CloudError]] = {
             "AuthorizationError",
             "AuthFailure",
             "ExpiredToken",
+            "ExpiredTokenException",
+            "UnrecognizedClientException",
+            "SignatureDoesNotMatch",
+            "OptInRequired",
+            "KMSAccessDenied",
+            "KMSAccessDeniedException",
             "InvalidClientTokenId",
         ),
         AccessDenied,
@@ -92,10 +119,21 @@ _BY_CODE: dict[str, type[CloudError]] = {
 }
 
 
+_NETWORK = (
+    NetworkError,
+    HTTPClientError,
+    IncompleteReadError,
+    ResponseParserError,
+    CredentialRetrievalError,
+    MetadataRetrievalError,
+)
+"""botocore's errors when the network, or what answers in between, failed."""
+
+
 def translate(error: ClientError, operation: str) -> GovernorError:
     """The error of the tree that a ClientError means."""
     details = error.response.get("Error", {})
-    code, message = details.get("Code", ""), details.get("Message", "")
+    code, message = str(details.get("Code", "")), details.get("Message", "")
     text = f"{operation} failed: {code}: {message}"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == "ConditionalCheckFailedException":
@@ -134,5 +172,14 @@ def aws_errors(operation: str) -> Iterator[None]:
         yield
     except ClientError as error:
         raise translate(error, operation) from error
-    except BotoCoreError as error:
-        raise Unavailable(f"{operation} failed: {error}", operation=operation) from error
+    except (BotoCoreError, ResponseParserError) as error:
+        raise _kind_without_answer(error)(f"{operation} failed: {error}", operation=operation) from error
+
+
+def _kind_without_answer(error: Exception) -> type[CloudError]:
+    """What it means that no answer came. Wrong parameters are a plain CloudError: repeating never helps."""
+    if isinstance(error, _NETWORK):
+        return Unavailable
+    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
+        return AccessDenied
+    return CloudError

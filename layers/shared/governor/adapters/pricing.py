@@ -1,8 +1,13 @@
-"""What an instance costs: the policy's own price, the Spot price, the shipped list, or unpriced; never zero."""
+"""What an instance costs: the policy's price, the Spot price, the shipped list, or unpriced; never zero.
+
+Unpriced is `None`. This module must not know what is saved by what.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from governor.adapters.catalogue import PRICES_AS_OF, list_price
@@ -14,16 +19,24 @@ from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError
 
+_log = logging.getLogger(__name__)
+
 _LIST_REGION = "us-east-1"
 _LINUX = "Linux/UNIX"
+_SPOT_KEPT = timedelta(hours=1)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(tz=UTC)
 
 
 class AwsPriceBook:
-    """The port `PriceBook`. Spot prices are read once per type, zone and process."""
+    """The port `PriceBook`. Spot prices are read once an hour per type, zone, platform and target."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = _utc_now) -> None:
         self._clients = clients
-        self._spot: dict[tuple[str, str, str], Price | None] = {}
+        self._now = now
+        self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         """As the port says."""
@@ -31,35 +44,44 @@ class AwsPriceBook:
         if own is not None:
             return Price(own, "price from the policy")
         if instance.lifecycle is Lifecycle.SPOT:
-            return self._spot_price(instance) or Price(None, "the Spot price could not be read")
+            return self._spot_price(instance)
         return _list_price(instance)
 
-    def _spot_price(self, instance: Instance) -> Price | None:
-        key = (instance.instance_type, instance.availability_zone, instance.platform)
-        if key not in self._spot:
-            try:
-                self._spot[key] = self._read_spot_price(instance)
-            except CloudError:
-                # Not kept: the next instance may be luckier. Unpriced is told as such.
-                return None
-        return self._spot[key]
+    def _spot_price(self, instance: Instance) -> Price:
+        target = instance.target
+        # Zone names mean different zones in different accounts.
+        zone = (target.account, target.region, instance.availability_zone)
+        key = (*zone, instance.instance_type, instance.platform)
+        now = self._now()
+        kept = self._spot.get(key)
+        if kept is not None and now - kept[0] < _SPOT_KEPT:
+            return kept[1]
+        try:
+            price = self._read_spot_price(instance, now)
+        except CloudError as error:
+            # Not kept: the next instance may be luckier. The list price would overstate the saving.
+            _log.warning("no Spot price for %s: %s", instance.instance_type, error)
+            return Price(None, "the Spot price could not be read")
+        self._spot[key] = (now, price)
+        return price
 
-    def _read_spot_price(self, instance: Instance) -> Price | None:
-        now = datetime.now(tz=UTC)
+    def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
+        zone = {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
         with aws_errors("ec2:DescribeSpotPriceHistory"):
             answer = self._clients.client("ec2", instance.target).describe_spot_price_history(
                 InstanceTypes=[instance.instance_type],
                 ProductDescriptions=[instance.platform],
-                AvailabilityZone=instance.availability_zone,
                 StartTime=now,
                 EndTime=now,
+                **zone,
             )
+        # A start time of now gives the price in force, which began some time ago.
         history = answer["SpotPriceHistory"]
         if not history:
-            return None
+            return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         latest = max(history, key=_time_of)
-        source = f"Spot price in {instance.availability_zone} at {iso(now)}"
-        return Price(Decimal(latest["SpotPrice"]), source, as_of=now)
+        where = instance.availability_zone or instance.target.region
+        return Price(Decimal(latest["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
 
 
 def _time_of(entry: dict[str, datetime]) -> UtcDatetime:
@@ -74,6 +96,6 @@ def _list_price(instance: Instance) -> Price:
     if instance.target.region != _LIST_REGION:
         notes.append(f"{instance.target.region} may differ")
     if instance.platform != _LINUX:
-        notes.append(f"{instance.platform} costs more")
+        notes.append(f"the instance runs {instance.platform}, which costs more")
     as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
     return Price(amount, "; ".join(notes), as_of=as_of)

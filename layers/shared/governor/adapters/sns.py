@@ -1,8 +1,12 @@
-"""Alerts over one SNS topic: readable text for people, JSON for machines, attributes for filter policies."""
+"""Alerts over one SNS topic: readable text for people, JSON for machines, attributes for filter policies.
+
+This module must not know what an alert is about.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
@@ -10,8 +14,10 @@ from governor.domain.alert import Alert
 from governor.domain.units import iso
 
 _SUBJECT_LIMIT = 99
-_TEXT_LIMIT = 60_000
-"""Per protocol; with four copies the message stays under the 256 KiB of SNS."""
+_MESSAGE_LIMIT = 250_000
+"""Bytes of the whole message as sent, JSON in JSON; SNS takes 262,144 with the attributes."""
+_TEXT_LIMIT = 8_000
+"""Characters of a text that had to be cut; even if each is escaped to twelve bytes, both copies fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 
 
@@ -54,14 +60,25 @@ def subject_of(alert: Alert) -> str:
 
 
 def message_of(alert: Alert) -> dict[str, str]:
-    """The message by protocol."""
-    text = "\n".join(alert.lines)
-    if len(text.encode()) > _TEXT_LIMIT:
-        text = text.encode()[:_TEXT_LIMIT].decode(errors="ignore") + "\n(cut: see the logs)"
-    document = json.dumps(alert_document(alert))
-    if len(document.encode()) > _TEXT_LIMIT:
-        document = json.dumps({**alert_document(alert), "lines": [], "facts": {}, "cut": True})
-    return {"default": text, "email": text, **dict.fromkeys(_MACHINES, document)}
+    """The message by protocol, cut where SNS would refuse it whole."""
+    document = alert_document(alert)
+    text = "\n".join(alert.lines) or subject_of(alert)
+    brief = {**document, "facts": {}, "cut": True}
+    briefest = {**brief, "lines": [], "subject": subject_of(alert)}
+    message = _by_protocol(text, document)
+    for readable, data in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
+        if len(json.dumps(message)) <= _MESSAGE_LIMIT:
+            break
+        message = _by_protocol(readable, data)
+    return message
+
+
+def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
+    return {"default": text, "email": text, **dict.fromkeys(_MACHINES, json.dumps(data))}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "\n(cut)"
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
