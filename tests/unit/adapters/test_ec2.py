@@ -1,0 +1,493 @@
+"""EC2: what is read, what a dry run may do, and that one bad id never sinks the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
+from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
+from governor.domain.policy import TagMatch
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    NotFound,
+    Protected,
+    SafetyError,
+    Throttled,
+    Unavailable,
+    Unsupported,
+    WrongState,
+)
+from governor.ports import Snapshot
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+
+TARGET = Target("123456789012", "us-east-1")
+SELECTOR = TagMatch("Purpose", "GPU-Workload")
+LAUNCHED = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
+
+
+class Ec2Client(ScriptedClient):
+    """A scripted EC2 whose model knows, or does not know, a parameter of DescribeInstances."""
+
+    def __init__(self, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.meta = _Meta(("IncludeManagedResources",))
+
+
+class _Meta:
+    def __init__(self, members: tuple[str, ...]) -> None:
+        self.service_model = self
+        self.input_shape = self
+        self.members = members
+
+    def operation_model(self, name: str) -> _Meta:
+        assert name == "DescribeInstances"
+        return self
+
+
+def described(instance_id: str = "i-1", **more: Any) -> dict[str, Any]:
+    """An instance as DescribeInstances gives it."""
+    return {
+        "InstanceId": instance_id,
+        "InstanceType": "g5.xlarge",
+        "State": {"Name": "running"},
+        "LaunchTime": LAUNCHED,
+        "Tags": [{"Key": "Purpose", "Value": "GPU-Workload"}],
+        **more,
+    }
+
+
+def page(*instances: dict[str, Any], following: str | None = None) -> dict[str, Any]:
+    """A page of DescribeInstances, one reservation an instance."""
+    reservations = [{"Instances": [instance]} for instance in instances]
+    return {"Reservations": reservations, **({"NextToken": following} if following else {})}
+
+
+def run_instance(aws: Clients, **more: Any) -> str:
+    """A running instance in moto."""
+    client = aws.client("ec2", TARGET)
+    answer = client.run_instances(
+        ImageId="ami-12c6146b",
+        MinCount=1,
+        MaxCount=1,
+        InstanceType="g5.xlarge",
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": "Purpose", "Value": "GPU-Workload"}]}
+        ],
+        **more,
+    )
+    return str(answer["Instances"][0]["InstanceId"])
+
+
+# reading
+
+
+def test_every_fact_is_read() -> None:
+    """All that a plan is drawn from, as the domain names it."""
+    full = described(
+        InstanceLifecycle="spot",
+        RootDeviceType="instance-store",
+        BlockDeviceMappings=[
+            {"DeviceName": "/dev/sda1", "Ebs": {"VolumeId": "vol-1", "DeleteOnTermination": True}},
+            {"DeviceName": "/dev/sdb", "Ebs": {"VolumeId": "vol-2", "DeleteOnTermination": False}},
+        ],
+        Placement={"AvailabilityZone": "us-east-1a"},
+        PlatformDetails="Windows",
+        PublicIpAddress="203.0.113.7",
+        SpotInstanceRequestId="sir-1",
+        CapacityReservationId="cr-1",
+        Operator={"Managed": True, "Principal": "eks.amazonaws.com"},
+    )
+    instances = Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(full)])))
+
+    assert [
+        Instance(
+            target=TARGET,
+            instance_id="i-1",
+            instance_type="g5.xlarge",
+            state="running",
+            launch_time=LAUNCHED,
+            lifecycle=Lifecycle.SPOT,
+            root_device_type="instance-store",
+            tags={"Purpose": "GPU-Workload"},
+            volumes=(Volume("vol-1", "/dev/sda1", True), Volume("vol-2", "/dev/sdb", False)),
+            availability_zone="us-east-1a",
+            platform="Windows",
+            public_ip="203.0.113.7",
+            spot_request_id="sir-1",
+            capacity_reservation_id="cr-1",
+            operator_managed=True,
+            operator_principal="eks.amazonaws.com",
+        )
+    ] == instances.list_selected(TARGET, SELECTOR)
+
+
+@pytest.mark.parametrize(
+    ("value", "lifecycle"),
+    [
+        (None, Lifecycle.ON_DEMAND),
+        ("spot", Lifecycle.SPOT),
+        ("scheduled", Lifecycle.SCHEDULED),
+        ("capacity-block", Lifecycle.CAPACITY_BLOCK),
+        ("interruptible-capacity-reservation", Lifecycle.INTERRUPTIBLE_RESERVATION),
+        ("something-of-next-year", Lifecycle.UNKNOWN),
+    ],
+)
+def test_a_lifecycle_that_is_not_known_is_called_unknown(value: str | None, lifecycle: Lifecycle) -> None:
+    """Only an absent value means on-demand."""
+    more = {} if value is None else {"InstanceLifecycle": value}
+    instances = Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(described(**more))])))
+    assert lifecycle is instances.list_selected(TARGET, SELECTOR)[0].lifecycle
+
+
+def test_all_pages_are_listed_with_what_aws_hides() -> None:
+    """A thousand a page, hidden managed instances included, running and selected ones only."""
+    client = Ec2Client(describe_instances=[page(described("i-1"), following="more"), page(described("i-2"))])
+
+    found = Ec2Instances(FakeClients(client)).list_selected(TARGET, TagMatch("Purpose", "a*b?c\\d"))
+
+    assert ["i-1", "i-2"] == [instance.instance_id for instance in found]
+    first = client.calls[0][1]
+    assert (1000, True) == (first["MaxResults"], first["IncludeManagedResources"])
+    assert [
+        {"Name": "tag:Purpose", "Values": ["a\\*b\\?c\\\\d"]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ] == first["Filters"]
+    assert "more" == client.calls[1][1]["NextToken"]
+
+
+def test_an_old_model_is_asked_without_the_parameter(caplog: pytest.LogCaptureFixture) -> None:
+    """It lists what it can and says what may be missing."""
+    client = Ec2Client(describe_instances=[page(described())])
+    client.meta = _Meta(())
+
+    assert 1 == len(Ec2Instances(FakeClients(client)).list_selected(TARGET, SELECTOR))
+    assert "IncludeManagedResources" not in client.calls[0][1]
+    assert "IncludeManagedResources" in caplog.text
+
+
+def test_a_failed_page_is_not_a_short_list() -> None:
+    """Half a fleet would look like the other half had gone."""
+    client = Ec2Client(
+        describe_instances=[page(described(), following="more"), client_error("RequestLimitExceeded")]
+    )
+    with pytest.raises(Throttled):
+        Ec2Instances(FakeClients(client)).list_selected(TARGET, SELECTOR)
+
+
+def test_only_running_and_selected_instances_are_listed(aws: Clients) -> None:
+    """Against moto: stopped ones and ones without the tag are not seen."""
+    running, stopped = run_instance(aws), run_instance(aws)
+    client = aws.client("ec2", TARGET)
+    client.stop_instances(InstanceIds=[stopped])
+    client.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g5.xlarge")
+
+    found = Ec2Instances(aws).list_selected(TARGET, SELECTOR)
+
+    assert [running] == [instance.instance_id for instance in found]
+    described_again = Ec2Instances(aws).describe(TARGET, stopped)
+    assert described_again is not None
+    assert "stopped" == described_again.state
+
+
+def test_an_instance_that_is_gone_reads_as_none(aws: Clients) -> None:
+    """EC2 forgets terminated instances after an hour; that is no failure."""
+    assert Ec2Instances(aws).describe(TARGET, "i-0123456789abcdef0") is None
+
+
+def test_another_failure_does_not_read_as_gone() -> None:
+    """An instance that could not be read is not an instance that does not exist."""
+    client = Ec2Client(describe_instances=[client_error("InternalError", status=500)])
+    with pytest.raises(Unavailable):
+        Ec2Instances(FakeClients(client)).describe(TARGET, "i-1")
+
+
+def test_both_protection_flags_are_read(aws: Clients) -> None:
+    """Each flag by itself."""
+    client, instances = aws.client("ec2", TARGET), Ec2Instances(aws)
+    instance_id = run_instance(aws)
+    assert Protection(stop=False, termination=False) == instances.protection(TARGET, instance_id)
+
+    client.modify_instance_attribute(InstanceId=instance_id, DisableApiTermination={"Value": True})
+    assert Protection(stop=False, termination=True) == instances.protection(TARGET, instance_id)
+
+    client.modify_instance_attribute(InstanceId=instance_id, DisableApiStop={"Value": True})
+    assert Protection(stop=True, termination=True) == instances.protection(TARGET, instance_id)
+
+
+@pytest.mark.parametrize("kind", list(SpotRequestType))
+def test_the_kind_of_a_spot_request_is_read(kind: SpotRequestType) -> None:
+    """One-time or persistent."""
+    client = Ec2Client(describe_spot_instance_requests=[{"SpotInstanceRequests": [{"Type": kind.value}]}])
+    assert kind is Ec2Instances(FakeClients(client)).spot_request_type(TARGET, "sir-1")
+
+
+@pytest.mark.parametrize(
+    "answer", [{"SpotInstanceRequests": []}, client_error("InvalidSpotInstanceRequestID.NotFound")]
+)
+def test_a_spot_request_that_is_gone_reads_as_none(answer: object) -> None:
+    """Requests are forgotten some time after they end."""
+    client = Ec2Client(describe_spot_instance_requests=[answer])
+    assert Ec2Instances(FakeClients(client)).spot_request_type(TARGET, "sir-1") is None
+
+
+def test_volumes_get_their_sizes(aws: Clients) -> None:
+    """Size and type of every attached volume."""
+    mapping = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 120, "VolumeType": "gp3"}}
+    instance_id = run_instance(aws, BlockDeviceMappings=[mapping])
+    instances = Ec2Instances(aws)
+    instance = instances.describe(TARGET, instance_id)
+    assert instance is not None
+    assert [None] == [volume.size_gib for volume in instance.volumes]
+
+    assert [(120, "gp3")] == [
+        (volume.size_gib, volume.volume_type) for volume in instances.with_volume_sizes(instance)
+    ]
+
+
+# tags
+
+
+class TagClient:
+    """CreateTags and DeleteTags over a set of ids that exist; a call fails whole, as on AWS."""
+
+    def __init__(self, bad: dict[str, str] | None = None, always: str | None = None) -> None:
+        self.bad = bad or {}
+        self.always = always
+        self.tagged: set[str] = set()
+        self.calls: list[list[str]] = []
+
+    def create_tags(self, **parameters: Any) -> None:
+        """As EC2."""
+        resources: list[str] = parameters["Resources"]
+        self.calls.append(resources)
+        if self.always:
+            raise client_error(self.always)
+        for instance_id in resources:
+            if instance_id in self.bad:
+                raise client_error(self.bad[instance_id])
+        if parameters["DryRun"]:
+            raise client_error("DryRunOperation", status=412)
+        self.tagged |= set(resources)
+
+    delete_tags = create_tags
+
+
+@pytest.mark.parametrize("count", [1, 2, 499, 500, 501, 1200])
+def test_tags_are_set_in_batches(count: int) -> None:
+    """500 resources a call, every instance once, even if named twice."""
+    client = TagClient()
+    ids = [f"i-{n}" for n in range(count)]
+
+    assert {} == Ec2Tags(FakeClients(client)).set_tags(TARGET, [*ids, *ids], {"A": "1"}, dry_run=False)
+    assert -(-count // 500) == len(client.calls)
+    assert set(ids) == client.tagged
+
+
+@pytest.mark.parametrize("code", ["InvalidInstanceID.NotFound", "UnauthorizedOperation"])
+def test_one_bad_id_does_not_sink_the_others(code: str) -> None:
+    """The batch is halved until the bad ones stand alone; they are told with the reason."""
+    bad = {"i-0": code, "i-250": code, "i-777": code, "i-778": code}
+    client = TagClient(bad)
+    ids = [f"i-{n}" for n in range(1000)]
+
+    failures = Ec2Tags(FakeClients(client)).set_tags(TARGET, ids, {"A": "1"}, dry_run=False)
+
+    assert set(bad) == set(failures)
+    assert all(code in reason for reason in failures.values())
+    assert set(ids) - set(bad) == client.tagged
+    assert len(client.calls) < 100
+
+
+def test_nothing_to_tag_is_no_call() -> None:
+    """No resource, no call."""
+    client = TagClient()
+    assert {} == Ec2Tags(FakeClients(client)).remove_tags(TARGET, [], ["A"], dry_run=False)
+    assert [] == client.calls
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "InternalError"])
+def test_a_busy_ec2_is_not_asked_more(code: str) -> None:
+    """Throttled batches are reported whole, one call each."""
+    client = TagClient(always=code)
+    ids = [f"i-{n}" for n in range(1000)]
+    failures = Ec2Tags(FakeClients(client)).set_tags(TARGET, ids, {"A": "1"}, dry_run=False)
+    assert set(ids) == set(failures)
+    assert 2 == len(client.calls)
+
+
+def test_a_role_that_may_not_tag_is_not_asked_a_thousand_times() -> None:
+    """When nothing is allowed at all, it ends early with every instance reported."""
+    client = TagClient(always="UnauthorizedOperation")
+    ids = [f"i-{n}" for n in range(5000)]
+    failures = Ec2Tags(FakeClients(client)).set_tags(TARGET, ids, {"A": "1"}, dry_run=False)
+    assert set(ids) == set(failures)
+    assert len(client.calls) < 60
+
+
+def test_tags_are_removed_whatever_their_value(aws: Clients) -> None:
+    """Against moto: set, then removed by key; others stay."""
+    instance_id, tags = run_instance(aws), Ec2Tags(aws)
+    tags.set_tags(TARGET, [instance_id], {"LowUtilization": "2026-11-20T12:00:00Z"}, dry_run=False)
+    marked = Ec2Instances(aws).describe(TARGET, instance_id)
+    assert marked is not None
+    assert "2026-11-20T12:00:00Z" == marked.tags["LowUtilization"]
+
+    assert {} == tags.remove_tags(TARGET, [instance_id], ["LowUtilization", "NotThere"], dry_run=False)
+
+    cleaned = Ec2Instances(aws).describe(TARGET, instance_id)
+    assert cleaned is not None
+    assert {"Purpose": "GPU-Workload"} == dict(cleaned.tags)
+
+
+# dry runs and writes
+
+Write = Callable[[Clients, bool], object]
+WRITES: dict[str, tuple[str, Write]] = {
+    "stop": ("stop_instances", lambda c, dry: Ec2Controller(c).stop(TARGET, "i-1", dry_run=dry)),
+    "terminate": (
+        "terminate_instances",
+        lambda c, dry: Ec2Controller(c).terminate(TARGET, "i-1", dry_run=dry),
+    ),
+    "cancel": (
+        "cancel_spot_instance_requests",
+        lambda c, dry: Ec2Controller(c).cancel_spot_request(TARGET, "sir-1", dry_run=dry),
+    ),
+    "snapshot": ("create_snapshots", lambda c, dry: EbsSnapshots(c).create(TARGET, "i-1", {}, dry_run=dry)),
+    "tag": ("create_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": "1"}, dry_run=dry)),
+    "untag": ("delete_tags", lambda c, dry: Ec2Tags(c).remove_tags(TARGET, ["i-1"], ["A"], dry_run=dry)),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_dry_run_that_would_succeed_is_a_success(name: str) -> None:
+    """`DryRunOperation` is EC2's yes, and the call says that it is dry."""
+    method, write = WRITES[name]
+    client = Ec2Client(**{method: [client_error("DryRunOperation", status=412)]})
+
+    assert not write(FakeClients(client), True)
+    assert [True] == [call["DryRun"] for _, call in client.calls]
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_dry_run_that_was_carried_out_is_an_alarm(name: str) -> None:
+    """EC2 answered as if it had acted: that must never pass quietly."""
+    method, write = WRITES[name]
+    with pytest.raises(SafetyError):
+        write(FakeClients(Ec2Client(**{method: [{"Snapshots": []}]})), True)
+
+
+@pytest.mark.parametrize("name", ["stop", "terminate", "cancel", "snapshot"])
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("OperationNotPermitted", Protected),
+        ("UnsupportedOperation", Unsupported),
+        ("IncorrectInstanceState", WrongState),
+        ("InvalidInstanceID.NotFound", NotFound),
+        ("UnauthorizedOperation", AccessDenied),
+        ("RequestLimitExceeded", Throttled),
+        ("InternalError", Unavailable),
+    ],
+)
+def test_a_refusal_is_raised_dry_or_not(name: str, dry_run: bool, code: str, kind: type[CloudError]) -> None:
+    """EC2's no is a no in every mode, by its class."""
+    method, write = WRITES[name]
+    with pytest.raises(kind):
+        write(FakeClients(Ec2Client(**{method: [client_error(code)]})), dry_run)
+
+
+def test_dry_run_operation_is_no_success_of_a_real_call() -> None:
+    """A real call that EC2 took for a dry run did nothing, so it must not look done."""
+    client = Ec2Client(stop_instances=[client_error("DryRunOperation", status=412)])
+    with pytest.raises(CloudError):
+        Ec2Controller(FakeClients(client)).stop(TARGET, "i-1", dry_run=False)
+
+
+def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
+    """Against moto: the same calls, dry and real, one instance each."""
+    first, second, controller, instances = (
+        run_instance(aws),
+        run_instance(aws),
+        Ec2Controller(aws),
+        Ec2Instances(aws),
+    )
+
+    def states() -> list[str]:
+        return [found.state for i in (first, second) if (found := instances.describe(TARGET, i)) is not None]
+
+    controller.stop(TARGET, first, dry_run=True)
+    controller.terminate(TARGET, second, dry_run=True)
+    assert ["running", "running"] == states()
+
+    controller.stop(TARGET, first, dry_run=False)
+    assert ["stopped", "running"] == states()
+
+    controller.terminate(TARGET, second, dry_run=False)
+    assert ["stopped", "terminated"] == states()
+
+
+def test_a_protected_instance_is_not_terminated(aws: Clients) -> None:
+    """Against moto: the flag comes back as `Protected`, and the instance runs on."""
+    instance_id = run_instance(aws)
+    aws.client("ec2", TARGET).modify_instance_attribute(
+        InstanceId=instance_id, Attribute="disableApiTermination", Value="true"
+    )
+    with pytest.raises(Protected):
+        Ec2Controller(aws).terminate(TARGET, instance_id, dry_run=False)
+    found = Ec2Instances(aws).describe(TARGET, instance_id)
+    assert found is not None
+    assert "running" == found.state
+
+
+# snapshots
+
+
+def test_all_volumes_are_snapshotted_as_one_set_and_found_by_tags(aws: Clients) -> None:
+    """Against moto: one snapshot a volume, found again by all of its tags and by nothing less."""
+    mappings = [
+        {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 8}},
+        {"DeviceName": "/dev/sdb", "Ebs": {"VolumeSize": 9}},
+    ]
+    instance_id, snapshots = run_instance(aws, BlockDeviceMappings=mappings), EbsSnapshots(aws)
+    instance = Ec2Instances(aws).describe(TARGET, instance_id)
+    assert instance is not None
+    tags = {"GpuGovernor:Episode": "e-1", "Name": "a*"}
+
+    created = snapshots.create(TARGET, instance_id, tags, dry_run=False)
+    found = snapshots.find(TARGET, {"GpuGovernor:Episode": "e-1"})
+
+    assert {volume.volume_id for volume in instance.volumes} == {made.volume_id for made in created}
+    assert {made.snapshot_id for made in created} == {seen.snapshot_id for seen in found}
+    assert [] == snapshots.find(TARGET, {"GpuGovernor:Episode": "e-1", "Name": "other"})
+    assert [] == snapshots.find(TARGET, {"GpuGovernor:Episode": "e-*"})
+
+
+def test_snapshots_are_asked_for_once() -> None:
+    """CreateSnapshots has no token: a repetition by the client would make a second set."""
+    clients = FakeClients(Ec2Client(create_snapshots=[{"Snapshots": []}]))
+    EbsSnapshots(clients).create(TARGET, "i-1", {}, dry_run=False)
+    assert [("ec2", TARGET, False)] == clients.asked
+
+
+def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
+    """Pending, completed and error stay apart."""
+    states = ["pending", "completed", "error"]
+    told = [
+        {"SnapshotId": f"snap-{n}", "VolumeId": f"vol-{n}", "State": state, "Progress": "5%"}
+        for n, state in enumerate(states)
+    ]
+    client = Ec2Client(
+        describe_snapshots=[{"Snapshots": told[:1], "NextToken": "more"}, {"Snapshots": told[1:]}]
+    )
+
+    assert [Snapshot(f"snap-{n}", f"vol-{n}", state, "5%") for n, state in enumerate(states)] == EbsSnapshots(
+        FakeClients(client)
+    ).find(TARGET, {"A": "1"})
+    assert ["self"] == client.calls[0][1]["OwnerIds"]
