@@ -1,0 +1,75 @@
+# GPU Governor. `make help` lists what can be asked for. Everything installs into this folder.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv/bin
+SAM := .tools/sam/bin/sam
+SOURCES := layers/shared/governor functions cli local benchmarks scripts tests
+export PYTHONDONTWRITEBYTECODE := 1
+export SAM_CLI_TELEMETRY := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test test-unit test-integration check lint types imports template fix build deploy invoke bench checkov lock clean env-project env-cloud env-sam
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+env-project env-cloud env-sam: env-%:
+	@$(PYTHON) scripts/environment.py $*
+
+demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
+	@$(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE))
+
+up: env-project env-cloud ## like demo, and keeps the cloud running for a look until Ctrl-C
+	@$(VENV)/python -m cli.demo --keep
+
+test: env-project env-cloud ## the whole suite
+	@$(VENV)/python -m pytest
+
+test-unit: env-project ## unit and contract tests only
+	@$(VENV)/python -m pytest -m "not integration"
+
+test-integration: env-project env-cloud ## the real state machines on the local cloud
+	@$(VENV)/python -m pytest -m integration
+
+check: env-project env-cloud env-sam lint types imports template test ## everything that must hold; changes nothing
+
+lint: env-project
+	$(VENV)/ruff format --check $(SOURCES)
+	$(VENV)/ruff check $(SOURCES)
+
+types: env-project
+	$(VENV)/mypy
+
+imports: env-project
+	PYTHONPATH=layers/shared:. $(VENV)/lint-imports
+
+template: env-project env-sam
+	$(VENV)/cfn-lint template.yaml
+	AWS_DEFAULT_REGION=us-east-1 $(SAM) validate --lint --template template.yaml
+
+fix: env-project ## format and repair what can be repaired
+	$(VENV)/ruff check --fix $(SOURCES)
+	$(VENV)/ruff format $(SOURCES)
+
+build: env-sam ## sam build; needs python3.13 on PATH
+	AWS_DEFAULT_REGION=us-east-1 $(SAM) build
+
+deploy: build ## sam deploy, with samconfig.toml; ENVIRONMENT=prod for another one
+	$(SAM) deploy --config-env $(or $(ENVIRONMENT),default)
+
+invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator
+	@$(VENV)/python scripts/invoke.py "$(FUNCTION)" "$(EVENT)"
+
+bench: env-project env-sam ## calls, time, memory and cold starts
+	@$(VENV)/python -m benchmarks
+
+checkov: ## security linter for the template; its environment is large and made on demand
+	@$(PYTHON) scripts/environment.py checkov
+	.tools/checkov/bin/checkov --quiet --compact --skip-download -f template.yaml
+
+lock: ## pin all requirements anew
+	@$(PYTHON) scripts/environment.py uv
+	scripts/lock.sh
+
+clean: ## remove environments and build results
+	rm -rf .venv .tools .aws-sam .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Pins every requirements/*.in with hashes, for every platform and Python 3.11 or newer. Writes no addresses.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+uv=${UV:-.tools/uv/bin/uv}
+pin() { # source, target, lowest Python
+  "$uv" pip compile --quiet --universal --python-version "$3" --generate-hashes --no-header --no-annotate \
+    --no-emit-index-url --no-emit-find-links --upgrade --output-file "$2" "$1"
+}
+pin layers/shared/requirements.in layers/shared/requirements.txt 3.11
+for name in project cloud sam checkov uv; do
+  pin "requirements/$name.in" "requirements/$name.txt" 3.11
+done
