@@ -1,0 +1,1 @@
+"""Programs for people in a terminal."""

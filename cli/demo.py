@@ -1,0 +1,224 @@
+"""The whole loop on this machine: a fleet, a sweep, the question, the answer, and what is saved.
+
+Every figure of the last line is read back from the cloud. This module must not know how anything is decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+sys.path[:0] = [str(Path(__file__).parent.parent / "layers" / "shared")]
+
+from governor.adapters.clients import Clients
+from governor.adapters.dynamodb import DynamoStateTable
+from governor.domain.approval import ApprovalStatus
+from governor.domain.episode import Episode, InstanceRecord
+from governor.domain.instance import Target
+from governor.domain.units import money
+from local.cloud import ACCOUNT, REGION, LocalCloud, LocalCloudError
+from local.fleet import demo_fleet
+from local.scene import Scene, deploy_scene
+
+POLICY = """\
+plan: {action: stop, when_stop_is_unsupported: terminate}
+overrides:
+  - name: research is terminated
+    match: {tags: {Project: llm}}
+    set: {plan: {action: terminate}}
+"""
+TARGET = Target(ACCOUNT, REGION)
+_PATIENCE_SECONDS = 120.0
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.state = DynamoStateTable(Clients(), scene.outputs["StateTableName"])
+        self._told: dict[str, tuple[str, ...]] = {}
+
+    def show_verdicts(self) -> None:
+        """Every instance with its verdict and reason, as the sweep has stored them."""
+        seen = self.state.observations(TARGET)
+        for instance_id, observation in sorted(seen.items(), key=lambda item: item[1].verdict):
+            name = self.scene.members[instance_id].name
+            print(f"  {observation.verdict:<18} {name:<22} {observation.reason}")
+            for advice in observation.advice:
+                print(f"  {'':<18} {'':<22} -> {advice}")
+
+    def await_questions(self) -> list[dict[str, Any]]:
+        """Waits until every workflow has either asked or ended; returns the questions."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < until:
+            self.scene.read_mail()
+            questions = [mail for mail in self.scene.mail if mail["kind"] == "approval-requested"]
+            asked = {question["instance_id"] for question in questions}
+            running = {i for i, found in self.scene.executions().items() if found["status"] == "RUNNING"}
+            if running and running <= asked:
+                return questions
+            time.sleep(0.2)
+        raise LocalCloudError("not every workflow has asked in time")
+
+    def approve(self, question: dict[str, Any]) -> None:
+        """Presses the button as a browser would: reads the page, sends its form back."""
+        url = self.scene.cloud.reachable_url(question["link"])
+        with urlopen(url, timeout=30) as page:
+            form = _hidden_fields(page.read().decode())
+        body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
+        with urlopen(Request(url, data=urlencode(body).encode(), method="POST"), timeout=30) as answer:
+            answer.read()
+
+    def follow(self) -> None:
+        """Tells each step of each episode as it happens, until no workflow runs."""
+        while True:
+            for record in self.state.records(TARGET).values():
+                self._tell(record)
+            if all(found["status"] != "RUNNING" for found in self.scene.executions().values()):
+                for record in self.state.records(TARGET).values():
+                    self._tell(record)
+                return
+            time.sleep(0.3)
+
+    def _tell(self, record: InstanceRecord) -> None:
+        episode = self._latest_episode(record)
+        if episode is None:
+            return
+        news = [f"{step} asked of EC2" for step in episode.steps_done]
+        if episode.outcome is not None:
+            news.append(f"{episode.outcome.value}: {episode.outcome_reason}")
+        known = self._told.get(record.instance_id, ())
+        for one in news:
+            if one not in known:
+                print(f"  {episode.instance.name:<22} {one}", flush=True)
+        self._told[record.instance_id] = tuple(news)
+
+    def _latest_episode(self, record: InstanceRecord) -> Episode | None:
+        execution = self.scene.executions().get(record.instance_id)
+        if execution is None:
+            return None
+        from governor.domain.episode import episode_from_execution_name
+
+        return self.state.episode(episode_from_execution_name(execution["name"]))
+
+    def summary(self) -> dict[str, Any]:
+        """What has really happened, read from EC2, Step Functions and DynamoDB."""
+        seen = self.state.observations(TARGET)
+        episodes = [e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))]
+        approved = [
+            episode.ref.instance_id
+            for episode in episodes
+            if (approval := self.state.approval(episode.approval_id))
+            and approval.status is ApprovalStatus.APPROVED
+        ]
+        ec2 = self.scene.cloud.client("ec2")
+        described = ec2.describe_instances(InstanceIds=sorted(self.scene.members))["Reservations"]
+        states = {i["InstanceId"]: i["State"]["Name"] for r in described for i in r["Instances"]}
+        actions = [
+            {"instance_id": instance_id, "state": states[instance_id]}
+            for instance_id in sorted(approved)
+            if states[instance_id] in ("stopped", "terminated")
+        ]
+        snapshots = ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]
+        months = {episode.opened_at.strftime("%Y-%m") for episode in episodes}
+        saved = [entry.saved_usd_per_hour for month in months for entry in self.state.entries(month)]
+        return {
+            "instances": len(seen),
+            "verdicts": dict(sorted(Counter(o.verdict for o in seen.values()).items())),
+            "approved": sorted(approved),
+            "actions": actions,
+            "snapshots_completed": sum(snapshot["State"] == "completed" for snapshot in snapshots),
+            "usd_per_hour_saved": money(sum((usd for usd in saved if usd), Decimal(0)), 4),
+        }
+
+
+def _hidden_fields(page: str) -> dict[str, str]:
+    """The hidden fields of the page's first form."""
+    from html.parser import HTMLParser
+
+    class Fields(HTMLParser):
+        found: dict[str, str]
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            values = dict(attrs)
+            if tag == "input" and values.get("type") == "hidden" and values.get("name"):
+                self.found.setdefault(str(values["name"]), values.get("value") or "")
+
+    parser = Fields()
+    parser.found = {}
+    parser.feed(page)
+    return parser.found
+
+
+def run(cloud: LocalCloud, *, auto: bool, keep: bool) -> None:
+    """The story, told as it happens."""
+    started = time.monotonic()
+    _say("deploying template.yaml into the local cloud")
+    scene = deploy_scene(cloud, mode="ask", policy=POLICY)
+    demo = Demo(scene)
+    _say("launching the fleet, with 75 minutes of GPU metrics")
+    scene.launch(demo_fleet())
+    _say("one sweep, through the sweep state machine")
+    scene.sweep()
+    demo.show_verdicts()
+    _say("every idle instance has a workflow of its own; waiting for their questions")
+    questions = demo.await_questions()
+    for question in questions:
+        print(f"  {question['subject']}\n    {cloud.reachable_url(question['link'])}")
+    if auto:
+        _say(f"answering all {len(questions)} by the HTTP POST that a browser would send")
+        for question in questions:
+            demo.approve(question)
+    else:
+        _say("open a link and decide; Ctrl-C ends the demo")
+    demo.follow()
+    _say(f"done after {time.monotonic() - started:.0f} s")
+    if keep:
+        _say("the cloud keeps running; Ctrl-C ends it")
+        signal.pause()
+    print(json.dumps(demo.summary(), separators=(",", ":")), flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"\n* {text}", flush=True)
+
+
+def main() -> int:
+    """Exit status 0 when the loop has run to its end."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--approve", choices=["auto"], help="answer every question by itself")
+    parser.add_argument("--keep", action="store_true", help="keep the cloud running until Ctrl-C")
+    arguments = parser.parse_args()
+    # A terminated demo must clean up as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with LocalCloud(wait_scale=0.1) as cloud:
+            os.environ.update(cloud.environment())
+            try:
+                run(cloud, auto=arguments.approve == "auto", keep=arguments.keep)
+            except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
+                print(f"\nthe demo failed: {error}\n\nlast lines of the engine:", file=sys.stderr)
+                print(cloud.log()[-3000:], file=sys.stderr)
+                return 1
+    except LocalCloudError as error:
+        print(f"the demo failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nended", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

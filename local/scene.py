@@ -1,0 +1,136 @@
+"""Sets the scene of demo and integration tests: a deployed stack, the fleet in it, and a readable mailbox."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
+from local.fleet import Member, series_of
+from local.simulation import InstanceSpec, Simulation, VolumeSpec
+
+STACK = "gpu-governor"
+SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
+TEMPLATE = ROOT / "template.yaml"
+
+
+@dataclass
+class Scene:
+    """A deployed stack and what is needed to look at it."""
+
+    cloud: LocalCloud
+    outputs: dict[str, str]
+    mailbox_url: str
+    members: dict[str, Member] = field(default_factory=dict)
+    mail: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulated EC2 and CloudWatch."""
+        return self.cloud.simulation()
+
+    def launch(self, members: Iterable[Member], now: datetime | None = None) -> dict[str, str]:
+        """Launches members with their metrics; returns their ids by name."""
+        now = now or datetime.now(tz=UTC)
+        ids = {}
+        for member in members:
+            instance_id = self.simulation.put_instance(_spec(member, now))
+            self.simulation.put_metrics(series_of(member, instance_id, now))
+            self.members[instance_id] = member
+            ids[member.name] = instance_id
+            if member.snoozed:
+                self._snooze(instance_id, now + timedelta(days=2))
+        return ids
+
+    def _snooze(self, instance_id: str, until: datetime) -> None:
+        """As a decision of two days ago has left it in the state table."""
+        self.cloud.client("dynamodb").put_item(
+            TableName=self.outputs["StateTableName"],
+            Item={
+                "pk": {"S": f"TARGET#{ACCOUNT}#{REGION}"},
+                "sk": {"S": f"INSTANCE#{instance_id}"},
+                "instance_id": {"S": instance_id},
+                "snoozed_until": {"S": until.strftime("%Y-%m-%dT%H:%M:%SZ")},
+            },
+        )
+
+    def sweep(self) -> dict[str, Any]:
+        """Runs one sweep through the sweep state machine; returns its output."""
+        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {}, seconds=120)
+        if done["status"] != "SUCCEEDED":
+            raise RuntimeError(f"the sweep ended {done['status']}: {done.get('cause')}")
+        output: dict[str, Any] = json.loads(done["output"])
+        return output
+
+    def read_mail(self) -> list[dict[str, Any]]:
+        """All alerts that have arrived so far, as the machines' JSON documents, oldest first."""
+        sqs = self.cloud.client("sqs")
+        while True:
+            found = sqs.receive_message(QueueUrl=self.mailbox_url, MaxNumberOfMessages=10).get("Messages", [])
+            if not found:
+                return self.mail
+            for message in found:
+                envelope = json.loads(message["Body"])
+                self.mail.append({**json.loads(envelope["Message"]), "_envelope": envelope})
+                sqs.delete_message(QueueUrl=self.mailbox_url, ReceiptHandle=message["ReceiptHandle"])
+
+    def await_mail(self, kind: str, count: int = 1, seconds: float = 60) -> list[dict[str, Any]]:
+        """Waits until that many alerts of a kind have arrived.
+
+        Raises:
+            TimeoutError: they have not; with the kinds that have.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            found = [mail for mail in self.read_mail() if mail["kind"] == kind]
+            if len(found) >= count:
+                return found
+            time.sleep(0.1)
+        raise TimeoutError(f"no {count} alerts of kind {kind}, but {[mail['kind'] for mail in self.mail]}")
+
+    def executions(self) -> dict[str, dict[str, Any]]:
+        """The remediation executions by instance id, as Step Functions describes them; the latest of each."""
+        states = self.cloud.client("stepfunctions")
+        machine = self.outputs["RemediationStateMachineArn"]
+        found: dict[str, dict[str, Any]] = {}
+        listed = states.list_executions(stateMachineArn=machine)["executions"]
+        for one in sorted(listed, key=lambda execution: execution["startDate"]):
+            described = states.describe_execution(executionArn=one["executionArn"])
+            found[json.loads(described["input"])["instance_id"]] = described
+        return found
+
+
+def deploy_scene(cloud: LocalCloud, *, mode: str, policy: str = "", template: Path = TEMPLATE) -> Scene:
+    """Deploys the stack, and subscribes a queue to its alerts as a mailbox that can be read."""
+    outputs = cloud.deploy(
+        template, STACK, {"Mode": mode, "PolicyYaml": policy, "DeletionProtection": "false"}
+    )
+    sqs = cloud.client("sqs")
+    url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    cloud.client("sns").subscribe(TopicArn=outputs["AlertTopicArn"], Protocol="sqs", Endpoint=arn)
+    cloud.simulation().set_spot_prices(SPOT_PRICES)
+    return Scene(cloud, outputs, url)
+
+
+def _spec(member: Member, now: datetime) -> InstanceSpec:
+    volumes = [VolumeSpec(member.root_gib)]
+    if member.data_gib is not None:
+        volumes.append(VolumeSpec(member.data_gib, "/dev/sdb", delete_on_termination=False))
+    return InstanceSpec(
+        instance_type=member.instance_type,
+        launch_time=(now - timedelta(minutes=member.launched_minutes_ago)).replace(microsecond=0),
+        tags=member.all_tags,
+        lifecycle=member.lifecycle,
+        spot_request_type=member.spot_request_type,
+        volumes=volumes,
+        stop_protection=member.stop_protection,
+        termination_protection=member.termination_protection,
+        capacity_reservation_id=member.capacity_reservation_id,
+        public_ip="198.51.100.7",
+    )
