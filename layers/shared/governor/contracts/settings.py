@@ -48,9 +48,9 @@ class Settings:
         return self._need("LINK_KEY_SECRET_ARN")
 
     @property
-    def approval_base_url(self) -> str:
-        """Scheme, host and stage of the approval API, without a slash at the end."""
-        return self._need("APPROVAL_BASE_URL").rstrip("/")
+    def approval_base_url(self) -> str | None:
+        """Scheme, host and stage of the approval API, without a slash at the end; only where links are made."""
+        return self.variables.get("APPROVAL_BASE_URL", "").strip().rstrip("/") or None
 
     @property
     def hub_account(self) -> str:

@@ -28,7 +28,11 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
             why = decision.reason if decision and decision.reason else "no reason given"
             return {"decision": "exempt", "reason": f"exempted by {by}: {why}", "by": by}
         case ApprovalStatus.EXPIRED:
-            return {"decision": "expired", "reason": approval.void_reason or "nobody answered in time", "by": by}
+            return {
+                "decision": "expired",
+                "reason": approval.void_reason or "nobody answered in time",
+                "by": by,
+            }
         case ApprovalStatus.VOID:
             return {
                 "decision": "void",

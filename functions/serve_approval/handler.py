@@ -1,0 +1,32 @@
+"""The approval page. GET and HEAD show it, POST decides once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.http import parse_request
+from governor.errors import InputError
+from governor.observability import count, logger, observed
+from governor.web.site import Request, bad_request
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An HTTP API request (payload 2.0) to a response. Signatures and query are never logged."""
+    http = parse_request(event)
+    try:
+        request = Request(
+            method=http.method,
+            approval_id=http.path_parameters.get("approval_id", ""),
+            query=http.query(),
+            form=http.form() if http.method == "POST" else {},
+            headers={key.lower(): value for key, value in http.headers.items()},
+        )
+    except InputError as error:
+        response = bad_request(str(error))
+    else:
+        response = bootstrap.approval_site().handle(request)
+    logger.info("answered", extra={"method": http.method, "status": response.status})
+    count("ApprovalRequests", Method=http.method, Status=str(response.status))
+    return {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}

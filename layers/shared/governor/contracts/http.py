@@ -1,0 +1,98 @@
+"""Requests of the HTTP API, payload format 2.0, and the form in their body."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from governor.contracts.payloads import parse
+from governor.errors import InputError
+
+_LONGEST_BODY = 10_000
+_MOST_FIELDS = 20
+
+
+class _Http(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    method: str
+
+
+class _RequestContext(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    http: _Http
+
+
+class HttpRequest(BaseModel):
+    """The part of the event that the page needs."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+    request_context: _RequestContext = Field(alias="requestContext")
+    path_parameters: Mapping[str, str] = Field(default_factory=dict, alias="pathParameters")
+    raw_query_string: str = Field(default="", alias="rawQueryString")
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    body: str | None = None
+    is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
+
+    @property
+    def method(self) -> str:
+        """In capitals."""
+        return self.request_context.http.method.upper()
+
+    def query(self) -> dict[str, str]:
+        """The query's fields. Read from the raw text, since API Gateway joins repeated ones by commas.
+
+        Raises:
+            InputError: a field stands twice.
+        """
+        return _fields(self.raw_query_string)
+
+    def form(self) -> dict[str, str]:
+        """The form in the body.
+
+        Raises:
+            InputError: not a form, too long, or a field stands twice.
+        """
+        if not self.body:
+            return {}
+        if len(self.body) > _LONGEST_BODY:
+            raise InputError("the form is too long")
+        text = self.body
+        if self.is_base64_encoded:
+            try:
+                text = base64.b64decode(self.body, validate=True).decode()
+            except (binascii.Error, UnicodeDecodeError) as error:
+                raise InputError("the form is not readable") from error
+        kind = {key.lower(): value for key, value in self.headers.items()}.get("content-type", "")
+        if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+            raise InputError("the form must be application/x-www-form-urlencoded")
+        return _fields(text)
+
+
+def parse_request(event: Mapping[str, Any]) -> HttpRequest:
+    """The request of an event. Raises: InputError."""
+    return parse(HttpRequest, event)
+
+
+def _fields(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(
+            text,
+            keep_blank_values=True,
+            max_num_fields=_MOST_FIELDS,
+            errors="strict",
+            strict_parsing=bool(text),
+        )
+    except ValueError as error:
+        raise InputError("the fields of the request are not readable") from error
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InputError("a field of the request stands twice")
+    return fields

@@ -1,0 +1,92 @@
+"""Takes a person's decision, once, and hands it to the workflow that waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.approval import Answer, Approval, Decision, check_decision
+from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
+from governor.ports import Clock, StateTable, Workflow
+from governor.usecases.deliver_decision import DeliverDecision
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The approval as it stands. `delivered` is false when the workflow will find it in the table later."""
+
+    approval: Approval
+    delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
+
+    state: StateTable
+    workflow: Workflow
+    clock: Clock
+
+    def __call__(self, approval_id: str, decision: Decision, typed_instance_id: str | None = None) -> Decided:
+        """Decides.
+
+        Args:
+            approval_id: which question.
+            decision: the answer, with who gave it.
+            typed_instance_id: must name the instance when the plan terminates it.
+
+        Raises:
+            NotFound: no such question.
+            DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
+        """
+        approval = self.state.approval(approval_id)
+        if approval is None:
+            raise NotFound(f"approval {approval_id} does not exist")
+        if _is_the_same(approval.decision, decision):
+            return Decided(approval, self._deliver(approval_id))
+        check_decision(approval, decision, self.clock.now())
+        self._check_typed(approval, decision, typed_instance_id)
+        try:
+            settled = self.state.settle(approval_id, decision, decision.keep_until)
+        except ConflictError as error:
+            return self._lost(approval_id, decision, error)
+        return Decided(settled, self._deliver(approval_id))
+
+    def _check_typed(self, approval: Approval, decision: Decision, typed: str | None) -> None:
+        """Some scanners press buttons; none types an instance id."""
+        if decision.answer is not Answer.APPROVE:
+            return
+        episode = self.state.episode(approval.episode)
+        if episode is None:
+            raise DecisionRefused("the episode of this question does not exist", status=approval.status.value)
+        if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
+            raise DecisionRefused(
+                "this plan terminates the instance: type its id into the field to approve",
+                status=approval.status.value,
+            )
+
+    def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
+        """Somebody was faster: another person, or this one's own repeated request."""
+        stored = self.state.approval(approval_id)
+        if stored is None:
+            raise NotFound(f"approval {approval_id} does not exist") from error
+        if _is_the_same(stored.decision, decision):
+            return Decided(stored, self._deliver(approval_id))
+        check_decision(stored, decision, self.clock.now())
+        # Still pending: the table was busy, not decided. The person may press again.
+        raise DecisionRefused("please try again", status=stored.status.value) from error
+
+    def _deliver(self, approval_id: str) -> bool:
+        try:
+            return DeliverDecision(self.state, self.workflow)(approval_id)
+        except CloudError:
+            # The decision stands in the table. The next stage and the sweep deliver it.
+            return False
+
+
+def _is_the_same(stored: Decision | None, new: Decision) -> bool:
+    """Whether a request repeats what the same person has already decided."""
+    return stored is not None and (stored.answer, stored.by, stored.channel) == (
+        new.answer,
+        new.by,
+        new.channel,
+    )

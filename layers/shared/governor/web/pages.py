@@ -1,0 +1,98 @@
+"""The pages as HTML. One inline style sheet, allowed by its hash; no script anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from governor.domain.instance import console_url
+from governor.domain.messages import cost_lines, step_text
+from governor.domain.policy import Mode
+from governor.domain.units import UtcDatetime, iso, money
+from governor.usecases.show_approval import ApprovalView
+from governor.web import picture
+
+_FOLDER = Path(__file__).parent / "templates"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["when"] = _when
+    environment.filters["step"] = step_text
+    environment.globals["style"] = Markup(_style())  # noqa: S704 - our own file
+    return environment
+
+
+@cache
+def _style() -> str:
+    return (_FOLDER / "page.css").read_text(encoding="utf-8")
+
+
+def style_source() -> str:
+    """The style sheet as a source of `style-src`: `'sha256-...'`."""
+    digest = hashlib.sha256(_style().encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def approval_page(
+    view: ApprovalView, *, threshold_percent: float, csrf: str, action: str, problem: str | None = None
+) -> str:
+    """The question, or the record once it is answered. `action` is where the form goes: the link itself."""
+    episode = view.episode
+    price = episode.price.usd_per_hour
+    return (
+        _environment()
+        .get_template("approval.html")
+        .render(
+            view=view,
+            episode=episode,
+            plan=episode.plan,
+            picture=Markup(picture.svg(episode.evidence, threshold_percent)),  # noqa: S704 - built of numbers
+            rows=picture.rows(episode.evidence),
+            costs=cost_lines(episode),
+            per_day=None if price is None else money(price * 24),
+            console=console_url(episode.instance),
+            keep_options=keep_options(view),
+            latest=(view.now + view.approval.keep_at_most).date().isoformat(),
+            is_rehearsal=episode.mode is Mode.OBSERVE,
+            csrf=csrf,
+            action=action,
+            problem=problem,
+        )
+    )
+
+
+def refusal_page(title: str, text: str) -> str:
+    """Why a link or a request was refused. Says nothing about any instance."""
+    return _environment().get_template("refusal.html").render(title=title, text=text)
+
+
+def keep_options(view: ApprovalView) -> Mapping[str, str]:
+    """Value and label of the offered ends of a snooze, within the policy's maximum."""
+    now = view.now
+    tomorrow = datetime.combine(now.date() + timedelta(days=1), time(9), tzinfo=UTC)
+    offered = {
+        "for 4 hours": now + timedelta(hours=4),
+        "until tomorrow 09:00 UTC": tomorrow,
+        "for a week": now + timedelta(days=7),
+    }
+    latest = now + view.approval.keep_at_most
+    return {iso(end): label for label, end in offered.items() if end < latest}
+
+
+def _when(moment: UtcDatetime | None) -> str:
+    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,166 @@
+"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides, once.
+
+Pure of AWS: the handler parses API Gateway's event into a `Request` and serialises the `Response`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from urllib.parse import quote, urlencode
+
+from governor.domain.approval import Answer, Decision
+from governor.domain.units import UtcDatetime, parse_iso
+from governor.errors import DecisionRefused, InputError, LinkExpired, LinkForged, NotFound
+from governor.ports import Clock, LinkSigner
+from governor.usecases.decide import Decide
+from governor.usecases.show_approval import ShowApproval
+from governor.web import pages
+
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. Header names are in lower case; `query` and `form` hold every field once."""
+
+    method: str
+    approval_id: str
+    query: Mapping[str, str]
+    form: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One response; the body is HTML."""
+
+    status: int
+    body: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSite:
+    """Answers requests for one page."""
+
+    show: ShowApproval
+    decide: Decide
+    signer: LinkSigner
+    clock: Clock
+    threshold_percent: float = 5.0
+
+    def handle(self, request: Request) -> Response:
+        """Never raises for what a client can send; each refusal has its own page and status."""
+        if request.method not in ("GET", "HEAD", "POST"):
+            return _refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
+        try:
+            recipient = self.signer.check(request.approval_id, request.query, self.clock.now())
+        except LinkForged:
+            text = "It was not made by this governor, or was altered on its way. Use the link of the message."
+            return _refusal(403, "This link is not valid", text)
+        except LinkExpired:
+            text = "The time to decide is over, and no answer means no action."
+            return _refusal(410, "This link has expired", text)
+        try:
+            if request.method == "POST":
+                return self._post(request, recipient)
+            return self._page(request, recipient, 200)
+        except NotFound:
+            return _refusal(404, "Not found", "This question does not exist (any more).")
+
+    def _post(self, request: Request, recipient: str) -> Response:
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return _refusal(403, "Refused", "The request came from another site.")
+        try:
+            self.signer.check_csrf(request.approval_id, request.query, request.form.get("csrf", ""))
+        except LinkForged:
+            return _refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
+        try:
+            decision = _decision(request.form, recipient, self.clock.now())
+        except InputError as error:
+            return self._page(request, recipient, 400, problem=str(error))
+        try:
+            self.decide(request.approval_id, decision, request.form.get("typed_instance_id"))
+        except DecisionRefused as error:
+            status = 400 if error.status == "PENDING" else 409
+            return self._page(request, recipient, status, problem=str(error))
+        # Redirected, so that a refresh of the result is a GET.
+        return Response(303, "", {**_headers(), "Location": _address(request)})
+
+    def _page(self, request: Request, recipient: str, status: int, *, problem: str | None = None) -> Response:
+        view = self.show(request.approval_id)
+        expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
+        body = pages.approval_page(
+            view,
+            threshold_percent=self.threshold_percent,
+            csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
+            action=_address(request),
+            problem=problem,
+        )
+        return Response(status, "" if request.method == "HEAD" else body, _headers())
+
+
+def bad_request(text: str) -> Response:
+    """The answer to a request that cannot be read."""
+    return _refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
+
+
+def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime) -> Decision:
+    """Raises InputError with what to do."""
+    try:
+        answer = Answer(form.get("answer", ""))
+    except ValueError:
+        raise InputError("Choose one of the buttons: stop or terminate, keep, exempt.") from None
+    reason = form.get("reason", "").strip()
+    if len(reason) > _LONGEST_REASON:
+        raise InputError(f"The reason is longer than {_LONGEST_REASON} characters.")
+    return Decision(
+        answer=answer,
+        by=f"link:{recipient}",
+        channel="page",
+        at=now,
+        keep_until=_keep_until(form) if answer is Answer.KEEP else None,
+        reason=reason or None,
+    )
+
+
+def _keep_until(form: Mapping[str, str]) -> UtcDatetime:
+    """The date of one's own choice goes before the offered ones."""
+    date, offered = form.get("keep_date", ""), form.get("keep_until", "")
+    try:
+        if date:
+            day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
+            return datetime.combine(day, time(9), tzinfo=UTC)
+        return parse_iso(offered)
+    except ValueError:
+        raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
+
+
+def _address(request: Request) -> str:
+    """The link itself, relative: the page never leaves the address it was opened by."""
+    return f"{quote(request.approval_id, safe='')}?{urlencode(dict(request.query))}"
+
+
+def _refusal(status: int, title: str, text: str) -> Response:
+    return Response(status, pages.refusal_page(title, text), _headers())
+
+
+def _headers() -> dict[str, str]:
+    return {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": (
+            f"default-src 'none'; style-src {pages.style_source()}; form-action 'self'; "
+            "frame-ancestors 'none'; base-uri 'none'"
+        ),
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "X-Robots-Tag": "noindex, nofollow",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+        "Strict-Transport-Security": "max-age=63072000",
+    }
