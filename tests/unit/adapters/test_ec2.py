@@ -433,19 +433,6 @@ def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
     assert ["stopped", "terminated"] == states()
 
 
-def test_a_protected_instance_is_not_terminated(aws: Clients) -> None:
-    """Against moto: the flag comes back as `Protected`, and the instance runs on."""
-    instance_id = run_instance(aws)
-    aws.client("ec2", TARGET).modify_instance_attribute(
-        InstanceId=instance_id, Attribute="disableApiTermination", Value="true"
-    )
-    with pytest.raises(Protected):
-        Ec2Controller(aws).terminate(TARGET, instance_id, dry_run=False)
-    found = Ec2Instances(aws).describe(TARGET, instance_id)
-    assert found is not None
-    assert "running" == found.state
-
-
 # snapshots
 
 

@@ -1,0 +1,256 @@
+"""What only the DynamoDB table must promise: chunks, times to live, retries and items it cannot read."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.dynamodb import DynamoStateTable
+from governor.domain.approval import Answer
+from governor.domain.episode import Outcome
+from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.adapters.state_samples import (
+    INSTANCE_ID,
+    NOW,
+    TABLE,
+    TARGET,
+    decision,
+    dynamo_table,
+    episode,
+    observation,
+    ref,
+)
+
+PK = f"TARGET#{TARGET.account}#{TARGET.region}"
+
+
+@pytest.fixture
+def table(aws: Clients) -> DynamoStateTable:
+    """The table in moto."""
+    return dynamo_table(aws)
+
+
+def items(aws: Clients) -> Iterator[dict[str, Any]]:
+    """All items as stored."""
+    for page in aws.client("dynamodb").get_paginator("scan").paginate(TableName=TABLE):
+        yield from page["Items"]
+
+
+def chunks(aws: Clients) -> list[str]:
+    """Sort keys of the stored observation chunks."""
+    return sorted(item["sk"]["S"] for item in items(aws) if item["sk"]["S"].startswith("OBSERVATIONS#"))
+
+
+def many(count: int) -> dict[str, Any]:
+    """Observations that hardly compress."""
+    noise = random.Random(7)
+    return {
+        f"i-{number:08x}": observation(reason=noise.randbytes(600).hex(), dimensions=None)
+        for number in range(count)
+    }
+
+
+def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: DynamoStateTable) -> None:
+    """No item exceeds DynamoDB's 400 KB, and nothing is lost between chunks or pages."""
+    seen = many(3000)
+
+    table.remember(TARGET, seen, NOW)
+
+    assert len(chunks(aws)) > 3
+    assert seen == table.observations(TARGET)
+
+
+def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: DynamoStateTable) -> None:
+    """When a fleet shrinks, what is no longer needed is deleted."""
+    table.remember(TARGET, many(3000), NOW)
+    table.remember(TARGET, many(1), NOW)
+
+    assert ["OBSERVATIONS#000"] == chunks(aws)
+    assert many(1) == table.observations(TARGET)
+
+
+def test_half_written_observations_count_as_never_seen(
+    aws: Clients, table: DynamoStateTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chunks of two sweeps are not mixed: a lost cache costs reads, a wrong one would cost trust."""
+    table.remember(TARGET, many(3000), NOW)
+    client = aws.client("dynamodb")
+    client.delete_item(TableName=TABLE, Key={"pk": {"S": PK}, "sk": {"S": "OBSERVATIONS#001"}})
+    assert {} == table.observations(TARGET)
+
+    table.remember(TARGET, many(3000), NOW)
+    client.update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": PK}, "sk": {"S": "OBSERVATIONS#001"}},
+        UpdateExpression="SET version = :other",
+        ExpressionAttributeValues={":other": {"S": "another sweep"}},
+    )
+    assert {} == table.observations(TARGET)
+    assert "incomplete" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"),
+    [("data", {"B": b"not packed"}), ("format", {"N": "999"}), ("data", {"S": "text"})],
+)
+def test_observations_of_another_making_count_as_never_seen(
+    aws: Clients, table: DynamoStateTable, attribute: str, value: dict[str, Any]
+) -> None:
+    """Another version's cache is read anew, with a warning, and never fails a sweep."""
+    table.remember(TARGET, many(1), NOW)
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": PK}, "sk": {"S": "OBSERVATIONS#000"}},
+        UpdateExpression="SET #a = :v",
+        ExpressionAttributeNames={"#a": attribute},
+        ExpressionAttributeValues={":v": value},
+    )
+    assert {} == table.observations(TARGET)
+
+
+def test_items_live_as_long_as_they_are_needed(aws: Clients, table: DynamoStateTable) -> None:
+    """Sweeps 30 days, events a day, approvals 400 days; the record of what was done has no end."""
+    table.take_lock(ref())
+    table.save_opened(episode())
+    table.save_sweep(TARGET, NOW, {"idle": 2})
+    table.first_time("event-1", NOW)
+
+    lives = {item["sk"]["S"].partition("#")[0]: item.get("expires_at_epoch") for item in items(aws)}
+
+    def epoch(days: int) -> dict[str, str]:
+        return {"N": str(int((NOW + timedelta(days=days)).timestamp()))}
+
+    assert {
+        "SWEEP": epoch(30),
+        "SEEN": epoch(1),
+        "REQUEST": epoch(400),
+        "EPISODE": None,
+        "INSTANCE": None,
+    } == lives
+
+
+def test_what_a_newer_version_added_is_ignored(aws: Clients, table: DynamoStateTable) -> None:
+    """During a deployment two versions read the same items."""
+    table.take_lock(ref())
+    table.save_opened(episode())
+    client = aws.client("dynamodb")
+    for item in list(items(aws)):
+        client.update_item(
+            TableName=TABLE,
+            Key={"pk": item["pk"], "sk": item["sk"]},
+            UpdateExpression="SET added_later = :x",
+            ExpressionAttributeValues={":x": {"M": {"deep": {"L": [{"N": "1"}]}}}},
+        )
+    assert episode() == table.episode(ref())
+    assert table.approval("approval-1") is not None
+    assert ref() == table.record(TARGET, INSTANCE_ID).open_episode
+
+
+def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: DynamoStateTable) -> None:
+    """A broken item is an error of the tree that says which item, never a guess."""
+    table.take_lock(ref())
+    table.save_opened(episode())
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": f"EPISODE#{ref().execution_name}"}, "sk": {"S": "EPISODE"}},
+        UpdateExpression="SET #mode = :x",
+        ExpressionAttributeNames={"#mode": "mode"},
+        ExpressionAttributeValues={":x": {"S": "reckless"}},
+    )
+    with pytest.raises(CloudError, match=ref().execution_name):
+        table.episode(ref())
+
+
+def test_a_busy_item_is_tried_again() -> None:
+    """A transaction that met another one is repeated after a pause that grows."""
+    busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
+    client = ScriptedClient(transact_write_items=[busy, busy, {}])
+    pauses: list[float] = []
+
+    assert DynamoStateTable(FakeClients(client), TABLE, sleep=pauses.append).first_time("event-1", NOW)
+    assert 3 == len(client.calls)
+    assert 2 == len(pauses)
+    assert all(0 < pause <= 0.1 for pause in pauses)
+
+
+def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
+    """Not as a lost condition: nobody else has won."""
+    busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
+    client = ScriptedClient(transact_write_items=lambda **_: busy)
+    with pytest.raises(Throttled):
+        DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None).first_time("event-1", NOW)
+    assert len(client.calls) < 10
+
+
+def test_a_close_that_keeps_losing_says_so() -> None:
+    """It never ends as if it had closed, nor tries for ever."""
+    lost = client_error(
+        "TransactionCanceledException", CancellationReasons=[{"Code": "ConditionalCheckFailed"}]
+    )
+    locked = {"Item": {"open_episode": {"S": ref().execution_name}}}
+
+    def get_item(**parameters: Any) -> dict[str, Any]:
+        return locked if parameters["Key"]["sk"]["S"].startswith("INSTANCE#") else {}
+
+    client = ScriptedClient(transact_write_items=lambda **_: lost, get_item=get_item)
+    table = DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None)
+    with pytest.raises(ConflictError):
+        table.close_episode(ref(), Outcome.FAILED, "why", NOW, quiet_until=None, ledger=None)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("ProvisionedThroughputExceededException", Throttled),
+        ("AccessDeniedException", AccessDenied),
+        ("ResourceNotFoundException", NotFound),
+    ],
+)
+def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> None:
+    """A table that cannot be read must not look like an empty one."""
+    error = client_error(code)
+    table = DynamoStateTable(
+        FakeClients(ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)), TABLE
+    )
+    for read in (
+        lambda: table.episode(ref()),
+        lambda: table.approval("approval-1"),
+        lambda: table.record(TARGET, INSTANCE_ID),
+        lambda: table.records(TARGET),
+        lambda: table.observations(TARGET),
+        lambda: table.breaker(TARGET),
+        lambda: table.entries("2026-11"),
+    ):
+        with pytest.raises(kind):
+            read()
+
+
+def test_decisions_read_what_was_last_written() -> None:
+    """Every read of the table is strongly consistent."""
+    client = ScriptedClient(get_item=lambda **_: {}, query=lambda **_: {"Items": []})
+    table = DynamoStateTable(FakeClients(client), TABLE)
+    table.episode(ref())
+    table.approval("approval-1")
+    table.record(TARGET, INSTANCE_ID)
+    table.records(TARGET)
+    table.breaker(TARGET)
+    table.open_entries(TARGET, INSTANCE_ID)
+
+    assert {True} == {call["ConsistentRead"] for _, call in client.calls}
+
+
+def test_a_token_never_reaches_a_log(table: DynamoStateTable, caplog: pytest.LogCaptureFixture) -> None:
+    """Task tokens stay in the table."""
+    with caplog.at_level(logging.DEBUG, logger="governor"):
+        table.take_lock(ref())
+        table.save_opened(episode())
+        table.await_answer("approval-1", "secret-task-token", "ask", NOW)
+        table.settle("approval-1", decision(Answer.APPROVE), None)
+    assert "secret-task-token" not in caplog.text
