@@ -1,0 +1,461 @@
+"""Step Functions, SNS, SSM, Secrets Manager, prices, the catalogue, and whose credentials are used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.adapters.catalogue import ShippedCatalogue, list_price
+from governor.adapters.clients import Clients
+from governor.adapters.pricing import AwsPriceBook
+from governor.adapters.secrets import SecretDocument
+from governor.adapters.sns import SnsAnnouncer
+from governor.adapters.ssm import PolicyParameter
+from governor.adapters.stepfunctions import StepFunctionsWorkflow
+from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.policy import Policy, Prices
+from governor.errors import AccessDenied, CloudError, ConfigurationError, NotFound, Throttled, Unavailable
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.adapters.state_samples import LAUNCHED, NOW, TARGET, ref
+
+MACHINE = "arn:aws:states:us-east-1:111122223333:stateMachine:remediation"
+TOPIC = "arn:aws:sns:us-east-1:111122223333:alerts"
+
+
+# Step Functions
+
+
+def workflow(**answers: Any) -> tuple[StepFunctionsWorkflow, ScriptedClient]:
+    """The adapter over a scripted client."""
+    client = ScriptedClient(**answers)
+    return StepFunctionsWorkflow(FakeClients(client), MACHINE), client
+
+
+def test_an_execution_is_named_after_its_episode_and_its_input_never_changes() -> None:
+    """Two sweeps send the same bytes, so Step Functions takes the second for the first."""
+    flow, client = workflow(start_execution=lambda **_: {})
+
+    assert flow.start(ref()) is True
+    assert flow.start(ref()) is True
+
+    first, second = (call for _, call in client.calls)
+    assert first == second
+    assert (MACHINE, ref().execution_name) == (first["stateMachineArn"], first["name"])
+    assert {
+        "account": "111122223333",
+        "region": "us-east-1",
+        "instance_id": ref().instance_id,
+        "launch_time": "2026-11-20T06:00:00Z",
+        "number": 1,
+    } == json.loads(first["input"])
+
+
+@pytest.mark.parametrize(("status", "running"), [("RUNNING", True), ("SUCCEEDED", False), ("FAILED", False)])
+def test_a_name_that_was_used_starts_nothing(status: str, running: bool) -> None:
+    """It is running, or it has ended and will not start again under that name."""
+    flow, client = workflow(
+        start_execution=[client_error("ExecutionAlreadyExists")], describe_execution=[{"status": status}]
+    )
+    assert running is flow.start(ref())
+    expected = MACHINE.replace(":stateMachine:", ":execution:") + ":" + ref().execution_name
+    assert expected == client.calls[-1][1]["executionArn"]
+
+
+def test_a_start_that_failed_is_raised() -> None:
+    """Not started is not the same as not known."""
+    flow, _ = workflow(start_execution=[client_error("ThrottlingException")])
+    with pytest.raises(Throttled):
+        flow.start(ref())
+
+
+def test_an_execution_that_is_unknown_does_not_run() -> None:
+    """Nor one whose history is gone; another failure is no answer."""
+    flow, _ = workflow(
+        describe_execution=[
+            client_error("ExecutionDoesNotExist"),
+            client_error("InternalFailure", status=500),
+        ]
+    )
+    assert flow.is_running(ref()) is False
+    with pytest.raises(Unavailable):
+        flow.is_running(ref())
+
+
+def test_an_answer_reaches_the_task_that_waits() -> None:
+    """As JSON, under its token."""
+    flow, client = workflow(send_task_success=[{}])
+    assert flow.answer("token", {"decision": "approve", "reason": "träin"}) is True
+    call = client.calls[0][1]
+    assert "token" == call["taskToken"]
+    assert {"decision": "approve", "reason": "träin"} == json.loads(call["output"])
+
+
+@pytest.mark.parametrize("code", ["TaskTimedOut", "TaskDoesNotExist", "InvalidToken"])
+def test_a_task_that_no_longer_waits_takes_no_answer(code: str) -> None:
+    """The next stage finds the decision in the table."""
+    flow, _ = workflow(send_task_success=[client_error(code)])
+    assert flow.answer("token", {}) is False
+
+
+def test_an_answer_that_could_not_be_sent_is_raised() -> None:
+    """It may be sent again; it must not look like a task that has gone."""
+    flow, _ = workflow(send_task_success=[client_error("ThrottlingException")])
+    with pytest.raises(Throttled):
+        flow.answer("token", {})
+
+
+# SNS
+
+
+def alert(**changes: Any) -> Alert:
+    """An alert with every field set."""
+    sample = Alert(
+        kind=AlertKind.IDLE_FOUND,
+        severity=Severity.WARNING,
+        account="111122223333",
+        region="us-east-1",
+        subject="idle: p4d.24xlarge trainer",
+        lines=("one", "two"),
+        dedup_id="d-1",
+        at=NOW,
+        instance_id="i-1",
+        owner="research",
+        project="llm",
+        link="https://example.com/approvals/1",
+        facts={"usd_per_day": "527.00"},
+    )
+    return replace(sample, **changes)
+
+
+def published(sent: Alert) -> Mapping[str, Any]:
+    """What SNS is asked to publish."""
+    client = ScriptedClient(publish=[{"MessageId": "m-1"}])
+    SnsAnnouncer(FakeClients(client), TOPIC).announce(sent)
+    return client.calls[0][1]
+
+
+def test_people_get_text_and_machines_get_data() -> None:
+    """One message, rendered per protocol, with attributes for filters."""
+    call = published(alert())
+
+    message = json.loads(call["Message"])
+    assert (TOPIC, "json") == (call["TopicArn"], call["MessageStructure"])
+    assert "one\ntwo" == message["default"] == message["email"]
+    for protocol in ("sqs", "lambda", "http", "https"):
+        document = json.loads(message[protocol])
+        assert ("idle-found", "warning", "i-1", "d-1") == (
+            document["kind"],
+            document["severity"],
+            document["instance_id"],
+            document["dedup_id"],
+        )
+        assert {"usd_per_day": "527.00"} == document["facts"]
+    assert {
+        "kind": "idle-found",
+        "severity": "warning",
+        "account": "111122223333",
+        "region": "us-east-1",
+        "owner": "research",
+        "project": "llm",
+    } == {name: value["StringValue"] for name, value in call["MessageAttributes"].items()}
+
+
+def test_an_attribute_without_a_value_is_left_out() -> None:
+    """SNS refuses empty ones, and with them the whole message."""
+    assert "project" not in published(alert(project=""))["MessageAttributes"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("idle: träiner → stop", "idle: tr?iner ? stop"),
+        ("two\r\nlines\tand a tab", "two lines and a tab"),
+        ("x" * 300, "x" * 99),
+        ("\x07\x1b", "idle-found"),
+        ("", "idle-found"),
+    ],
+)
+def test_a_subject_is_one_short_line_of_ascii(subject: str, expected: str) -> None:
+    """SNS takes nothing else."""
+    assert expected == published(alert(subject=subject))["Subject"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lines": ("x" * 400_000,)},
+        {"lines": ("ä" * 400_000,)},
+        {"lines": ("\x00" * 100_000,)},
+        {"lines": ('"\\' * 100_000,)},
+        {"facts": {"evidence": "x" * 300_000}},
+        {"subject": "ä" * 100_000},
+        {"lines": ()},
+    ],
+)
+def test_a_message_always_fits(changes: dict[str, Any]) -> None:
+    """Cut before SNS refuses it whole; who and what is never cut off, and no text is empty."""
+    call = published(alert(**changes))
+    assert len(call["Message"].encode()) + 2_000 < 262_144
+    message = json.loads(call["Message"])
+    assert all(message.values())
+    document = json.loads(message["sqs"])
+    assert ("idle-found", "i-1", "https://example.com/approvals/1") == (
+        document["kind"],
+        document["instance_id"],
+        document["link"],
+    )
+
+
+def test_a_message_that_no_channel_took_is_raised() -> None:
+    """Nobody was told, so nobody may be said to have been."""
+    client = ScriptedClient(publish=[client_error("AuthorizationError", status=403)])
+    with pytest.raises(AccessDenied):
+        SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
+
+
+# SSM and Secrets Manager
+
+
+def test_the_policy_text_is_read(aws: Clients) -> None:
+    """As it is now, to the last character."""
+    aws.client("ssm").put_parameter(Name="/governor/policy", Value="mode: ask\n\n", Type="String")
+    assert "mode: ask\n\n" == PolicyParameter(aws, "/governor/policy").read()
+    with pytest.raises(NotFound):
+        PolicyParameter(aws, "/governor/other").read()
+
+
+def test_the_link_keys_are_read(aws: Clients) -> None:
+    """A JSON object of strings, current at each read."""
+    arn = aws.client("secretsmanager").create_secret(
+        Name="keys", SecretString='{"current": "k1", "k1": "x"}'
+    )["ARN"]
+    secret = SecretDocument(aws, arn)
+    assert {"current": "k1", "k1": "x"} == secret.read()
+    aws.client("secretsmanager").put_secret_value(SecretId=arn, SecretString='{"current": "k2"}')
+    assert {"current": "k2"} == secret.read()
+
+
+@pytest.mark.parametrize("text", ["hunter2", '["hunter2"]', '{"current": {"deep": "hunter2"}}', "12345"])
+def test_a_secret_of_another_shape_is_refused_without_being_shown(aws: Clients, text: str) -> None:
+    """The message says what is wanted, and never what is there."""
+    aws.client("secretsmanager").create_secret(Name="keys", SecretString=text)
+    with pytest.raises(ConfigurationError) as caught:
+        SecretDocument(aws, "keys").read()
+    assert "hunter2" not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+# prices and the catalogue
+
+
+def instance(**changes: Any) -> Instance:
+    """An on-demand g5.xlarge in us-east-1."""
+    sample = Instance(
+        target=TARGET,
+        instance_id="i-1",
+        instance_type="g5.xlarge",
+        state="running",
+        launch_time=LAUNCHED,
+        availability_zone="us-east-1a",
+    )
+    return replace(sample, **changes)
+
+
+def book(*answers: Any, now: list[datetime] | None = None) -> tuple[AwsPriceBook, ScriptedClient]:
+    """The price book over a scripted EC2."""
+    client = ScriptedClient(describe_spot_price_history=list(answers))
+    times = now or [NOW]
+    return AwsPriceBook(FakeClients(client), now=lambda: times[0]), client
+
+
+def spot(price: str, at: datetime = NOW) -> dict[str, Any]:
+    """An answer with one price."""
+    return {"SpotPriceHistory": [{"SpotPrice": price, "Timestamp": at}]}
+
+
+SPOT = {"lifecycle": Lifecycle.SPOT}
+
+
+def test_the_policys_price_goes_first() -> None:
+    """What was negotiated is what is paid, for Spot too."""
+    prices, client = book()
+    policy = Policy(prices=Prices(usd_per_hour={"g5.xlarge": Decimal("0.50")}))
+    price = prices.price(instance(**SPOT), policy)
+    assert (Decimal("0.50"), "price from the policy") == (price.usd_per_hour, price.source)
+    assert [] == client.calls
+
+
+def test_the_list_price_names_its_place_and_day() -> None:
+    """A figure without its source is no figure."""
+    price = book()[0].price(instance(), Policy())
+    assert Decimal("1.006") == price.usd_per_hour
+    assert "us-east-1" in price.source
+    assert "2026-07-20" in price.source
+    assert datetime(2026, 7, 20, tzinfo=UTC) == price.as_of
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"target": Target("111122223333", "eu-west-1")}, "eu-west-1"),
+        ({"platform": "Windows"}, "Windows"),
+        ({"platform": "Red Hat Enterprise Linux"}, "Red Hat Enterprise Linux"),
+    ],
+)
+def test_a_list_price_that_does_not_quite_fit_says_so(changes: dict[str, Any], word: str) -> None:
+    """Another Region or operating system is priced by the list, and told."""
+    prices, _ = book()
+    price = prices.price(instance(**changes), Policy())
+    assert Decimal("1.006") == price.usd_per_hour
+    assert word in price.source
+    assert word not in prices.price(instance(), Policy()).source
+
+
+@pytest.mark.parametrize("instance_type", ["p5e.48xlarge", "trn2.48xlarge", "m5.large", "p9.unheard"])
+def test_what_has_no_price_is_unpriced_and_never_free(instance_type: str) -> None:
+    """Unknown is `None`."""
+    price = book()[0].price(instance(instance_type=instance_type), Policy())
+    assert price.usd_per_hour is None
+    assert instance_type in price.source
+
+
+def test_a_spot_instance_costs_the_spot_price() -> None:
+    """Of its own type, zone and platform, the latest one."""
+    latest = {
+        "SpotPriceHistory": [
+            {"SpotPrice": "0.40", "Timestamp": NOW - timedelta(hours=1)},
+            {"SpotPrice": "0.301700", "Timestamp": NOW},
+        ]
+    }
+    prices, client = book(latest)
+    price = prices.price(instance(**SPOT), Policy())
+
+    assert (Decimal("0.301700"), NOW) == (price.usd_per_hour, price.as_of)
+    assert "us-east-1a" in price.source
+    call = client.calls[0][1]
+    assert (["g5.xlarge"], ["Linux/UNIX"], "us-east-1a", NOW) == (
+        call["InstanceTypes"],
+        call["ProductDescriptions"],
+        call["AvailabilityZone"],
+        call["StartTime"],
+    )
+
+
+def test_a_spot_price_is_read_once_an_hour() -> None:
+    """Per account, zone and type; zone names differ between accounts."""
+    times = [NOW]
+    prices, client = book(spot("0.30"), spot("0.31"), spot("0.32"), now=times)
+    prices.price(instance(**SPOT), Policy())
+    assert Decimal("0.30") == prices.price(instance(**SPOT, instance_id="i-2"), Policy()).usd_per_hour
+    assert 1 == len(client.calls)
+
+    other = instance(**SPOT, target=Target("999999999999", "us-east-1"))
+    assert Decimal("0.31") == prices.price(other, Policy()).usd_per_hour
+
+    times[0] = NOW + timedelta(hours=1)
+    assert Decimal("0.32") == prices.price(instance(**SPOT), Policy()).usd_per_hour
+
+
+@pytest.mark.parametrize("answer", [client_error("UnauthorizedOperation"), {"SpotPriceHistory": []}])
+def test_a_spot_price_that_is_not_known_is_not_the_list_price(answer: Any) -> None:
+    """The list price would overstate what is saved; and a failed read is tried again."""
+    prices, _ = book(answer)
+    assert prices.price(instance(**SPOT), Policy()).usd_per_hour is None
+
+
+def test_a_failed_spot_read_is_tried_again() -> None:
+    """One throttled call does not leave the fleet unpriced for an hour."""
+    prices, _ = book(client_error("RequestLimitExceeded"), spot("0.30"))
+    assert prices.price(instance(**SPOT), Policy()).usd_per_hour is None
+    assert Decimal("0.30") == prices.price(instance(**SPOT), Policy()).usd_per_hour
+
+
+def test_the_catalogue_knows_what_a_type_carries() -> None:
+    """Count, memory, board power and local disks of one accelerator model."""
+    shape = ShippedCatalogue().shape("p4d.24xlarge")
+    assert shape is not None
+    assert ("NVIDIA A100", 8, 40960, 400, "8x1000") == (
+        shape.accelerator,
+        shape.accelerator_count,
+        shape.memory_mib_each,
+        shape.board_power_watts,
+        shape.local_nvme,
+    )
+
+
+def test_a_fraction_of_a_gpu_counts_as_one_that_reports() -> None:
+    """And its power is not known: the board's limit is not its own."""
+    shape = ShippedCatalogue().shape("g6f.large")
+    assert shape is not None
+    assert (1, None) == (shape.accelerator_count, shape.board_power_watts)
+
+
+def test_what_is_not_known_is_none() -> None:
+    """No shape for an unknown type, no memory where sources contradict each other, no disk where none is."""
+    catalogue = ShippedCatalogue()
+    trainium, g5g = catalogue.shape("trn2.48xlarge"), catalogue.shape("g5g.xlarge")
+    assert catalogue.shape("m5.large") is None
+    assert trainium is not None
+    assert g5g is not None
+    assert (None, None) == (trainium.memory_mib_each, g5g.local_nvme)
+
+
+def test_every_row_of_the_table_is_usable() -> None:
+    """A whole number of accelerators, and a price above zero or none at all."""
+    from governor.adapters.catalogue import _rows
+
+    assert 90 < len(_rows())
+    for instance_type in _rows():
+        shape, price = ShippedCatalogue().shape(instance_type), list_price(instance_type)
+        assert shape is not None
+        assert shape.accelerator
+        assert shape.accelerator_count is not None
+        assert shape.accelerator_count >= 1
+        assert price is None or price > 0
+
+
+# credentials
+
+
+def test_clients_are_made_once(aws: Clients) -> None:
+    """Per service, Region, role and patience."""
+    target = Target("123456789012", "eu-west-1")
+    first = aws.client("ec2", target)
+    assert first is aws.client("ec2", Target("999999999999", "eu-west-1"))
+    assert first is not aws.client("ec2", Target("123456789012", "us-east-1"))
+    assert first is not aws.client("ec2", target, repeat=False)
+    assert ("eu-west-1", "us-east-1") == (first.meta.region_name, aws.client("ec2").meta.region_name)
+
+
+def test_only_one_attempt_where_a_repetition_would_act_twice(aws: Clients) -> None:
+    """The attempts are set on the client."""
+    patient, single = aws.client("ec2"), aws.client("ec2", repeat=False)
+    assert 1 < patient.meta.config.retries["total_max_attempts"]
+    assert 1 == single.meta.config.retries["total_max_attempts"]
+
+
+def test_a_member_account_is_reached_by_its_role(aws: Clients) -> None:
+    """In the member's account and Region, with a session that names the governor."""
+    role = "arn:aws:iam::999999999999:role/gpu-governor-member"
+    member = aws.client("sts", Target("999999999999", "eu-west-1", role))
+
+    identity = member.get_caller_identity()
+
+    assert "arn:aws:sts::999999999999:assumed-role/gpu-governor-member/gpu-governor" == identity["Arn"]
+    assert "eu-west-1" == member.meta.region_name
+    assert ":assumed-role/" not in aws.client("sts").get_caller_identity()["Arn"]
+
+
+def test_a_plain_cloud_error_keeps_its_operation() -> None:
+    """For the reader of a log: which call it was."""
+    client = ScriptedClient(publish=[client_error("InvalidParameter")])
+    with pytest.raises(CloudError) as caught:
+        SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
+    assert ("sns:Publish", "InvalidParameter") == (caught.value.operation, caught.value.code)
