@@ -6,6 +6,7 @@ SAM := .tools/sam/bin/sam
 SOURCES := layers/shared/governor functions cli local benchmarks scripts tests
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
+export PYTHONPATH := layers/shared:.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo up test test-unit test-integration check lint types imports template fix build deploy invoke bench checkov lock clean env-project env-cloud env-sam
@@ -41,7 +42,7 @@ types: env-project
 	$(VENV)/mypy
 
 imports: env-project
-	PYTHONPATH=layers/shared:. $(VENV)/lint-imports
+	$(VENV)/lint-imports --no-cache
 
 template: env-project env-sam
 	$(VENV)/cfn-lint template.yaml

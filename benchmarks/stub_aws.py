@@ -52,7 +52,7 @@ class StubFleet:
         return sum(self.gpus(number) for number in range(self.size))
 
     def floor(self) -> int:
-        """The least number of reads a first sweep needs: describes, reads, and lists where GPUs must be found."""
+        """Fewest reads of a first sweep: describes, metric reads, and lists where GPUs must be found."""
         calls = math.ceil(self.size / 1000) + math.ceil(self.size / 500)
         if self.style == "per-gpu":
             calls += 2 * math.ceil(self.series / 500)

@@ -13,17 +13,15 @@ import sys
 import time
 from collections import Counter
 from decimal import Decimal
-from pathlib import Path
+from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
-sys.path[:0] = [str(Path(__file__).parent.parent / "layers" / "shared")]
-
 from governor.adapters.clients import Clients
 from governor.adapters.dynamodb import DynamoStateTable
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, InstanceRecord
+from governor.domain.episode import Episode, InstanceRecord, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
 from local.cloud import ACCOUNT, REGION, LocalCloud, LocalCloudError
@@ -108,8 +106,6 @@ class Demo:
         execution = self.scene.executions().get(record.instance_id)
         if execution is None:
             return None
-        from governor.domain.episode import episode_from_execution_name
-
         return self.state.episode(episode_from_execution_name(execution["name"]))
 
     def summary(self) -> dict[str, Any]:
@@ -145,7 +141,6 @@ class Demo:
 
 def _hidden_fields(page: str) -> dict[str, str]:
     """The hidden fields of the page's first form."""
-    from html.parser import HTMLParser
 
     class Fields(HTMLParser):
         found: dict[str, str]

@@ -49,7 +49,7 @@ class LocalCloudError(Exception):
 class LocalCloud:
     """One engine process on a free loopback port. Use as a context manager: nothing is left behind.
 
-    `wait_scale` scales Wait states, retry pauses and task time-outs of state machines (0.1: ten times as fast).
+    `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as fast).
     """
 
     def __init__(
@@ -185,7 +185,9 @@ class LocalCloud:
                 case "AWS::Serverless::Function":
                     properties["CodeUri"] = self._upload(_zip_function(base / properties["CodeUri"]), "zip")
                 case "AWS::Serverless::LayerVersion":
-                    properties["ContentUri"] = self._upload(_zip_layer(base / properties["ContentUri"]), "zip")
+                    properties["ContentUri"] = self._upload(
+                        _zip_layer(base / properties["ContentUri"]), "zip"
+                    )
                     resource.pop("Metadata", None)
                 case "AWS::Serverless::StateMachine":
                     definition = (base / properties["DefinitionUri"]).read_bytes()
@@ -263,7 +265,7 @@ class LocalCloud:
             if self._process is None or self._process.poll() is not None:
                 break
             try:
-                with urlopen(f"{self.endpoint_url}/_ministack/health", timeout=1):  # noqa: S310
+                with urlopen(f"{self.endpoint_url}/_ministack/health", timeout=1):
                     return
             except (URLError, ConnectionError, TimeoutError):
                 time.sleep(0.05)
@@ -296,7 +298,9 @@ def _zip_function(folder: Path) -> bytes:
 
 def _zip_layer(folder: Path) -> bytes:
     """The layer's own package; its libraries come from the engine's environment, which pins the same ones."""
-    return _zip((f"python/{path.relative_to(folder).as_posix()}", path) for path in _sources(folder / "governor"))
+    return _zip(
+        (f"python/{path.relative_to(folder).as_posix()}", path) for path in _sources(folder / "governor")
+    )
 
 
 def _sources(folder: Path) -> Iterator[Path]:

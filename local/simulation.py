@@ -119,14 +119,16 @@ class Simulation:
 
     def _do(self, command: str, **arguments: Any) -> Any:
         text = json.dumps({"do": command, **arguments})
-        request = Request(  # noqa: S310 - the endpoint is the loopback engine
+        request = Request(
             self._endpoint + "/",
-            data=urlencode({"Action": "GovernorSimulation", "Version": "2016-11-15", "Command": text}).encode(),
+            data=urlencode(
+                {"Action": "GovernorSimulation", "Version": "2016-11-15", "Command": text}
+            ).encode(),
             headers={
                 "Authorization": f"AWS4-HMAC-SHA256 Credential={self._credential}, "
                 "SignedHeaders=host, Signature=0",
                 "Content-Type": "application/x-www-form-urlencoded",
             },
         )
-        with urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urlopen(request, timeout=60) as answer:
             return json.loads(answer.read())

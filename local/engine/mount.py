@@ -1,7 +1,7 @@
 """Puts the simulators behind the engine's front door: wire format in, wire format out.
 
-EC2 speaks its query protocol, CloudWatch JSON. What a simulator does not know goes on to the engine. A private
-operation of the EC2 endpoint, `GovernorSimulation`, is the simulation's own control.
+EC2 speaks its query protocol, CloudWatch JSON. What a simulator does not know goes to the engine. A private
+operation of EC2, `GovernorSimulation`, is the simulation's own control.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
 def observed(handler: Handler) -> Handler:
-    """Adds the request id to every log line, counts outcomes, and logs an exception before it is raised on."""
+    """Adds the request id to every log line, and logs an exception before it is raised on."""
 
     @wraps(handler)
     @metrics.log_metrics(raise_on_empty_metrics=False)

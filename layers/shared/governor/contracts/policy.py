@@ -171,7 +171,7 @@ def _override(item: object, index: int, base: Mapping[str, Any]) -> _Override:
     except ValidationError as error:
         raise PolicyError(_problems(error, f"{path}.match")) from error
     if not isinstance(patch, dict):
-        raise AssertionError("checked above")
+        raise TypeError("checked above")
     _policy(_merge(base, patch), f"{path}.set")
     return _Override(str(item["name"]), match, patch)
 

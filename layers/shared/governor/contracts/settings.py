@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def approval_base_url(self) -> str | None:
-        """Scheme, host and stage of the approval API, without a slash at the end; only where links are made."""
+        """Base of the approval API, without a slash at the end; set only where links are made."""
         return self.variables.get("APPROVAL_BASE_URL", "").strip().rstrip("/") or None
 
     @property

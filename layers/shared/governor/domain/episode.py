@@ -35,7 +35,7 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """Name of the Step Functions execution: unique per episode, at most 80 characters, no forbidden ones."""
+        """Name of the Step Functions execution: unique per episode, at most 80 allowed characters."""
         epoch = int(self.launch_time.timestamp())
         return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
 

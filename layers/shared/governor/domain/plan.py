@@ -196,7 +196,7 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
         losses.append(f"the public IPv4 address {instance.public_ip}, unless it is an Elastic IP")
     if Step.TERMINATE in steps:
         losses += [
-            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}): DeleteOnTermination is set"
+            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}): deleted with it"
             for volume in instance.volumes
             if volume.delete_on_termination
         ]

@@ -204,7 +204,7 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     if expected is not None and reporting is not None and reporting < expected:
         return _no_data(
             evidence,
-            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides the others)",
+            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)",
         )
     return None
 

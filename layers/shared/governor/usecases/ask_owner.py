@@ -21,7 +21,7 @@ BROADCAST = "broadcast"
 
 @dataclass(frozen=True, slots=True)
 class AskOwner:
-    """One stage of the question. Returns when a channel has taken the message, so that is when time starts."""
+    """One stage of the question. Returns when a channel has taken the message: then time starts."""
 
     clock: Clock
     policies: Policies

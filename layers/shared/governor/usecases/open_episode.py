@@ -1,4 +1,4 @@
-"""Opens an idle episode: takes the lock, proves idleness once more in full, draws the plan, freezes it all."""
+"""Opens an idle episode: takes the lock, proves idleness once more, draws the plan, freezes it all."""
 
 from __future__ import annotations
 

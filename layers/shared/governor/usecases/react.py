@@ -39,8 +39,8 @@ class ReactToStateChange:
         record = self.state.record(target, instance_id)
         if record.open_episode is not None and ec2_state in _ENDING:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
-            if self.void(record.open_episode, f"the instance is {ec2_state} by others", Outcome.VOID):
-                done.append("question voided")
+            reason = f"the instance is {ec2_state} by others"
+            done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
         done += self._settle(account, region, instance_id, ec2_state, at)
         return ", ".join(done) or "nothing to do"
 

@@ -23,7 +23,7 @@ _RECORD_LINK_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """The last step of every flow, failed ones included. Safe to repeat; people may be told twice, never not."""
+    """The last step of every flow, failed ones too. Safe to repeat; people may be told twice, never not."""
 
     clock: Clock
     policies: Policies
