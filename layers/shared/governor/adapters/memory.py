@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -83,7 +83,8 @@ class MemoryEc2:
     """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
 
     `failures` maps an operation to errors that are raised by its next calls, first come first served.
-    Snapshots are `pending` until `complete_snapshots` is called.
+    Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same refusals, and does
+    nothing.
     """
 
     instances: dict[str, Instance] = field(default_factory=dict)
@@ -155,7 +156,13 @@ class MemoryEc2:
 
         return self._retag(instance_ids, without, "remove_tags", dry_run)
 
-    def _retag(self, instance_ids, change, operation, dry_run) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    def _retag(
+        self,
+        instance_ids: Sequence[str],
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        operation: str,
+        dry_run: bool,
+    ) -> dict[str, str]:
         failures = {}
         for instance_id in instance_ids:
             self.calls.append((operation, instance_id, dry_run))
@@ -202,9 +209,12 @@ class MemoryEc2:
     def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
         self.calls.append((operation, instance_id, dry_run))
         self._raise_planned(operation)
+        instance = self._existing(instance_id)
         if protected:
             raise Protected(f"{instance_id} is protected")
-        return self._existing(instance_id)
+        if instance.operator_managed:
+            raise Protected(f"{instance_id} is managed by {instance.operator_principal}")
+        return instance
 
     def _existing(self, instance_id: str) -> Instance:
         if instance_id not in self.instances:
