@@ -229,7 +229,10 @@ class StateTable(Protocol):
         ...
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
-        """Trips or releases; true when this call changed it."""
+        """Trips or releases; true when this call changed it.
+
+        One that is tripped already takes the new time and reason, which is no change.
+        """
         ...
 
     def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
@@ -246,7 +249,11 @@ class StateTable(Protocol):
         ...
 
     def save_opened(self, episode: Episode) -> Episode:
-        """Writes the episode and its pending approval once; returns the one that is stored (first wins)."""
+        """Writes the episode and its pending approval once; returns the one that is stored (first wins).
+
+        Raises: ConflictError when the episode does not hold the lock (any more). Nobody can answer the
+        approval before `await_answer` has set its expiry.
+        """
         ...
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
