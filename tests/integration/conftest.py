@@ -1,0 +1,49 @@
+"""One engine and one deployed stack a session; every test has its own instances in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import pytest_socket
+
+from local.cloud import LocalCloud
+from local.scene import Scene, deploy_scene
+from tests.integration.stage import Stage
+
+HERE = Path(__file__).parent
+QUICK = "approval: {remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 0.05}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder runs on the local cloud."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def scene() -> Iterator[Scene]:
+    """The real template on the local cloud, in mode ask. Waits last a twentieth of their time."""
+    pytest_socket.enable_socket()
+    with LocalCloud(wait_scale=0.05) as cloud:
+        before = dict(os.environ)
+        os.environ.update(cloud.environment())
+        try:
+            yield deploy_scene(cloud, mode="ask")
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+@pytest.fixture
+def stage(scene: Scene) -> Iterator[Stage]:
+    """The stack with the policy of mode ask and nothing running; whatever a test launches is gone after it."""
+    stage = Stage(scene)
+    stage.policy("mode: ask")
+    scene.simulation.clear()
+    scene.simulation.set_spot_prices({"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"})
+    yield stage
+    scene.simulation.clear()

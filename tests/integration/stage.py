@@ -1,0 +1,131 @@
+"""What integration tests do and look at: one instance, its question, its workflow, its end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from governor.adapters.clients import Clients
+from governor.adapters.dynamodb import DynamoStateTable
+from governor.domain.episode import Episode, episode_from_execution_name
+from governor.domain.instance import Target
+from local.cloud import ACCOUNT, REGION
+from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
+from local.scene import Scene
+
+TARGET = Target(ACCOUNT, REGION)
+FORGOTTEN = Member("forgotten", "g5.xlarge", A10G, 1, idle, "idle", "the plain case")
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass
+class Stage:
+    """The deployed stack, seen by a test."""
+
+    scene: Scene
+    state: DynamoStateTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = DynamoStateTable(Clients(), self.scene.outputs["StateTableName"])
+
+    def policy(self, text: str) -> None:
+        """Replaces the policy document; it counts from the next invocation on."""
+        self.scene.cloud.client("ssm").put_parameter(
+            Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True
+        )
+
+    def launch(self, **changes: Any) -> str:
+        """Launches one idle instance."""
+        member = replace(FORGOTTEN, **changes)
+        return next(iter(self.scene.launch([member]).values()))
+
+    def ask(self, **changes: Any) -> tuple[str, str]:
+        """Launches one idle instance and sweeps; returns its id and the link of the question."""
+        instance_id = self.launch(**changes)
+        self.scene.sweep()
+        return instance_id, self.question(instance_id)
+
+    def question(self, instance_id: str, kind: str = "approval-requested") -> str:
+        """The link of the message about an instance, once it has arrived."""
+        mail = self.await_mail(instance_id, kind)
+        return self.scene.cloud.reachable_url(mail["link"])
+
+    def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:
+        """The first message of a kind about an instance, once it has arrived."""
+
+        def arrived() -> dict[str, Any] | None:
+            mails = [m for m in self.scene.read_mail() if m["kind"] == kind and m["instance_id"] == instance_id]
+            return mails[0] if mails else None
+
+        return self.eventually(arrived, f"no {kind} about {instance_id}")
+
+    def ended(self, instance_id: str) -> dict[str, Any]:
+        """The execution about an instance, once it has ended."""
+
+        def over() -> dict[str, Any] | None:
+            found = self.scene.executions().get(instance_id)
+            return found if found and found["status"] != "RUNNING" else None
+
+        return self.eventually(over, f"the workflow of {instance_id} does not end")
+
+    def outcome(self, instance_id: str) -> str:
+        """How the episode of an instance ended, once its workflow has."""
+        self.ended(instance_id)
+        episode = self.episode(instance_id)
+        return episode.outcome.value if episode.outcome else "open"
+
+    def episode(self, instance_id: str) -> Episode:
+        """The episode of an instance's latest execution."""
+        execution = self.scene.executions()[instance_id]
+        episode = self.state.episode(episode_from_execution_name(execution["name"]))
+        if episode is None:
+            raise AssertionError(f"no episode of {instance_id}")
+        return episode
+
+    def ec2_state(self, instance_id: str) -> str:
+        """As EC2 says."""
+        return self.scene.simulation.dump()["instances"][instance_id]
+
+    def snapshots(self) -> list[str]:
+        """States of all snapshots."""
+        return sorted(self.scene.simulation.dump()["snapshots"].values())
+
+    def wake(self, instance_id: str) -> None:
+        """The GPU has worked in the last minutes."""
+        now = datetime.now(tz=UTC)
+        points = tuple((now - timedelta(minutes=m), 90.0) for m in range(3, 12))
+        series = Points(NAMESPACE, "nvidia_smi_utilization_gpu", {"InstanceId": instance_id}, points)
+        of_gpu = next(series_of(self.scene.members[instance_id], instance_id, now)).dimensions
+        self.scene.simulation.put_metrics([series, replace(series, dimensions=of_gpu)])
+
+    def history(self, instance_id: str) -> list[str]:
+        """Names of the states that the latest execution has entered, in order."""
+        arn = self.scene.executions()[instance_id]["executionArn"]
+        states = self.scene.cloud.client("stepfunctions")
+        events = states.get_execution_history(executionArn=arn, maxResults=1000)["events"]
+        return [e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e]
+
+    def invoke(self, function: str, event: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Invokes a function by itself; its answer, and whether it raised."""
+        resources = self.scene.cloud.client("cloudformation").describe_stack_resources(StackName="gpu-governor")
+        name = next(
+            r["PhysicalResourceId"]
+            for r in resources["StackResources"]
+            if r["LogicalResourceId"] == f"{function}Function"
+        )
+        answer = self.scene.cloud.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
+        return json.loads(answer["Payload"].read()), "FunctionError" in answer
+
+    def eventually(self, look: Callable[[], Any], otherwise: str) -> Any:
+        """Looks until there is something to see."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            if (found := look()) is not None:
+                return found
+            time.sleep(0.1)
+        kinds = [(mail["kind"], mail["instance_id"]) for mail in self.scene.mail]
+        raise AssertionError(f"{otherwise}; mail so far: {kinds}; engine: {self.scene.cloud.log()[-1500:]}")

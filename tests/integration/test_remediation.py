@@ -1,0 +1,329 @@
+"""Every branch of the remediation state machine, executed for real on the local cloud."""
+
+from __future__ import annotations
+
+from local.fleet import T4
+from tests.integration.conftest import QUICK
+from tests.integration.people import decide, hidden_fields, request
+from tests.integration.stage import Stage
+
+
+def test_an_approval_stops_and_snapshots(stage: Stage) -> None:
+    """Approved: stopped first, then every EBS volume in a completed snapshot, then booked."""
+    instance_id, link = stage.ask(data_gib=50)
+
+    status, _ = decide(link, "approve")
+
+    assert 303 == status
+    assert "stopped" == stage.outcome(instance_id)
+    assert "stopped" == stage.ec2_state(instance_id)
+    assert ["completed", "completed"] == stage.snapshots()
+    order = [name for name in stage.history(instance_id) if name in ("Stop", "TakeSnapshot", "Terminate")]
+    assert ["Stop", "TakeSnapshot"] == order
+
+
+def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> None:
+    """Terminate comes last, after a second recheck, and the snapshots carry episode and DeleteAfter."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask()
+
+    decide(link, "approve", typed_instance_id=instance_id)
+
+    assert "terminated" == stage.outcome(instance_id)
+    assert "terminated" == stage.ec2_state(instance_id)
+    names = stage.history(instance_id)
+    assert names.index("AreSnapshotsCompleted?") < names.index("RecheckBeforeTerminate") < names.index("Terminate")
+    snapshots = stage.scene.cloud.client("ec2").describe_snapshots(OwnerIds=["self"])["Snapshots"]
+    tags = {tag["Key"]: tag["Value"] for tag in snapshots[0]["Tags"]}
+    assert stage.episode(instance_id).ref.execution_name == tags["GpuGovernor:Episode"]
+    assert tags["DeleteAfter"].endswith("Z")
+
+
+def test_a_termination_needs_the_typed_id(stage: Stage) -> None:
+    """Without the instance id typed, a press of the button is refused and nothing is decided."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask()
+
+    status, page = decide(link, "approve")
+
+    assert 400 == status
+    assert "type its id" in page
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_keep_snoozes_until_its_date(stage: Stage) -> None:
+    """Kept: nothing is done, the next sweep finds it snoozed, the marks are gone."""
+    instance_id, link = stage.ask()
+    _, page = request(link)
+    until = page.split('<option value="')[1].split('"')[0]
+
+    assert 303 == decide(link, "keep", keep_until=until)[0]
+
+    assert "kept" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+    assert 1 == stage.scene.sweep()["results"][0]["summary"]["verdicts"]["snoozed"]
+    assert "LowUtilization" not in _tags(stage, instance_id)
+
+
+def test_exempt_ends_all_questions(stage: Stage) -> None:
+    """Exempted with a reason: the next sweep says exempt."""
+    instance_id, link = stage.ask()
+
+    assert 303 == decide(link, "exempt", reason="licence server")[0]
+
+    assert "exempted" == stage.outcome(instance_id)
+    assert 1 == stage.scene.sweep()["results"][0]["summary"]["verdicts"]["exempt"]
+
+
+def test_silence_reminds_escalates_and_expires_without_action(stage: Stage) -> None:
+    """Nobody answers: a reminder, an escalation, then expiry, and nothing was done."""
+    stage.policy(f"mode: ask\n{QUICK}")
+    instance_id = stage.launch()
+    stage.scene.sweep()
+
+    assert "expired" == stage.outcome(instance_id)
+
+    kinds = [mail["kind"] for mail in stage.scene.read_mail() if mail["instance_id"] == instance_id]
+    assert ["approval-requested", "approval-reminder", "approval-escalation", "outcome"] == kinds
+    assert "running" == stage.ec2_state(instance_id)
+    assert [] == stage.snapshots()
+
+
+def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) -> None:
+    """`on_expiry: act` is an explicit choice, and it goes through the recheck like an approval."""
+    quick = QUICK.replace("{", "{on_expiry: act, ")
+    stage.policy(f"mode: ask\n{quick}")
+    instance_id = stage.launch()
+    stage.scene.sweep()
+
+    assert "stopped" == stage.outcome(instance_id)
+    assert "RecheckBeforeStop" in stage.history(instance_id)
+
+
+def test_work_between_approval_and_action_voids_the_approval(stage: Stage) -> None:
+    """The GPU woke up after people were asked: the approval counts for nothing."""
+    instance_id, link = stage.ask()
+    stage.wake(instance_id)
+
+    decide(link, "approve")
+
+    assert "woke-up" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+
+
+def test_work_while_people_are_asked_takes_the_question_back(stage: Stage) -> None:
+    """The sweep sees work and voids the question; the link then says so and the marks go."""
+    instance_id, link = stage.ask()
+    form = hidden_fields(request(link)[1])
+    stage.wake(instance_id)
+
+    stage.scene.sweep()
+
+    assert "woke-up" == stage.outcome(instance_id)
+    status, page = request(link, "POST", {**form, "answer": "approve"})
+    assert 409 == status
+    assert "void" in page
+    assert "LowUtilization" not in _tags(stage, instance_id)
+
+
+def test_a_failed_snapshot_destroys_nothing(stage: Stage) -> None:
+    """A snapshot that ends in error stops the flow before termination, and people are alerted."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    stage.scene.simulation.snapshots_end_as("error")
+    instance_id, link = stage.ask()
+
+    decide(link, "approve", typed_instance_id=instance_id)
+
+    assert "FAILED" == stage.ended(instance_id)["status"]
+    assert "failed" == stage.outcome(instance_id)
+    assert "stopped" == stage.ec2_state(instance_id)
+    assert "critical" == stage.await_mail(instance_id, "failure")["severity"]
+
+
+def test_a_throttled_snapshot_is_tried_again(stage: Stage) -> None:
+    """Throttling is waited out, not given up on."""
+    stage.scene.simulation.set_fault(
+        "ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2
+    )
+    instance_id, link = stage.ask()
+
+    decide(link, "approve")
+
+    assert "stopped" == stage.outcome(instance_id)
+    assert ["completed"] == stage.snapshots()
+
+
+def test_protection_switched_on_after_the_question_is_a_no(stage: Stage) -> None:
+    """disableApiStop set while people are asked: the recheck refuses, the flag stays."""
+    instance_id, link = stage.ask()
+    ec2 = stage.scene.cloud.client("ec2")
+    ec2.modify_instance_attribute(InstanceId=instance_id, DisableApiStop={"Value": True})
+
+    decide(link, "approve")
+
+    assert "refused" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+    attribute = ec2.describe_instance_attribute(InstanceId=instance_id, Attribute="disableApiStop")
+    assert attribute["DisableApiStop"]["Value"]
+
+
+def test_a_one_time_spot_instance_is_snapshot_first_and_never_stopped(stage: Stage) -> None:
+    """EC2 cannot stop it: snapshot, recheck, terminate, as the policy allows."""
+    stage.policy("mode: ask\nplan: {when_stop_is_unsupported: terminate}")
+    instance_id, link = stage.ask(
+        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
+    )
+
+    decide(link, "approve", typed_instance_id=instance_id)
+
+    assert "terminated" == stage.outcome(instance_id)
+    names = stage.history(instance_id)
+    assert "Stop" not in names
+    assert names.index("TakeSnapshot") < names.index("RecheckBeforeTerminate") < names.index("Terminate")
+
+
+def test_a_persistent_spot_request_launches_no_successor(stage: Stage) -> None:
+    """Terminated with its request cancelled first: nothing comes back."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask(
+        instance_type="g4dn.2xlarge", gpu=T4, lifecycle="spot", spot_request_type="persistent"
+    )
+
+    decide(link, "approve", typed_instance_id=instance_id)
+
+    assert "terminated" == stage.outcome(instance_id)
+    dump = stage.scene.simulation.dump()
+    assert ["cancelled"] == list(dump["spot_requests"].values())
+    assert [instance_id] == list(dump["instances"])
+
+
+def test_an_instance_that_others_terminate_closes_its_question(stage: Stage) -> None:
+    """The state-change event voids the question; the link says so."""
+    instance_id, link = stage.ask()
+    form = hidden_fields(request(link)[1])
+
+    stage.scene.simulation.set_state(instance_id, "terminated")
+
+    assert "void" == stage.outcome(instance_id)
+    assert 409 == request(link, "POST", {**form, "answer": "approve"})[0]
+
+
+def test_a_spot_warning_tells_and_closes_the_question(stage: Stage) -> None:
+    """The owner is told how long is left, and the question is taken back as interrupted."""
+    stage.policy("mode: ask\nplan: {when_stop_is_unsupported: terminate}")
+    instance_id, _ = stage.ask(
+        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
+    )
+
+    stage.scene.simulation.spot_warning(instance_id)
+
+    assert "critical" == stage.await_mail(instance_id, "spot-interruption")["severity"]
+    assert "interrupted" == stage.outcome(instance_id)
+
+
+def test_a_decision_posted_twice_counts_once(stage: Stage) -> None:
+    """The same answer again shows the record; another answer is refused."""
+    instance_id, link = stage.ask()
+    _, page = request(link)
+    form = hidden_fields(page)
+
+    first, _ = request(link, "POST", {**form, "answer": "approve"})
+    again, _ = request(link, "POST", {**form, "answer": "approve"})
+    other, _ = request(link, "POST", {**form, "answer": "exempt", "reason": "changed my mind"})
+
+    assert (303, 303, 409) == (first, again, other)
+    assert "stopped" == stage.outcome(instance_id)
+    assert 1 == stage.history(instance_id).count("Stop")
+
+
+def test_a_get_never_decides(stage: Stage) -> None:
+    """Mail scanners open links by GET and HEAD, many times: the question stays open."""
+    instance_id, link = stage.ask()
+
+    statuses = {request(link, method)[0] for method in ("GET", "HEAD") * 20}
+
+    assert {200} == statuses
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+    assert "running" == stage.ec2_state(instance_id)
+
+
+def test_a_forged_link_says_so_and_nothing_else(stage: Stage) -> None:
+    """A changed signature, recipient or expiry is refused, and the page names no instance."""
+    instance_id, link = stage.ask()
+    forged = [link[:-1] + ("A" if link[-1] != "A" else "B"), link.replace("r=broadcast", "r=boss")]
+
+    for url in forged:
+        for method in ("GET", "POST"):
+            status, page = request(url, method, {"answer": "approve"} if method == "POST" else None)
+            assert 403 == status
+            assert instance_id not in page
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_two_sweeps_at_once_open_one_workflow(stage: Stage) -> None:
+    """The execution name and the lock let one through."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    instance_id = stage.launch()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: stage.scene.sweep(), range(4)))
+
+    stage.question(instance_id)
+    states = stage.scene.cloud.client("stepfunctions")
+    listed = states.list_executions(stateMachineArn=stage.scene.outputs["RemediationStateMachineArn"])
+    assert 1 == sum(instance_id in execution["name"] for execution in listed["executions"])
+    mails = [m for m in stage.scene.read_mail() if m["instance_id"] == instance_id]
+    assert ["approval-requested"] == [mail["kind"] for mail in mails]
+
+
+def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
+    """Every call is made with DryRun; the instance runs on, untagged, without a snapshot."""
+    stage.policy("mode: observe\nplan: {action: terminate}")
+    instance_id = stage.launch()
+    stage.scene.sweep()
+
+    assert "observed" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+    assert [] == stage.snapshots()
+    assert "LowUtilization" not in _tags(stage, instance_id)
+    calls = stage.scene.simulation.calls()
+    made = {calls[f"ec2:{name}"] for name in ("StopInstances", "TerminateInstances", "CreateSnapshots")}
+    assert {1} == made
+
+
+def test_auto_mode_tells_and_acts(stage: Stage) -> None:
+    """Auto is the policy's explicit choice: told, rechecked, stopped, without a question."""
+    stage.policy("mode: auto")
+    instance_id = stage.launch()
+    stage.scene.sweep()
+
+    assert "stopped" == stage.outcome(instance_id)
+    kinds = [mail["kind"] for mail in stage.scene.read_mail() if mail["instance_id"] == instance_id]
+    assert ["idle-found", "outcome"] == kinds
+
+
+def test_an_aborted_workflow_frees_its_instance(stage: Stage) -> None:
+    """Somebody aborts the execution: the lock is freed and people are told."""
+    instance_id, _ = stage.ask()
+    execution = stage.scene.executions()[instance_id]
+    name = execution["executionArn"].rpartition(":")[2]
+    answer, failed = stage.invoke(
+        "HandleExecutionEnd",
+        {
+            "id": "5f7b0a8e-0000-4000-8000-000000000001",
+            "account": "123456789012",
+            "region": "us-east-1",
+            "time": "2026-11-20T12:00:00Z",
+            "detail": {"name": name, "status": "ABORTED"},
+        },
+    )
+
+    assert not failed
+    assert {"closed": True} == answer
+    assert "failed" == stage.episode(instance_id).outcome
+    assert stage.state.record(stage.episode(instance_id).ref.target, instance_id).open_episode is None
+
+
+def _tags(stage: Stage, instance_id: str) -> dict[str, str]:
+    found = stage.scene.cloud.client("ec2").describe_instances(InstanceIds=[instance_id])
+    return {tag["Key"]: tag["Value"] for tag in found["Reservations"][0]["Instances"][0]["Tags"]}

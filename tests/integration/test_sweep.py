@@ -1,0 +1,81 @@
+"""The sweep over the whole fleet, through its state machine, on the local cloud."""
+
+from __future__ import annotations
+
+from local.fleet import demo_fleet
+from tests.integration.stage import TARGET, Stage
+
+
+def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
+    """Sixteen instances, each there for one behaviour; the one without the tag is not seen."""
+    stage.policy("mode: ask\nplan: {action: notify-only}")
+    ids = stage.scene.launch(demo_fleet())
+
+    summary = stage.scene.sweep()["results"][0]["summary"]
+
+    seen = stage.state.observations(TARGET)
+    verdicts = {name: seen[i].verdict if i in seen else "(not seen)" for name, i in ids.items()}
+    assert {member.name: member.expected for member in demo_fleet()} == verdicts
+    assert 15 == summary["instances"]
+    assert 0 == summary["problems"]
+
+
+def test_idle_instances_are_tagged_and_nothing_else_is(stage: Stage) -> None:
+    """The two tags go to idle instances only."""
+    stage.policy("mode: ask\nplan: {action: notify-only}")
+    ids = stage.scene.launch(demo_fleet())
+
+    stage.scene.sweep()
+
+    found = stage.scene.cloud.client("ec2").describe_instances(MaxResults=1000)["Reservations"]
+    tagged = {
+        i["InstanceId"]
+        for reservation in found
+        for i in reservation["Instances"]
+        if {"LowUtilization", "ReviewForTermination"} <= {tag["Key"] for tag in i["Tags"]}
+    }
+    assert {ids[member.name] for member in demo_fleet() if member.expected == "idle"} == tagged
+
+
+def test_a_throttled_read_is_no_data_and_is_made_up_for(stage: Stage) -> None:
+    """CloudWatch refuses: no-data for this sweep, idle at the next."""
+    stage.policy("mode: ask\nplan: {action: notify-only}")
+    stage.launch()
+    stage.scene.simulation.set_fault("cloudwatch:GetMetricData", "Throttling", times=5)
+
+    first = stage.scene.sweep()["results"][0]["summary"]["verdicts"]
+    second = stage.scene.sweep()["results"][0]["summary"]["verdicts"]
+
+    assert {"no-data": 1} == first
+    assert {"idle": 1} == second
+
+
+def test_a_partial_answer_is_no_data(stage: Stage) -> None:
+    """CloudWatch answers in part: never idle."""
+    stage.policy("mode: ask\nplan: {action: notify-only}")
+    stage.launch()
+    stage.scene.simulation.partial_data("nvidia_smi_utilization_gpu")
+
+    assert {"no-data": 1} == stage.scene.sweep()["results"][0]["summary"]["verdicts"]
+
+
+def test_a_busy_instance_is_not_read_again_within_its_window(stage: Stage) -> None:
+    """Seen busy a minute ago, it cannot be idle yet: the second sweep reads nothing."""
+    instance_id = stage.launch()
+    stage.wake(instance_id)
+    stage.scene.sweep()
+    before = stage.scene.simulation.calls()["cloudwatch:GetMetricData"]
+
+    verdicts = stage.scene.sweep()["results"][0]["summary"]["verdicts"]
+
+    assert {"busy": 1} == verdicts
+    assert before == stage.scene.simulation.calls()["cloudwatch:GetMetricData"]
+
+
+def test_the_schedule_starts_the_sweep(stage: Stage) -> None:
+    """EventBridge Scheduler holds the rate of the parameter and points at the sweep machine."""
+    schedule = stage.scene.cloud.client("scheduler").get_schedule(Name=stage.scene.outputs["ScheduleName"])
+
+    assert "rate(5 minutes)" == schedule["ScheduleExpression"]
+    assert stage.scene.outputs["SweepStateMachineArn"] == schedule["Target"]["Arn"]
+    assert schedule["Target"]["DeadLetterConfig"]["Arn"]
