@@ -1,0 +1,53 @@
+"""Runs a function on a sample event in AWS's Lambda emulator: `invoke.py FUNCTION events/FUNCTION/case.json`.
+
+The function finds a freshly deployed stack in the local cloud behind it. Prints its answer; the exit status is
+1 when it raised.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from local.cloud import LocalCloud, LocalCloudError  # noqa: E402 - the project is not installed
+from local.fleet import demo_fleet  # noqa: E402
+from local.runtime import LambdaRuntime, RuntimeUnavailableError, is_error  # noqa: E402
+from local.scene import STACK, deploy_scene  # noqa: E402
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status: 0 answered, 1 the function raised, 2 the call itself was wrong."""
+    known = sorted(folder.name for folder in (ROOT / "functions").iterdir() if folder.is_dir())
+    if len(arguments) != 2 or arguments[0] not in known or not Path(arguments[1]).is_file():
+        print("usage: make invoke FUNCTION=name EVENT=events/name/case.json", file=sys.stderr)
+        print(f"functions: {', '.join(known)}", file=sys.stderr)
+        return 2
+    name, event = arguments[0], json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
+    try:
+        with LocalCloud() as cloud:
+            answer = _invoke(cloud, name, event)
+    except (LocalCloudError, RuntimeUnavailableError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps(answer, indent=2))
+    return 1 if is_error(answer) else 0
+
+
+def _invoke(cloud: LocalCloud, name: str, event: object) -> object:
+    scene = deploy_scene(cloud, mode="ask")
+    scene.launch(demo_fleet())
+    logical = "".join(part.capitalize() for part in name.split("_")) + "Function"
+    resources = cloud.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
+    physical = next(r["PhysicalResourceId"] for r in resources if r["LogicalResourceId"] == logical)
+    configured = cloud.client("lambda").get_function_configuration(FunctionName=physical)
+    environment = {**configured["Environment"]["Variables"], **cloud.environment()}
+    with LambdaRuntime(ROOT / "functions" / name, environment) as runtime:
+        return runtime.invoke(event)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
