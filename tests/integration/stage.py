@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from governor.adapters.clients import Clients
 from governor.adapters.dynamodb import DynamoStateTable
@@ -17,6 +17,7 @@ from local.cloud import ACCOUNT, REGION
 from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
 from local.scene import Scene
 
+Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
 FORGOTTEN = Member("forgotten", "g5.xlarge", A10G, 1, idle, "idle", "the plain case")
 PATIENCE_SECONDS = 60.0
@@ -58,7 +59,9 @@ class Stage:
         """The first message of a kind about an instance, once it has arrived."""
 
         def arrived() -> dict[str, Any] | None:
-            mails = [m for m in self.scene.read_mail() if m["kind"] == kind and m["instance_id"] == instance_id]
+            mails = [
+                m for m in self.scene.read_mail() if m["kind"] == kind and m["instance_id"] == instance_id
+            ]
             return mails[0] if mails else None
 
         return self.eventually(arrived, f"no {kind} about {instance_id}")
@@ -111,7 +114,9 @@ class Stage:
 
     def invoke(self, function: str, event: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Invokes a function by itself; its answer, and whether it raised."""
-        resources = self.scene.cloud.client("cloudformation").describe_stack_resources(StackName="gpu-governor")
+        resources = self.scene.cloud.client("cloudformation").describe_stack_resources(
+            StackName="gpu-governor"
+        )
         name = next(
             r["PhysicalResourceId"]
             for r in resources["StackResources"]
@@ -120,7 +125,7 @@ class Stage:
         answer = self.scene.cloud.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
         return json.loads(answer["Payload"].read()), "FunctionError" in answer
 
-    def eventually(self, look: Callable[[], Any], otherwise: str) -> Any:
+    def eventually(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
         """Looks until there is something to see."""
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:

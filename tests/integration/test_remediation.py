@@ -32,7 +32,11 @@ def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> 
     assert "terminated" == stage.outcome(instance_id)
     assert "terminated" == stage.ec2_state(instance_id)
     names = stage.history(instance_id)
-    assert names.index("AreSnapshotsCompleted?") < names.index("RecheckBeforeTerminate") < names.index("Terminate")
+    assert (
+        names.index("AreSnapshotsCompleted?")
+        < names.index("RecheckBeforeTerminate")
+        < names.index("Terminate")
+    )
     snapshots = stage.scene.cloud.client("ec2").describe_snapshots(OwnerIds=["self"])["Snapshots"]
     tags = {tag["Key"]: tag["Value"] for tag in snapshots[0]["Tags"]}
     assert stage.episode(instance_id).ref.execution_name == tags["GpuGovernor:Episode"]
@@ -142,9 +146,7 @@ def test_a_failed_snapshot_destroys_nothing(stage: Stage) -> None:
 
 def test_a_throttled_snapshot_is_tried_again(stage: Stage) -> None:
     """Throttling is waited out, not given up on."""
-    stage.scene.simulation.set_fault(
-        "ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2
-    )
+    stage.scene.simulation.set_fault("ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2)
     instance_id, link = stage.ask()
 
     decide(link, "approve")

@@ -148,7 +148,7 @@ def observation(**changes: Any) -> Observation:
             (("InstanceId", INSTANCE_ID), ("index", "1")),
         ),
         searched_at=NOW,
-        gpus_checked_at=NOW,
+        next_gpu_check_at=NOW,
         advice=("right-size",),
     )
     return replace(seen, **changes)

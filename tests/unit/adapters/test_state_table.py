@@ -57,7 +57,7 @@ def test_a_first_sweep_remembers_nothing(table: StateTable) -> None:
 def test_observations_come_back_as_they_were(table: StateTable) -> None:
     """What is remembered is read back field by field, and a later set replaces an earlier one."""
     table.remember(TARGET, {INSTANCE_ID: observation(), "i-00000001": observation()}, NOW)
-    bare = observation(dimensions=None, last_busy=None, source=None, searched_at=None, gpus_checked_at=None)
+    bare = observation(dimensions=None, last_busy=None, source=None, searched_at=None, next_gpu_check_at=None)
     second = {INSTANCE_ID: observation(), "i-00000002": bare}
 
     table.remember(TARGET, second, NOW)

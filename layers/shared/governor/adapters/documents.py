@@ -454,7 +454,7 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "source": seen.source,
             "dimensions": seen.dimensions,
             "searched_at": moment_or_none(seen.searched_at),
-            "gpus_checked_at": moment_or_none(seen.gpus_checked_at),
+            "next_gpu_check_at": moment_or_none(seen.next_gpu_check_at),
             "advice": seen.advice,
         }
         yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
@@ -489,7 +489,7 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
             tuple(shared.setdefault(pair, pair) for pair in map(_pair, series)) for series in dimensions
         ),
         searched_at=_parsed(document.get("searched_at")),
-        gpus_checked_at=_parsed(document.get("gpus_checked_at")),
+        next_gpu_check_at=_parsed(document.get("next_gpu_check_at")),
         advice=tuple(document.get("advice") or ()),
     )
 

@@ -166,8 +166,8 @@ class Observation:
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
     searched_at: UtcDatetime | None = None
     """When the dimension sets were last looked for."""
-    gpus_checked_at: UtcDatetime | None = None
-    """When a busy instance was last looked at GPU by GPU."""
+    next_gpu_check_at: UtcDatetime | None = None
+    """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
 
 

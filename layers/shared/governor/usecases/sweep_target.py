@@ -56,6 +56,8 @@ LOW_UTILIZATION_TAG = "LowUtilization"
 REVIEW_TAG = "ReviewForTermination"
 _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
 _WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+_SPREAD_OVER = 1000
+"""From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_SLOTS = 12
 """An open episode's execution is checked in one of so many sweeps: once an hour at the default rate."""
 
@@ -87,6 +89,7 @@ class _Case:
     gathered: Gathered | None = None
     was_read: bool = False
     checked_gpus: bool = False
+    first_gpu_check_at: UtcDatetime | None = None
 
     @property
     def policy(self) -> Policy:
@@ -153,14 +156,14 @@ class SweepTarget:
 
     def _judge_all(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
         to_read = []
-        several = sum(_has_several_gpus(self.catalogue, case.instance) for case in cases)
+        self._spread_gpu_checks(cases, now)
         for case in cases:
             case.verdict = judge_unread(case.instance, case.record.hold, case.policy, now) or _cannot_be_idle(
                 case, now
             )
             if case.verdict is None:
                 to_read.append(case)
-        requests = [self._request(case, several, now) for case in to_read]
+        requests = [self._request(case, now) for case in to_read]
         gathered = self.gather(target, requests, now)
         for case in to_read:
             case.was_read = True
@@ -170,11 +173,20 @@ class SweepTarget:
                 case.instance, case.record.hold, case.gathered.evidence, case.policy, now
             )
 
-    def _request(self, case: _Case, several: int, now: datetime) -> EvidenceRequest:
+    def _spread_gpu_checks(self, cases: Sequence[_Case], now: datetime) -> None:
+        """When instances new to the sweep are first looked at GPU by GPU: a small fleet soon, a large one
+        spread over the whole interval by a hash of the id, so that no sweep reads them all."""
+        several = [case for case in cases if _has_several_gpus(self.catalogue, case.instance)]
+        share = min(1.0, len(several) / _SPREAD_OVER)
+        for case in several:
+            every = timedelta(minutes=case.policy.advice.right_size_check_every_minutes)
+            case.first_gpu_check_at = now + every * share * _hash_fraction(case.instance.instance_id)
+
+    def _request(self, case: _Case, now: datetime) -> EvidenceRequest:
         before = case.before
         searched = before.searched_at if before else None
         again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
-        case.checked_gpus = before is not None and self._gpu_check_is_due(case, before, several, now)
+        case.checked_gpus = before is not None and _gpu_check_is_due(case, before, now)
         return EvidenceRequest(
             instance=case.instance,
             policy=case.policy,
@@ -185,22 +197,6 @@ class SweepTarget:
             # Told idleness is watched by utilization alone: whatever acts reads everything again.
             figures=frozenset() if _is_told(case, now) else wanted_figures(case.policy),
         )
-
-    def _gpu_check_is_due(self, case: _Case, before: Observation, several: int, now: datetime) -> bool:
-        """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep.
-
-        Large fleets are spread over the interval by a hash of the id, so that no sweep reads them all.
-        """
-        busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
-        if not busy or before.source != MetricSource.AGGREGATE or several == 0:
-            return False
-        if not _has_several_gpus(self.catalogue, case.instance):
-            return False
-        every = timedelta(minutes=case.policy.advice.right_size_check_every_minutes)
-        if before.gpus_checked_at is not None:
-            return now - before.gpus_checked_at >= every
-        share = min(1.0, several / 1000) * _hash_fraction(case.instance.instance_id)
-        return now - case.instance.launch_time >= every * share
 
     # the breaker
 
@@ -452,6 +448,14 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     return still_busy(kind, before.last_busy, before.advice, policy)
 
 
+def _gpu_check_is_due(case: _Case, before: Observation, now: datetime) -> bool:
+    """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep."""
+    busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+    by_aggregate = before.source == MetricSource.AGGREGATE
+    due = before.next_gpu_check_at
+    return busy and by_aggregate and due is not None and now >= due
+
+
 def _is_told(case: _Case, now: datetime) -> bool:
     return case.record.open_episode is not None or _is_quiet(case.record, case.instance, now)
 
@@ -501,10 +505,11 @@ def _observation(case: _Case, now: UtcDatetime) -> Observation:
         source = gathered.source or (before.source if before else None)
         dimensions = gathered.dimensions
         searched = now if gathered.searched else (before.searched_at if before else None)
-    checked = before.gpus_checked_at if before else None
+    due = before.next_gpu_check_at if before else case.first_gpu_check_at
     if case.checked_gpus:
         # The aggregate stays the cheap way to watch it; the GPUs were looked at once.
-        checked, source = now, MetricSource.AGGREGATE.value
+        every = timedelta(minutes=case.policy.advice.right_size_check_every_minutes)
+        due, source = now + every, MetricSource.AGGREGATE.value
     return Observation(
         launch_time=case.instance.launch_time,
         verdict=verdict.kind.value,
@@ -515,7 +520,7 @@ def _observation(case: _Case, now: UtcDatetime) -> Observation:
         source=source,
         dimensions=dimensions,
         searched_at=searched,
-        gpus_checked_at=checked,
+        next_gpu_check_at=due,
         advice=advice,
     )
 

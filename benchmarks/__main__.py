@@ -1,0 +1,73 @@
+"""`make bench`: prints tables, and as its last line one JSON object."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks import cold_start, sweep
+
+
+def main() -> None:
+    """Measures and prints everything."""
+    print("First sweep: calls beside the floor")
+    print(
+        f"  {'fleet':<10} {'size':>6} {'calls':>6} {'floor':>6} {'ratio':>6} {'us/instance':>12} {'at 50 ms':>9}"
+    )
+    firsts = sweep.first_sweeps()
+    for one in firsts:
+        reads = round(one.over_floor * one.floor)
+        micros = 1e6 * one.seconds / one.size
+        print(
+            f"  {one.style:<10} {one.size:>6} {reads:>6} {one.floor:>6} {one.over_floor:>6.2f} "
+            f"{micros:>11.0f} {one.seconds_at_50_ms:>8.1f} s"
+        )
+        print(f"  {'':<10} {', '.join(f'{name} {count}' for name, count in sorted(one.calls.items()))}")
+    print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
+    steady = {
+        "aggregate": sweep.steady_reads_over_unskipped("aggregate", 2_000),
+        "per-gpu": sweep.steady_reads_over_unskipped("per-gpu", 2_000),
+    }
+    for style, ratio in steady.items():
+        print(f"  {style:<10} {ratio:.3f}")
+    peak = sweep.peak_megabytes(10_000)
+    print(f"\nPeak memory of a first sweep of 10,000 instances by GPU: {peak:.0f} MB")
+    print("\nWhat it costs to run, USD a month")
+    monthly = {}
+    for size in (100, 1_000):
+        items = sweep.monthly_usd(size)
+        monthly[size] = sum(items.values())
+        print(f"  {size} instances: {monthly[size]:.2f}")
+        for name, usd in items.items():
+            print(f"    {usd:>8.2f}  {name}")
+    print("\nCold start, milliseconds (median)")
+    rows = cold_start.measure()
+    for row in rows:
+        emulator = "-" if row.emulator_ms is None else f"{row.emulator_ms:.0f}"
+        print(f"  {row.name:<28} import {row.import_ms:>6.0f}   emulator {emulator:>6}")
+    by_style = {
+        style: sum(round(o.over_floor * o.floor) for o in firsts if o.style == style)
+        / sum(o.floor for o in firsts if o.style == style)
+        for style in ("aggregate", "per-gpu")
+    }
+    largest = [one for one in firsts if one.size == max(sweep.SIZES)]
+    print(
+        json.dumps(
+            {
+                "first_sweep_calls_over_floor": round(max(one.over_floor for one in largest), 3),
+                "first_sweep_calls_over_floor_all_sizes": {k: round(v, 3) for k, v in by_style.items()},
+                "first_sweep_calls_over_floor_by_size": {
+                    f"{one.style}/{one.size}": round(one.over_floor, 3) for one in firsts
+                },
+                "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),
+                "peak_mb_10000": round(peak, 1),
+                "us_per_instance": round(max(1e6 * one.seconds / one.size for one in largest), 1),
+                "seconds_10000_at_50_ms": round(max(one.seconds_at_50_ms for one in largest), 1),
+                "cold_start_over_bare_client_max": round(cold_start.worst_ratio(rows), 2),
+                "usd_a_month": {str(size): f"{usd:.2f}" for size, usd in monthly.items()},
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

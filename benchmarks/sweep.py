@@ -1,0 +1,180 @@
+"""Calls, time and memory of sweeps over fleets of several sizes, against the counting stub."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.cloudwatch import CloudWatchMetrics
+from governor.adapters.ec2 import Ec2Instances, Ec2Tags
+from governor.adapters.memory import (
+    FakeClock,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticPolicies,
+)
+from governor.domain.episode import episode_from_execution_name
+from governor.domain.instance import Target
+from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.sweep_target import SweepTarget
+from governor.usecases.void_episode import VoidEpisode
+
+SIZES = (200, 2_000, 10_000)
+TARGET = Target(ACCOUNT, REGION)
+START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
+SWEEPS_AN_HOUR = 12
+_READS = ("ec2:DescribeInstances", "cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
+
+
+class _StubClients:
+    """As `governor.adapters.clients.Clients`."""
+
+    def __init__(self, fleet: StubFleet) -> None:
+        self._clients = {service: fleet.client(service) for service in ("ec2", "cloudwatch")}
+
+    def client(self, service: str, *_: object, **__: object) -> Any:
+        """The stub of the service."""
+        return self._clients[service]
+
+
+@dataclass(frozen=True)
+class FirstSweep:
+    """A first sweep. `seconds` is our own time: the stub answers at once, but from this process."""
+
+    style: Style
+    size: int
+    calls: dict[str, int]
+    floor: int
+    seconds: float
+
+    @property
+    def over_floor(self) -> float:
+        """Reading calls over the least that is possible."""
+        return sum(self.calls.get(name, 0) for name in _READS) / self.floor
+
+    @property
+    def seconds_at_50_ms(self) -> float:
+        """Wall time on AWS, one call after the other, at 50 ms a call: an upper bound."""
+        return self.seconds + 0.05 * sum(self.calls.values())
+
+
+class Bench:
+    """One fleet with the sweep in front of it."""
+
+    def __init__(self, style: Style, size: int, *, remembers: bool = True) -> None:
+        self.fleet = StubFleet(size=size, style=style, now=START)
+        clients: Any = _StubClients(self.fleet)
+        self.clock = FakeClock(START)
+        self.workflow = MemoryWorkflow()
+        self.state = MemoryStateTable() if remembers else _Forgetful()
+        deliver = DeliverDecision(self.state, self.workflow)
+        catalogue = ShippedCatalogue()
+        self.sweep = SweepTarget(
+            clock=self.clock,
+            policies=StaticPolicies(),
+            instances=Ec2Instances(clients),
+            gather=GatherEvidence(CloudWatchMetrics(clients), catalogue),
+            catalogue=catalogue,
+            state=self.state,
+            tagger=Ec2Tags(clients),
+            workflow=self.workflow,
+            announcer=RecordingAnnouncer(),
+            void=VoidEpisode(self.state, deliver),
+            deliver=deliver,
+        )
+
+    def run(self) -> float:
+        """One sweep; its seconds. Idle instances get their lock, as their workflow would take it."""
+        started = time.perf_counter()
+        self.sweep(TARGET)
+        seconds = time.perf_counter() - started
+        for name in self.workflow.executions:
+            self.state.take_lock(episode_from_execution_name(name))
+        return seconds
+
+
+class _Forgetful(MemoryStateTable):
+    """A state table without observations: every sweep is a first one, and reads everything."""
+
+    def remember(self, *_: object, **__: object) -> None:
+        """Nothing."""
+
+
+def first_sweeps() -> list[FirstSweep]:
+    """A first sweep of every size and style."""
+    results = []
+    styles: tuple[Style, ...] = ("aggregate", "per-gpu")
+    for style in styles:
+        for size in SIZES:
+            bench = Bench(style, size)
+            seconds = bench.run()
+            results.append(FirstSweep(style, size, dict(bench.fleet.calls), bench.fleet.floor(), seconds))
+    return results
+
+
+def peak_megabytes(size: int) -> float:
+    """Peak of Python memory in a first sweep of the dearer fleet, in MB of 10^6 bytes."""
+    bench = Bench("per-gpu", size)
+    tracemalloc.start()
+    bench.run()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak / 1e6
+
+
+def steady_reads_over_unskipped(style: Style, size: int) -> float:
+    """Metric reads of the hour after a first sweep, over those of sweeps that skip nothing."""
+    remembered = _hour(Bench(style, size))
+    unskipped = _hour(Bench(style, size, remembers=False))
+    return remembered / unskipped
+
+
+def calls_of_an_hour(style: Style, size: int) -> tuple[dict[str, int], int]:
+    """Calls by API and metrics read in a steady hour; for the running costs."""
+    bench = Bench(style, size)
+    reads = _hour(bench)
+    return dict(bench.fleet.calls), reads
+
+
+def _hour(bench: Bench) -> int:
+    """Metrics read in the hour that follows a first sweep."""
+    bench.run()
+    bench.fleet.calls.clear()
+    bench.fleet.queries = 0
+    for _ in range(SWEEPS_AN_HOUR):
+        bench.clock.moment += timedelta(minutes=5)
+        bench.run()
+    return bench.fleet.queries
+
+
+def monthly_usd(size: int) -> dict[str, Decimal]:
+    """What the governor costs a month in AWS charges, by item, at list prices in us-east-1.
+
+    Calls come from the bench, prices from the facts in docs/costs.md. The agent's own metrics are not part of
+    it: they are paid for with or without the governor.
+    """
+    hours = Decimal(730)
+    calls, reads = calls_of_an_hour("aggregate", size)
+    listed = calls.get("cloudwatch:ListMetrics", 0)
+    sweeps = SWEEPS_AN_HOUR * hours
+    lambda_gb_seconds = sweeps * Decimal("0.5") * (2 + Decimal(size) / 1000)
+    return {
+        "CloudWatch GetMetricData (0.01 USD per 1,000 metrics)": reads * hours / 1000 * Decimal("0.01"),
+        "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
+        "Step Functions (0.025 USD per 1,000 transitions, 5 a sweep)": sweeps * 5 / 1000 * Decimal("0.025"),
+        "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
+        "DynamoDB on demand (0.625 USD per million write units)": (
+            sweeps * (Decimal(size) * Decimal("0.04") + 2) / 1_000_000 * Decimal("0.625")
+        ),
+        "KMS key (1 USD)": Decimal(1),
+        "Secrets Manager (0.40 USD a secret)": Decimal("0.40"),
+        "CloudWatch alarms (0.10 USD each, 6)": Decimal("0.60"),
+    }
