@@ -10,9 +10,7 @@ from benchmarks import cold_start, sweep
 def main() -> None:
     """Measures and prints everything."""
     print("First sweep: calls beside the floor")
-    print(
-        f"  {'fleet':<10} {'size':>6} {'calls':>6} {'floor':>6} {'ratio':>6} {'us/instance':>12} {'at 50 ms':>9}"
-    )
+    print("  fleet        size  calls  floor  ratio  us/instance  at 50 ms")
     firsts = sweep.first_sweeps()
     for one in firsts:
         reads = round(one.over_floor * one.floor)

@@ -7,7 +7,7 @@ in the first test and not in production.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -15,7 +15,7 @@ from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.instance import Target
 from governor.domain.messages import Stage
 from governor.domain.plan import Step
-from governor.domain.units import as_utc, iso
+from governor.domain.units import as_utc
 from governor.errors import InputError
 from governor.usecases.check_progress import Until
 
@@ -76,17 +76,6 @@ class EpisodePayload(_Payload):
     def to_domain(self) -> EpisodeRef:
         """As the domain knows it."""
         return EpisodeRef(self.account, self.region, self.instance_id, as_utc(self.launch_time), self.number)
-
-
-def episode_document(ref: EpisodeRef) -> dict[str, Any]:
-    """The payload of an episode; the same episode always gives the same bytes."""
-    return {
-        "account": ref.account,
-        "region": ref.region,
-        "instance_id": ref.instance_id,
-        "launch_time": iso(ref.launch_time),
-        "number": ref.number,
-    }
 
 
 class AskPayload(_Payload):

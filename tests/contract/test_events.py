@@ -1,0 +1,76 @@
+"""Every sample in `events/` parses into its contract, and every malformed one is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governor.adapters.stepfunctions import episode_input
+from governor.contracts import http, payloads
+from governor.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
+CONTRACTS: dict[str, Callable[[Any], object]] = {
+    "plan_sweep": lambda event: None if event == {} else pytest.fail("the schedule sends nothing"),
+    "sweep_target": lambda event: payloads.parse(payloads.TargetPayload, event),
+    "open_episode": lambda event: payloads.parse(payloads.EpisodePayload, event),
+    "ask_owner": lambda event: payloads.parse(payloads.AskPayload, event),
+    "conclude_approval": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
+    "recheck_episode": lambda event: payloads.parse(payloads.RecheckPayload, event),
+    "put_away": lambda event: payloads.parse(payloads.PutAwayPayload, event),
+    "take_snapshot": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
+    "check_progress": lambda event: payloads.parse(payloads.ProgressPayload, event),
+    "record_outcome": lambda event: payloads.parse(payloads.OutcomePayload, event),
+    "serve_approval": http.parse_request,
+    "handle_state_change": lambda event: payloads.parse(payloads.StateChangeEvent, event),
+    "handle_spot_interruption": lambda event: payloads.parse(payloads.SpotInterruptionEvent, event),
+    "handle_execution_end": lambda event: payloads.parse(payloads.ExecutionEndEvent, event),
+}
+SAMPLES = sorted(EVENTS.rglob("*.json"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.relative_to(EVENTS).as_posix())
+def test_a_sample_parses_and_a_malformed_one_is_refused(sample: Path) -> None:
+    """Malformed samples are refused with a message that names what is wrong."""
+    contract = CONTRACTS[sample.parent.name]
+    event = json.loads(sample.read_text())
+    if sample.stem.startswith("malformed-"):
+        with pytest.raises(InputError, match="refused"):
+            contract(event)
+    else:
+        contract(event)
+
+
+def test_every_function_has_a_contract_and_samples() -> None:
+    """A function without a sample cannot be tried with `sam local invoke`."""
+    functions = {folder.name for folder in (ROOT / "functions").iterdir() if folder.is_dir()}
+
+    assert functions == set(CONTRACTS)
+    assert functions == {sample.parent.name for sample in SAMPLES}
+
+
+def test_the_name_of_an_episode_is_the_same_bytes_every_time() -> None:
+    """Step Functions takes the same name twice only with the same input."""
+    ref = payloads.EpisodePayload.model_validate_json(
+        (EVENTS / "open_episode" / "first-episode.json").read_text()
+    ).to_domain()
+
+    once, again = episode_input(ref), episode_input(ref)
+
+    assert json.dumps(once) == json.dumps(again)
+    assert ref == payloads.EpisodePayload.model_validate(once).to_domain()
+
+
+def test_the_cause_of_a_lambda_error_is_unwrapped() -> None:
+    """People read the message, not Lambda's JSON around it."""
+    event = json.loads((EVENTS / "record_outcome" / "failed-snapshot.json").read_text())
+
+    error = payloads.parse(payloads.OutcomePayload, event).error
+
+    assert error is not None
+    assert "snapshots failed: snap-0123456789abcdef0; nothing is destroyed" == error.as_mapping()["Cause"]

@@ -1,0 +1,52 @@
+"""State machine definitions as graphs, and the template as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from local.templates import load_template
+
+ROOT = Path(__file__).parents[3]
+MACHINES = ("remediation", "sweep")
+
+
+def definition(name: str) -> dict[str, Any]:
+    """The definition of a machine."""
+    document: dict[str, Any] = json.loads((ROOT / "statemachines" / f"{name}.asl.json").read_text())
+    return document
+
+
+def template() -> dict[str, Any]:
+    """The template."""
+    return load_template(ROOT / "template.yaml")
+
+
+def scopes(machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The machine itself and every map's own machine: names of states do not leave their scope."""
+    yield machine
+    for state in machine["States"].values():
+        if state["Type"] == "Map":
+            yield from scopes(state["ItemProcessor"])
+
+
+def targets(state: dict[str, Any]) -> set[str]:
+    """Where a state can lead, errors included."""
+    found = {state[key] for key in ("Next", "Default") if key in state}
+    found |= {choice["Next"] for choice in state.get("Choices", ())}
+    return found | {catcher["Next"] for catcher in state.get("Catch", ())}
+
+
+def reachable(machine: dict[str, Any], start: str, without: frozenset[str] = frozenset()) -> set[str]:
+    """States that can be reached from one, when no path may lead through `without`."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name in without:
+            continue
+        seen.add(name)
+        waiting += targets(machine["States"][name])
+    return seen

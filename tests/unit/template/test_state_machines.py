@@ -1,0 +1,147 @@
+"""What the definitions promise, proved on their graphs."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.unit.template.machines import (
+    MACHINES,
+    definition,
+    reachable,
+    scopes,
+    targets,
+    template,
+)
+
+REMEDIATION = definition("remediation")
+STATES: dict[str, dict[str, Any]] = REMEDIATION["States"]
+TASKS = {name: state for name, state in STATES.items() if state["Type"] == "Task"}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_target_exists_and_every_state_is_reachable(name: str) -> None:
+    """No transition leads nowhere, no state is dead."""
+    for scope in scopes(definition(name)):
+        known = set(scope["States"])
+        assert scope["StartAt"] in known
+        for state in scope["States"].values():
+            assert targets(state) <= known
+        assert known == reachable(scope, scope["StartAt"])
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_state_can_end(name: str) -> None:
+    """From every state some path leads to an end."""
+    for scope in scopes(definition(name)):
+        ends = {
+            key
+            for key, state in scope["States"].items()
+            if state.get("End") or state["Type"] in ("Succeed", "Fail")
+        }
+        for key in scope["States"]:
+            assert ends & reachable(scope, key), key
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_substitutions_of_file_and_template_are_the_same(name: str) -> None:
+    """An undeclared substitution would reach Step Functions as text; a superfluous one is a mistake."""
+    used = set(re.findall(r"\$\{(\w+)\}", json.dumps(definition(name))))
+    resources = template()["Resources"].values()
+    declared = next(
+        set(resource["Properties"]["DefinitionSubstitutions"])
+        for resource in resources
+        if resource["Type"] == "AWS::Serverless::StateMachine"
+        and name in resource["Properties"]["DefinitionUri"]
+    )
+
+    assert declared == used
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_definition_holds_an_arn_of_a_resource(name: str) -> None:
+    """Accounts and names come by substitution."""
+    text = json.dumps(definition(name))
+
+    assert re.search(r"\d{12}", text) is None
+    assert "arn:aws" not in text
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_every_task_is_bounded_retried_and_caught(name: str) -> None:
+    """A time-out, retries for what may pass, and RecordFailure for everything else."""
+    task = TASKS[name]
+    caught = task["Catch"][-1]
+    wanted = "Failed" if name == "RecordFailure" else "RecordFailure"
+
+    assert ("TimeoutSeconds" in task) != ("TimeoutSecondsPath" in task)
+    assert {"Throttled", "Unavailable", "Lambda.TooManyRequestsException"} <= set(
+        task["Retry"][0]["ErrorEquals"]
+    )
+    assert (["States.ALL"], wanted) == (caught["ErrorEquals"], caught["Next"])
+
+
+def test_termination_is_only_reached_through_completed_snapshots_and_a_second_recheck() -> None:
+    """Cut either state out, or the dry run's way around the wait, and Terminate cannot be reached."""
+    start = REMEDIATION["StartAt"]
+
+    assert "Terminate" in reachable(REMEDIATION, start)
+    assert "Terminate" not in reachable(REMEDIATION, start, frozenset({"RecheckBeforeTerminate"}))
+    assert "Terminate" not in reachable(REMEDIATION, start, frozenset({"TakeSnapshot"}))
+    gate = frozenset({"AreSnapshotsCompleted?"})
+    around = {name for name in STATES if "TerminatePlanned?" in targets(STATES[name])}
+    assert {"AreSnapshotsCompleted?", "SnapshotWasDryRun?"} == around
+    assert "Terminate" not in reachable(REMEDIATION, "CheckSnapshots", gate)
+
+
+def test_nothing_destructive_follows_an_error() -> None:
+    """After RecordFailure there is no way back to an action."""
+    after = reachable(REMEDIATION, "RecordFailure")
+
+    assert {"RecordFailure", "WasRefused?", "Failed", "Done"} == after
+
+
+def test_in_mode_ask_only_an_approval_or_a_chosen_expiry_leads_to_an_action() -> None:
+    """Of all answers, two lead to the recheck, and one of them only under `on_expiry: act`."""
+    leading = [choice for choice in STATES["Decision?"]["Choices"] if choice["Next"] == "Recheck"]
+
+    assert [{"Variable": "$.answer.decision", "StringEquals": "approve", "Next": "Recheck"}] == leading[:1]
+    assert 2 == len(leading)
+    assert {"Variable": "$.opened.value.on_expiry", "StringEquals": "act"} in leading[1]["And"]
+    assert "Recheck" not in reachable(REMEDIATION, "AskOwner", frozenset({"Decision?"}))
+
+
+def test_every_stage_of_the_question_goes_on_when_time_is_over_and_ends_in_the_conclusion() -> None:
+    """Ask, remind, escalate, conclude: by States.Timeout, and by nothing else."""
+    order = ["AskOwner", "Remind", "Escalate", "ConcludeApproval"]
+
+    for stage, following in pairwise(order):
+        assert (["States.Timeout"], following) == (
+            STATES[stage]["Catch"][0]["ErrorEquals"],
+            STATES[stage]["Catch"][0]["Next"],
+        )
+        assert STATES[stage]["Resource"].endswith(":lambda:invoke.waitForTaskToken")
+
+
+def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
+    """Whoever starts an execution by hand can name an episode, and nothing else."""
+    for name, task in TASKS.items():
+        payload = task["Parameters"]["Payload"]
+        own = {
+            "stage",
+            "task_token.$",
+            "before",
+            "action",
+            "until",
+            "outcome",
+            "outcome.$",
+            "reason",
+            "reason.$",
+        }
+        named = {"account.$", "region.$", "instance_id.$", "launch_time.$", "number.$"}
+        allowed = named if name == "OpenEpisode" else {"episode.$", "error.$", *own}
+        assert set(payload) <= allowed, name

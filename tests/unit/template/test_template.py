@@ -1,0 +1,176 @@
+"""What the template promises: least privilege, nothing lost, nothing unbounded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.template.machines import ROOT, template
+
+TEMPLATE = template()
+RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
+FUNCTIONS = {k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
+BY_MACHINE_OR_API = {
+    "PlanSweepFunction",
+    "SweepTargetFunction",
+    "OpenEpisodeFunction",
+    "AskOwnerFunction",
+    "ConcludeApprovalFunction",
+    "RecheckEpisodeFunction",
+    "PutAwayFunction",
+    "TakeSnapshotFunction",
+    "CheckProgressFunction",
+    "RecordOutcomeFunction",
+    "ServeApprovalFunction",
+}
+NO_RESOURCE_SCOPE = re.compile(r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics))$")
+"""AWS knows no resource scope for these."""
+
+
+def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
+    """All statements of a function's role."""
+    return [s for policy in properties["Policies"] for s in policy["Statement"]]
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    """The actions of a statement."""
+    found = statement["Action"]
+    return [found] if isinstance(found, str) else found
+
+
+def test_every_folder_is_a_function_and_every_function_a_folder() -> None:
+    """Nothing is written and not deployed, nor deployed and not written."""
+    folders = {f"functions/{folder.name}/" for folder in (ROOT / "functions").iterdir() if folder.is_dir()}
+
+    assert folders == {properties["CodeUri"] for properties in FUNCTIONS.values()}
+
+
+def test_the_runtime_is_python_on_arm() -> None:
+    """One runtime and architecture for all, and for the layer."""
+    everywhere = TEMPLATE["Globals"]["Function"]
+
+    assert ("python3.13", ["arm64"]) == (everywhere["Runtime"], everywhere["Architectures"])
+    assert "Active" == everywhere["Tracing"]
+    assert ["python3.13"] == RESOURCES["SharedLayer"]["Properties"]["CompatibleRuntimes"]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_function_has_its_own_log_group_with_retention(name: str) -> None:
+    """Explicit, encrypted, and not kept for ever."""
+    group = FUNCTIONS[name]["LoggingConfig"]["LogGroup"]["Ref"]
+    properties = RESOURCES[group]["Properties"]
+
+    assert {"Ref": "LogRetentionDays"} == properties["RetentionInDays"]
+    assert "KmsKeyId" in properties
+    users = [other for other, p in FUNCTIONS.items() if p["LoggingConfig"]["LogGroup"]["Ref"] == group]
+    assert [name] == users
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_failure_of_a_function_is_seen(name: str) -> None:
+    """Invoked by a machine or the API, which see it; or by events, with a queue for what fails."""
+    if name in BY_MACHINE_OR_API:
+        assert "Events" not in FUNCTIONS[name]
+        return
+    config = FUNCTIONS[name]["EventInvokeConfig"]
+    assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == config["DestinationConfig"]["OnFailure"]["Destination"]
+    for event in FUNCTIONS[name]["Events"].values():
+        assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == event["Properties"]["DeadLetterConfig"]["Arn"]
+        assert event["Properties"]["RetryPolicy"]["MaximumRetryAttempts"] > 0
+
+
+def test_one_function_may_stop_terminate_and_cancel() -> None:
+    """put_away, on governed instances only."""
+    destructive = {"ec2:StopInstances", "ec2:TerminateInstances", "ec2:CancelSpotInstanceRequests"}
+    holders = {
+        name
+        for name, properties in FUNCTIONS.items()
+        for statement in statements(properties)
+        if destructive & set(actions(statement))
+    }
+
+    assert {"PutAwayFunction"} == holders
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
+    """Every write on instances carries the condition on the selector tag."""
+    for statement in statements(FUNCTIONS[name]):
+        writes = [a for a in actions(statement) if a.startswith("ec2:") and not a.startswith("ec2:Describe")]
+        resource = str(statement["Resource"])
+        if writes and "instance/*" in resource:
+            condition = statement["Condition"]["StringEquals"]
+            assert {"Ref": "SelectorTagValue"} == condition["aws:ResourceTag/Purpose"]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_no_star_where_aws_knows_resources(name: str) -> None:
+    """`*` as a resource only for calls that know no scope, and never as an action."""
+    for statement in statements(FUNCTIONS[name]):
+        assert all("*" not in action for action in actions(statement))
+        if statement["Resource"] == "*":
+            assert all(NO_RESOURCE_SCOPE.match(action) for action in actions(statement)), statement["Sid"]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_role_fits_its_environment(name: str) -> None:
+    """A function is told of a resource exactly when its role reaches it."""
+    environment = FUNCTIONS[name]["Environment"]["Variables"]
+    sids = {statement["Sid"] for statement in statements(FUNCTIONS[name])}
+
+    assert ("TABLE_NAME" in environment) == ("StateTable" in sids)
+    assert ("POLICY_PARAMETER" in environment) == ("Policy" in sids)
+    assert ("ALERT_TOPIC_ARN" in environment) == ("Announce" in sids)
+    assert ("LINK_KEY_SECRET_ARN" in environment) == ("LinkKeys" in sids)
+    reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
+    assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
+
+
+def test_the_table_survives_mistakes() -> None:
+    """Recoverable, protected, encrypted, kept when the stack goes."""
+    table = RESOURCES["StateTable"]
+    properties = table["Properties"]
+
+    assert properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+    assert {"Ref": "DeletionProtection"} == properties["DeletionProtectionEnabled"]
+    assert "true" == TEMPLATE["Parameters"]["DeletionProtection"]["Default"]
+    assert properties["SSESpecification"]["SSEEnabled"]
+    assert "Retain" in table["DeletionPolicy"]
+
+
+def test_queues_for_what_fails_have_alarms() -> None:
+    """A message in a dead-letter queue is told."""
+    queues = {name for name, r in RESOURCES.items() if r["Type"] == "AWS::SQS::Queue"}
+    watched = {
+        dimension["Value"]["Fn::GetAtt"][0]
+        for r in RESOURCES.values()
+        if r["Type"] == "AWS::CloudWatch::Alarm" and r["Properties"]["Namespace"] == "AWS/SQS"
+        for dimension in r["Properties"]["Dimensions"]
+    }
+
+    assert queues == watched
+
+
+def test_the_safe_mode_is_the_default() -> None:
+    """Whoever deploys without reading gets a rehearsal."""
+    assert "observe" == TEMPLATE["Parameters"]["Mode"]["Default"]
+
+
+def test_machines_log_without_execution_data() -> None:
+    """Execution data holds task tokens."""
+    machines = [r for r in RESOURCES.values() if r["Type"] == "AWS::Serverless::StateMachine"]
+
+    assert 2 == len(machines)
+    for machine in machines:
+        assert machine["Properties"]["Logging"]["IncludeExecutionData"] is False
+        assert machine["Properties"]["Tracing"]["Enabled"]
+
+
+def test_signatures_are_not_logged() -> None:
+    """The access log holds the path, never the query."""
+    logged = RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
+
+    assert "queryString" not in logged
+    assert "$context.path" in logged
