@@ -6,6 +6,11 @@ import os
 
 import pytest
 import pytest_socket
+from hypothesis import settings
+
+# Machines are noisy: how long an example takes says nothing about the promise.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 @pytest.fixture(autouse=True)

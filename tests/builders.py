@@ -1,0 +1,69 @@
+"""Builders of domain records for tests: a plain idle instance, changed by keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
+from governor.domain.instance import Instance, Protection, Shape, Target, Volume
+from governor.domain.plan import PlanFacts, Price
+from governor.domain.policy import Policy
+
+NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
+TARGET = Target("123456789012", "us-east-1")
+POLICY = Policy()
+QUIET: Series = (1.0,) * 12
+
+
+def make_instance(**changes: Any) -> Instance:
+    """A g5.xlarge that has run since yesterday, with a root volume of 100 GiB."""
+    plain = Instance(
+        target=TARGET,
+        instance_id="i-0123456789abcdef0",
+        instance_type="g5.xlarge",
+        state="running",
+        launch_time=datetime(2026, 11, 19, 8, 0, tzinfo=UTC),
+        tags={"Purpose": "GPU-Workload", "Name": "notebook"},
+        volumes=(Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3"),),
+        availability_zone="us-east-1a",
+    )
+    return replace(plain, **changes)
+
+
+def make_evidence(*gpus: Sequence[float | None], **changes: Any) -> Evidence:
+    """Evidence of GPUs with these utilizations over the default window; everything else is quiet."""
+    window = window_before(NOW, POLICY.window, POLICY.period, POLICY.lag)
+    series = gpus or (QUIET,)
+    plain = Evidence(
+        window=window,
+        source=MetricSource.PER_GPU,
+        gpus=tuple(GpuReadings(str(index), tuple(values)) for index, values in enumerate(series)),
+        gpus_expected=len(series),
+        gpus_reporting=sum(any(value is not None for value in values) for values in series),
+        power_percent_of_limit=10.0,
+        cpu_percent=2.0,
+        network_bytes_per_second=5_000.0,
+        read=frozenset({"power", "cpu", "network"}),
+    )
+    return replace(plain, **changes)
+
+
+def make_facts(instance: Instance | None = None, **changes: Any) -> PlanFacts:
+    """Facts of an unprotected on-demand instance at 1.006 USD an hour."""
+    plain = PlanFacts(
+        instance=instance or make_instance(),
+        protection=Protection(),
+        spot_request=None,
+        shape=Shape("g5.xlarge", "NVIDIA A10G", 1, 22888, 300, "1x250"),
+        price=Price(Decimal("1.006"), "list price"),
+    )
+    return replace(plain, **changes)
+
+
+def ago(**span: float) -> datetime:
+    """That long before now."""
+    return NOW - timedelta(**span)

@@ -1,0 +1,113 @@
+"""The policy document: every mistake is named by its path, and the defaults are the mission's figures."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import jsonschema
+import pytest
+import yaml
+
+from governor.contracts.policy import parse_policy, policy_schema
+from governor.domain.policy import Action, Mode, Policy
+from governor.errors import PolicyError
+from tests.builders import make_instance
+
+
+def test_an_empty_document_is_the_defaults() -> None:
+    """Mode observe, 5 % over 60 minutes, 80 % coverage, 30 minutes of grace."""
+    policy = parse_policy("").base().policy
+
+    assert Policy() == policy
+    assert Mode.OBSERVE is policy.mode
+    idle = policy.idle
+    figures = (idle.utilization_below_percent, idle.window_minutes, idle.minimum_coverage_percent)
+    assert (5.0, 60, 80.0) == figures
+    assert 30 == idle.grace_after_launch_minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("modes: ask", "modes"),
+        ("idle: {window_minute: 60}", "idle.window_minute"),
+        ("mode: sometimes", "mode"),
+        ("idle: {window_minutes: -5}", "idle"),
+        ("plan: {action: hibernate}", "plan.action"),
+        ("plan: {when_stop_is_unsupported: stop}", "plan.when_stop_is_unsupported"),
+        ("version: 7", "version"),
+        ("overrides: [{name: x, match: {tag: {}}, set: {}}]", "overrides.0.match.tag"),
+        ("overrides: [{name: x, match: {}, set: {idle: {window: 1}}}]", "overrides.0.set.idle.window"),
+        ("overrides: [{name: x, match: {}, set: {selector: {}}}]", "overrides.0.set.selector"),
+        ("overrides: [{name: x, match: {}}]", "overrides.0.set"),
+        ("overrides: {name: x}", "overrides"),
+        ("prices: {ebs_usd_per_gib_month: -1}", "prices"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
+    """Unknown settings and values out of range, wherever they stand."""
+    with pytest.raises(PolicyError) as refused:
+        parse_policy(text)
+
+    assert path in [where for where, _ in refused.value.problems]
+
+
+@pytest.mark.parametrize("text", ["mode: ask\nmode: auto", "a: [", "- list", "!!python/object:os.system {}"])
+def test_what_is_not_one_clear_mapping_is_refused(text: str) -> None:
+    """Repeated keys, broken YAML, other shapes, and objects of any language."""
+    with pytest.raises(PolicyError):
+        parse_policy(text)
+
+
+def test_overrides_apply_in_order_to_whom_they_match() -> None:
+    """By tag, family and account; the later one wins; others keep the base."""
+    book = parse_policy(
+        """
+        mode: ask
+        overrides:
+          - {name: research, match: {tags: {Project: llm}}, set: {plan: {action: terminate}, mode: observe}}
+          - {name: big ones, match: {instance_families: [p5]}, set: {mode: auto}}
+        """
+    )
+    research = book.applied_to(make_instance(tags={"Project": "llm"}))
+    both = book.applied_to(make_instance(tags={"Project": "llm"}, instance_type="p5.48xlarge"))
+
+    assert (Action.TERMINATE, Mode.OBSERVE) == (research.policy.plan.action, research.policy.mode)
+    assert (Action.TERMINATE, Mode.AUTO) == (both.policy.plan.action, both.policy.mode)
+    assert ("research", "big ones") == both.overrides
+    assert Mode.ASK is book.applied_to(make_instance()).policy.mode
+
+
+def test_prices_are_decimals() -> None:
+    """Money never goes through a float."""
+    policy = parse_policy("prices: {usd_per_hour: {p5.48xlarge: '31.4'}}").base().policy
+
+    assert {"p5.48xlarge": Decimal("31.4")} == policy.prices.usd_per_hour
+
+
+def test_the_version_changes_with_the_document_and_not_with_its_layout() -> None:
+    """Each episode records by which policy it was judged."""
+    one, same = parse_policy("mode: ask"), parse_policy("# a note\nmode:   ask\n")
+
+    assert one.base().version == same.base().version != parse_policy("mode: auto").base().version
+
+
+def test_the_schema_accepts_what_the_parser_accepts() -> None:
+    """Editors complete and check by it; docs/policy.md is a valid document."""
+    schema = policy_schema()
+    document = yaml.safe_load(
+        "mode: ask\nidle: {window_minutes: 90}\noverrides: [{name: x, match: {}, set: {}}]"
+    )
+
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(document, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"modes": "ask"}, schema)
+
+
+def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) -> None:
+    """Readers copy it."""
+    text = (request.config.rootpath / "docs" / "policy.md").read_text()
+    document = text.split("```yaml\n")[1].split("```")[0]
+
+    assert Mode.ASK is parse_policy(document).base().policy.mode

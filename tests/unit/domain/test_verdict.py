@@ -1,0 +1,293 @@
+"""The judgement: golden cases by hand, and promises that hold for every series of readings."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, coverage_percent, empty_evidence
+from governor.domain.policy import IdleRule, Policy, Vetoes
+from governor.domain.verdict import (
+    NO_HOLD,
+    Hold,
+    VerdictKind,
+    freeze,
+    judge,
+    judge_unread,
+    judge_utilization_only,
+    still_busy,
+)
+from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
+
+INSTANCE = make_instance()
+IDLE_KINDS = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+
+readings = st.one_of(st.none(), st.floats(0, 100))
+one_gpu = st.lists(readings, min_size=12, max_size=12)
+all_gpus = st.lists(one_gpu, min_size=1, max_size=8)
+
+
+def kind_of(evidence: Evidence, policy: Policy = POLICY) -> VerdictKind:
+    """The verdict on the plain instance."""
+    return judge(INSTANCE, NO_HOLD, evidence, policy, NOW).kind
+
+
+def test_quiet_for_the_whole_window_is_idle() -> None:
+    """The plain case, with its highest reading in the reason."""
+    verdict = judge(INSTANCE, NO_HOLD, make_evidence(QUIET), POLICY, NOW)
+
+    assert VerdictKind.IDLE is verdict.kind
+    assert "highest 1.0 %" in verdict.reason
+
+
+def test_the_threshold_itself_is_not_under_it() -> None:
+    """Exactly 5 % is busy."""
+    assert VerdictKind.BUSY is kind_of(make_evidence((*QUIET[:-1], 5.0)))
+    assert VerdictKind.IDLE is kind_of(make_evidence((*QUIET[:-1], 4.999)))
+
+
+def test_one_busy_gpu_of_eight_keeps_the_instance_with_advice() -> None:
+    """Maximum over time, then over GPUs; never the mean."""
+    verdict = judge(INSTANCE, NO_HOLD, make_evidence((90.0,) * 12, *[QUIET] * 7), POLICY, NOW)
+
+    assert VerdictKind.PARTLY_IDLE is verdict.kind
+    assert "right-size" in verdict.advice[0]
+
+
+def test_no_series_is_no_data() -> None:
+    """A silent agent is told as such."""
+    window = make_evidence().window
+
+    assert VerdictKind.NO_DATA is kind_of(empty_evidence(window))
+
+
+def test_a_read_that_failed_is_no_data_even_where_the_rest_is_quiet() -> None:
+    """A throttled read proves nothing."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, read_problem="Throttling"))
+
+
+def test_activity_counts_even_in_a_read_that_was_cut_short() -> None:
+    """Doubt keeps: what was seen working was working."""
+    assert VerdictKind.BUSY is kind_of(make_evidence((90.0,) * 12, read_problem="Throttling"))
+
+
+def test_a_gpu_that_publishes_nothing_is_not_idle() -> None:
+    """A MIG GPU has no utilization: seven quiet ones of eight prove nothing about it."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(*[QUIET] * 7, gpus_expected=8, gpus_reporting=7))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("power_percent_of_limit", 40.0), ("cpu_percent", 30.0), ("network_bytes_per_second", 1e6)],
+)
+def test_other_figures_veto(field: str, value: float) -> None:
+    """At its limit a figure makes the instance busy; just under it does not."""
+    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, **{field: value}))
+    assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, **{field: value * 0.999}))
+
+
+def test_a_required_figure_that_is_missing_is_no_data() -> None:
+    """EC2 publishes CPU for every running instance; none means that something is wrong."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, cpu_percent=None))
+    assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, power_percent_of_limit=None))
+
+
+def test_memory_held_vetoes_only_where_the_policy_says_so() -> None:
+    """A forgotten notebook holds memory; a model server does, too."""
+    serving = Policy(vetoes=Vetoes(memory_used_percent=50.0))
+
+    assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, memory_used_percent=90.0))
+    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, memory_used_percent=90.0), serving)
+
+
+@pytest.mark.parametrize(
+    ("tags", "service"),
+    [
+        ({"aws:autoscaling:groupName": "x"}, "EC2 Auto Scaling"),
+        ({"karpenter.sh/nodepool": "x"}, "Karpenter"),
+        ({"eks:cluster-name": "x"}, "Amazon EKS"),
+        ({"kubernetes.io/cluster/prod": "owned"}, "Kubernetes"),
+        ({"AWSBatchServiceTag": "batch"}, "AWS Batch"),
+        ({"aws:elasticmapreduce:job-flow-id": "x"}, "Amazon EMR"),
+        ({"parallelcluster:cluster-name": "x"}, "AWS ParallelCluster"),
+    ],
+)
+def test_somebody_elses_instance_is_told_as_such(tags: dict[str, str], service: str) -> None:
+    """Idle, but not ours to touch."""
+    managed = make_instance(tags={**INSTANCE.tags, **tags})
+    verdict = judge(managed, NO_HOLD, make_evidence(QUIET), POLICY, NOW)
+
+    assert VerdictKind.MANAGED_ELSEWHERE is verdict.kind
+    assert verdict.manager is not None
+    assert service == verdict.manager.service
+
+
+def test_an_operators_instance_is_somebody_elses() -> None:
+    """EKS Auto Mode and its kin are marked by EC2 itself."""
+    managed = make_instance(operator_managed=True, operator_principal="eks.amazonaws.com")
+
+    assert VerdictKind.MANAGED_ELSEWHERE is judge(managed, NO_HOLD, make_evidence(QUIET), POLICY, NOW).kind
+
+
+def test_holds_of_people_need_no_metrics() -> None:
+    """Exempt by tag or decision, and snoozed until its date and no longer."""
+    exempt = make_instance(tags={**INSTANCE.tags, "GpuGovernor": "exempt"})
+    over = Hold(snoozed_until=ago(seconds=1))
+
+    assert VerdictKind.EXEMPT is _unread(exempt, NO_HOLD)
+    assert VerdictKind.EXEMPT is _unread(INSTANCE, Hold(exempt_reason="licence server"))
+    assert VerdictKind.SNOOZED is _unread(INSTANCE, Hold(snoozed_until=NOW + timedelta(seconds=1)))
+    assert judge_unread(INSTANCE, over, POLICY, NOW) is None
+
+
+def test_a_young_instance_is_not_judged() -> None:
+    """Neither within its grace, nor before the window can be covered at all."""
+    assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=29)), NO_HOLD)
+    assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=45)), NO_HOLD)
+    assert judge_unread(make_instance(launch_time=ago(minutes=56)), NO_HOLD, POLICY, NOW) is None
+
+
+def test_a_busy_verdict_says_until_when_it_holds() -> None:
+    """The end of the last busy period, and a window after it."""
+    evidence = make_evidence((90.0, *QUIET[1:]))
+    verdict = judge(INSTANCE, NO_HOLD, evidence, POLICY, NOW)
+
+    assert evidence.window.start + timedelta(minutes=5) == verdict.last_busy
+    assert evidence.window.start + timedelta(minutes=65) == verdict.not_before
+
+
+def test_told_idleness_is_watched_by_utilization_alone() -> None:
+    """Figures nobody read do not make it no-data; work makes it busy."""
+    unread = make_evidence(QUIET, cpu_percent=None, network_bytes_per_second=None)
+
+    assert VerdictKind.IDLE is judge_utilization_only(INSTANCE, NO_HOLD, unread, POLICY, NOW).kind
+    assert (
+        VerdictKind.BUSY
+        is judge_utilization_only(INSTANCE, NO_HOLD, make_evidence((90.0,) * 12), POLICY, NOW).kind
+    )
+
+
+def test_a_frozen_verdict_keeps_its_evidence() -> None:
+    """What was measured stands; nothing follows from it."""
+    verdict = judge(INSTANCE, NO_HOLD, make_evidence(QUIET), POLICY, NOW)
+    frozen = freeze(verdict, "30 of 40 turned idle")
+
+    assert (VerdictKind.FROZEN, verdict.evidence) == (frozen.kind, frozen.evidence)
+    assert "30 of 40" in frozen.reason
+    assert still_busy(VerdictKind.BUSY, NOW, (), POLICY).not_before == NOW + POLICY.window
+
+
+@given(all_gpus)
+def test_too_little_coverage_is_never_idle(gpus: list[list[float | None]]) -> None:
+    """No sequence of readings makes an instance idle when a GPU was seen under 80 % of the window."""
+    evidence = make_evidence(*gpus)
+    lowest = min(coverage_percent(gpu.utilization) for gpu in evidence.gpus)
+
+    if lowest < POLICY.idle.minimum_coverage_percent:
+        assert kind_of(evidence) not in IDLE_KINDS
+
+
+@given(all_gpus)
+def test_idle_means_that_every_reading_was_under_the_threshold(gpus: list[list[float | None]]) -> None:
+    """The converse of the rule, for any readings."""
+    if kind_of(make_evidence(*gpus)) in IDLE_KINDS:
+        assert all(value is None or value < 5 for gpu in gpus for value in gpu)
+
+
+@given(all_gpus, st.data())
+def test_more_activity_never_turns_busy_into_idle(
+    gpus: list[list[float | None]], data: st.DataObject
+) -> None:
+    """Raise any one reading: what was not idle does not become idle."""
+    gpu = data.draw(st.integers(0, len(gpus) - 1))
+    at = data.draw(st.integers(0, 11))
+    before = kind_of(make_evidence(*gpus))
+    busier = [list(values) for values in gpus]
+    old = busier[gpu][at]
+    if old is None:
+        return
+    busier[gpu][at] = data.draw(st.floats(old, 100))
+
+    if before not in IDLE_KINDS:
+        assert kind_of(make_evidence(*busier)) not in IDLE_KINDS
+
+
+@given(all_gpus, st.data())
+def test_a_missing_sample_never_helps_idleness(gpus: list[list[float | None]], data: st.DataObject) -> None:
+    """Take away a quiet reading: what was not idle does not become idle."""
+    quiet = [
+        (g, at)
+        for g, values in enumerate(gpus)
+        for at, value in enumerate(values)
+        if value is not None and value < 5
+    ]
+    if not quiet:
+        return
+    gpu, at = data.draw(st.sampled_from(quiet))
+    fewer = [list(values) for values in gpus]
+    fewer[gpu][at] = None
+
+    if kind_of(make_evidence(*gpus)) not in IDLE_KINDS:
+        assert kind_of(make_evidence(*fewer)) not in IDLE_KINDS
+
+
+@given(all_gpus, st.randoms())
+def test_the_order_of_gpus_changes_nothing(gpus: list[list[float | None]], rng: random.Random) -> None:
+    """GPU numbers are names, not ranks."""
+    shuffled = list(gpus)
+    rng.shuffle(shuffled)
+
+    assert kind_of(make_evidence(*gpus)) is kind_of(make_evidence(*shuffled))
+
+
+@given(all_gpus, st.integers(-50, 50))
+def test_shifting_time_by_whole_periods_changes_only_times(gpus: list[list[float | None]], bins: int) -> None:
+    """The clock's position has no influence."""
+    shift = POLICY.period * bins
+    here = make_evidence(*gpus)
+    window = replace(here.window, start=here.window.start + shift, end=here.window.end + shift)
+    there = replace(here, window=window)
+    moved = make_instance(launch_time=INSTANCE.launch_time + shift)
+
+    assert kind_of(here) is judge(moved, NO_HOLD, there, POLICY, NOW + shift).kind
+
+
+@given(one_gpu, st.floats(0.1, 50), st.floats(50, 100))
+def test_the_policys_figures_decide(values: list[float | None], threshold: float, coverage: float) -> None:
+    """Another threshold and another coverage are obeyed to the letter."""
+    policy = Policy(
+        idle=IdleRule(
+            utilization_below_percent=threshold, minimum_coverage_percent=coverage, window_minutes=60
+        )
+    )
+    old = make_instance(launch_time=ago(days=5))
+    evidence = make_evidence(values)
+    seen = [value for value in values if value is not None]
+    idle = bool(seen) and max(seen) < threshold and 100 * len(seen) / 12 >= coverage
+
+    assert idle == (judge(old, NO_HOLD, evidence, policy, NOW).kind is VerdictKind.IDLE)
+
+
+def test_an_aggregate_stands_for_all_gpus() -> None:
+    """By the aggregate's maximum the busiest GPU is known; a lower count than expected is no proof."""
+    aggregate = replace(
+        make_evidence(QUIET),
+        source=MetricSource.AGGREGATE,
+        gpus=(GpuReadings("all", QUIET),),
+        gpus_expected=8,
+        gpus_reporting=8,
+    )
+
+    assert VerdictKind.IDLE is kind_of(aggregate)
+    assert VerdictKind.NO_DATA is kind_of(replace(aggregate, gpus_reporting=7))
+
+
+def _unread(instance: object, hold: Hold) -> VerdictKind:
+    verdict = judge_unread(instance, hold, POLICY, NOW)  # type: ignore[arg-type]
+    assert verdict is not None
+    return verdict.kind

@@ -1,0 +1,346 @@
+"""The approval site: what each request does, shows and leaks."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from governor.adapters.links import HmacLinkSigner
+from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
+from governor.domain.approval import ApprovalStatus
+from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.evidence import evidence_hash
+from governor.domain.plan import draw_plan
+from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.domain.units import iso
+from governor.errors import Unavailable
+from governor.usecases.decide import Decide
+from governor.usecases.show_approval import ShowApproval
+from governor.web.site import ApprovalSite, Request, Response
+from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
+
+ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
+TOKEN = "task-token-that-nobody-may-see"
+SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+LATER = NOW + timedelta(hours=24)
+XSS = '<script>alert("1")</script>'
+
+
+class World:
+    """A question that waits, behind the site."""
+
+    def __init__(self, action: Action = Action.STOP) -> None:
+        instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
+        evidence = make_evidence((*QUIET[:5], None, *QUIET[6:]))
+        self.ref = EpisodeRef("123456789012", "us-east-1", instance.instance_id, instance.launch_time, 1)
+        self.state = MemoryStateTable()
+        self.workflow = MemoryWorkflow(waiting={TOKEN})
+        self.clock = FakeClock(NOW)
+        facts = make_facts(instance)
+        self.state.take_lock(self.ref)
+        self.state.save_opened(
+            Episode(
+                ref=self.ref,
+                phase=Phase.ASKING,
+                opened_at=NOW,
+                approval_id=ID,
+                mode=Mode.ASK,
+                policy_version="v",
+                overrides=(),
+                instance=instance,
+                reason=f"quiet {XSS}",
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
+                price=facts.price,
+                owner=XSS,
+                project="vision",
+            )
+        )
+        self.state.await_answer(ID, TOKEN, "ask", LATER)
+        self.site = ApprovalSite(
+            show=ShowApproval(self.state, self.clock),
+            decide=Decide(self.state, self.workflow, self.clock),
+            signer=SIGNER,
+            clock=self.clock,
+        )
+        self.query = dict(parse_qsl(urlsplit(SIGNER.link(ID, "broadcast", LATER)).query))
+
+    def get(self, method: str = "GET", **query: str) -> Response:
+        """Opens the page."""
+        return self.site.handle(Request(method, ID, {**self.query, **query}))
+
+    def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
+        """Presses a button of the page."""
+        fields = {"csrf": SIGNER.csrf(ID, "broadcast", LATER), "answer": answer, **form}
+        return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
+
+    @property
+    def status(self) -> ApprovalStatus:
+        """Of the question."""
+        approval = self.state.approval(ID)
+        assert approval is not None
+        return approval.status
+
+
+def test_looking_changes_nothing() -> None:
+    """GET and HEAD, twenty times each: the question is as it was, and HEAD has no body."""
+    world = World()
+    before = world.state.approval(ID)
+
+    for _ in range(20):
+        assert 200 == world.get().status
+        head = world.get("HEAD")
+        assert (200, "") == (head.status, head.body)
+
+    assert before == world.state.approval(ID)
+    assert {} == world.workflow.answers
+
+
+def test_the_page_says_what_will_happen() -> None:
+    """Verdict, money, steps, losses, and the id; never the task token."""
+    page = World().get().body
+
+    assert all(
+        part in page for part in ("quiet", "USD a day", "stop the instance", "1x250", "i-0123456789abcdef0")
+    )
+    assert TOKEN not in page
+
+
+def test_nothing_of_a_tag_becomes_markup() -> None:
+    """A name is whatever somebody typed."""
+    page = World().get().body
+
+    assert XSS not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_page_needs_no_script_and_no_inline_style() -> None:
+    """What the Content-Security-Policy forbids is not there; the style sheet is the one it names."""
+    response = World().get()
+    style = response.body.split("<style>")[1].split("</style>")[0]
+    wanted = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = response.headers["Content-Security-Policy"]
+
+    assert f"style-src 'sha256-{wanted}'" in policy
+    assert "unsafe" not in policy
+    assert "<script" not in response.body
+    assert re.search(r"\son\w+=|\sstyle=", response.body) is None
+
+
+def test_the_page_is_well_formed_and_every_field_has_a_label() -> None:
+    """Tags close, labels point at fields that exist, and ids are unique."""
+
+    class Check(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: list[str] = []
+            self.ids: list[str] = []
+            self.labels: set[str] = set()
+            self.fields: set[str] = set()
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            values = dict(attrs)
+            if values.get("id"):
+                self.ids.append(str(values["id"]))
+            if tag == "label":
+                self.labels.add(str(values["for"]))
+            if tag == "select" or (tag == "input" and values.get("type") != "hidden"):
+                self.fields.add(str(values["id"]))
+            if tag not in {"meta", "input", "link", "br"}:
+                self.open.append(tag)
+
+        def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            """Nothing to close."""
+
+        def handle_endtag(self, tag: str) -> None:
+            assert tag == self.open.pop()
+
+    check = Check()
+    check.feed(World(Action.TERMINATE).get().body)
+
+    assert [] == check.open
+    assert len(check.ids) == len(set(check.ids))
+    assert check.fields
+    assert check.fields == check.labels
+
+
+def test_gaps_are_drawn_as_gaps() -> None:
+    """A period without a reading is marked, not bridged."""
+    page = World().get().body
+
+    assert 1 == page.count('class="gap"')
+    assert 11 == page.count('<rect class="idle"')
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Cache-Control",
+        "Referrer-Policy",
+        "X-Frame-Options",
+        "X-Content-Type-Options",
+        "Strict-Transport-Security",
+    ],
+)
+def test_every_answer_is_closed_to_caches_frames_and_referrers(header: str) -> None:
+    """Refusals too."""
+    world = World()
+
+    assert header in world.get().headers
+    assert header in world.get(s="forged").headers
+
+
+def test_an_approval_is_recorded_and_delivered() -> None:
+    """Redirected to the page by GET, which is now the record."""
+    world = World()
+
+    response = world.post("approve")
+
+    assert 303 == response.status
+    assert response.headers["Location"].startswith(f"{ID}?")
+    assert ApprovalStatus.APPROVED is world.status
+    assert "approve" == world.workflow.answers[TOKEN]["decision"]
+    assert "link:broadcast decided to approve" in world.get().body
+
+
+def test_a_second_answer_is_refused_and_a_repeated_one_is_not() -> None:
+    """Once means once."""
+    world = World()
+    world.post("approve")
+
+    assert 303 == world.post("approve").status
+    assert 409 == world.post("exempt", reason="too late").status
+    assert ApprovalStatus.APPROVED is world.status
+
+
+def test_a_termination_needs_the_id_typed() -> None:
+    """Not empty, not another one."""
+    world = World(Action.TERMINATE)
+
+    assert 400 == world.post("approve").status
+    assert 400 == world.post("approve", typed_instance_id="i-0fedcba9876543210").status
+    assert ApprovalStatus.PENDING is world.status
+    assert 303 == world.post("approve", typed_instance_id=" i-0123456789abcdef0 ").status
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"answer": "keep"},
+        {"answer": "keep", "keep_until": "soon"},
+        {"answer": "keep", "keep_date": "2020-01-01"},
+        {"answer": "keep", "keep_date": "2099-01-01"},
+        {"answer": "keep", "keep_until": "2026-11-21T09:00:00"},
+        {"answer": "exempt"},
+        {"answer": "exempt", "reason": "   "},
+        {"answer": "exempt", "reason": "x" * 301},
+        {"answer": "detonate"},
+        {},
+    ],
+)
+def test_a_form_that_says_too_little_decides_nothing(form: dict[str, str]) -> None:
+    """Each is told what to do, and the question stays open."""
+    world = World()
+
+    response = world.post(**{"answer": "", **form})
+
+    assert 400 == response.status
+    assert 'role="alert"' in response.body
+    assert ApprovalStatus.PENDING is world.status
+
+
+def test_keep_holds_until_its_date() -> None:
+    """The snooze is in the instance's record, in the same step as the decision."""
+    world = World()
+    until = NOW.replace(second=0) + timedelta(days=3)
+
+    assert 303 == world.post("keep", keep_until=iso(until)).status
+
+    record = world.state.record(world.ref.target, world.ref.instance_id)
+    assert until == record.hold.snoozed_until
+
+
+@pytest.mark.parametrize("csrf", ["", "k1.nonsense", "nonsense"])
+def test_a_form_of_another_page_is_refused(csrf: str) -> None:
+    """Whoever makes a browser post has no value of ours."""
+    world = World()
+
+    assert 403 == world.post("approve", csrf=csrf).status
+    assert ApprovalStatus.PENDING is world.status
+
+
+def test_a_request_of_another_site_is_refused() -> None:
+    """Browsers say where a request comes from."""
+    world = World()
+
+    assert 403 == world.post("approve", headers={"sec-fetch-site": "cross-site"}).status
+    assert 303 == world.post("approve", headers={"sec-fetch-site": "same-origin"}).status
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+def test_a_forged_link_leaks_nothing(method: str) -> None:
+    """403, and not a word about the instance."""
+    world = World()
+    response = world.get(method, s="A" * 43)
+
+    assert 403 == response.status
+    assert "i-0123456789abcdef0" not in response.body
+    assert "g5.xlarge" not in response.body
+    assert ApprovalStatus.PENDING is world.status
+
+
+def test_an_expired_link_says_so() -> None:
+    """410, for GET and POST alike."""
+    world = World()
+    world.clock.moment = LATER
+
+    assert (410, 410) == (world.get().status, world.post("approve").status)
+    assert ApprovalStatus.PENDING is world.status
+
+
+def test_an_unknown_question_is_told_only_behind_a_right_signature() -> None:
+    """404 needs a genuine link."""
+    world = World()
+    query = dict(parse_qsl(urlsplit(SIGNER.link("unknown", "broadcast", LATER)).query))
+
+    assert 404 == world.site.handle(Request("GET", "unknown", query)).status
+    assert 403 == world.site.handle(Request("GET", "unknown", world.query)).status
+
+
+def test_other_methods_are_refused() -> None:
+    """The page knows three."""
+    assert 405 == World().get("DELETE").status
+
+
+def test_a_void_question_says_why() -> None:
+    """409 on POST, and the page tells what happened."""
+    world = World()
+    world.state.void(ID, "work resumed at 14:05", expired=False, outcome="woke-up")
+
+    assert 409 == world.post("approve").status
+    assert "work resumed at 14:05" in world.get().body
+
+
+def test_a_decision_stands_when_the_workflow_cannot_be_reached() -> None:
+    """It is in the table; the next stage and the sweep deliver it."""
+    world = World()
+    world.workflow.failure = Unavailable("Step Functions is down")
+
+    assert 303 == world.post("approve").status
+    assert ApprovalStatus.APPROVED is world.status
+
+
+def test_a_link_outlives_no_policy() -> None:
+    """A question whose stage is over cannot be answered by a link that is still good."""
+    world = World()
+    world.state.await_answer(ID, TOKEN, "escalate", NOW)
+
+    assert 409 == world.post("approve").status
+    assert ApprovalStatus.PENDING is world.status
