@@ -40,7 +40,7 @@ def scene() -> Iterator[Scene]:
 
 @pytest.fixture
 def stage(scene: Scene) -> Iterator[Stage]:
-    """The stack with the policy of mode ask and nothing running; whatever a test launches is gone after it."""
+    """The stack in mode ask with nothing running; whatever a test launches is gone after it."""
     stage = Stage(scene)
     stage.policy("mode: ask")
     scene.simulation.clear()
