@@ -257,6 +257,7 @@ class LocalCloud:
             "SFN_WAIT_SCALE": str(self._wait_scale),
             "AUTH": "true" if self._enforce_iam else "false",
             "LOG_LEVEL": "WARNING",
+            "LOCAL_CLOUD_SCRATCH": str(self.run_dir) if self._own_dir else "",
         }
 
     def _wait_until_up(self) -> None:

@@ -52,7 +52,7 @@ class LambdaRuntime:
 
     def __enter__(self) -> Self:
         self._port, runtime_port = _free_ports()
-        self._log = tempfile.NamedTemporaryFile(prefix="gpu-governor-rie-")  # noqa: SIM115 - closed on exit
+        self._log = tempfile.NamedTemporaryFile(prefix="gpu-governor-rie-")
         command = [
             str(emulator()),
             "--runtime-interface-emulator-address",

@@ -5,15 +5,18 @@ Everything is told by the environment that `local.cloud` sets. Ends with its par
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
+import subprocess
+import threading
+import time
+
+_LOOK_EVERY_SECONDS = 0.5
 
 
 def main() -> None:
     """Runs until it is ended."""
-    _die_with_parent()
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
     from ministack import app
 
     from local.engine.mount import mount
@@ -24,16 +27,20 @@ def main() -> None:
     app.main()
 
 
-def _die_with_parent() -> None:
-    """Linux tells a process that its parent is gone, even by SIGKILL; elsewhere Ctrl-C and stop() must do."""
-    if sys.platform != "linux":
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    pr_set_pdeathsig = 1
-    if libc.prctl(pr_set_pdeathsig, signal.SIGTERM) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
-    if os.getppid() == 1:
-        raise SystemExit("the parent of the engine was gone before it began")
+def _die_with_parent(parent: int) -> None:
+    """A parent that was killed could not clean up: ends the whole group, workers included, and its scratch.
+
+    Not left to a signal of the kernel: the engine ends gracefully on those, and waits for workflows that wait
+    for people.
+    """
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY_SECONDS)
+    scratch = os.environ.get("LOCAL_CLOUD_SCRATCH")
+    if scratch:
+        # By a process outside the group, a moment later: the workers write into it until they are gone.
+        command = ["/bin/sh", "-c", 'sleep 0.5; rm -rf -- "$1"', "sh", scratch]
+        subprocess.Popen(command, start_new_session=True)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
