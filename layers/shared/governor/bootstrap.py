@@ -187,7 +187,9 @@ def react_to_execution_end() -> ReactToExecutionEnd:
     """For `handle_execution_end`."""
     from governor.usecases.react import ReactToExecutionEnd
 
-    return ReactToExecutionEnd(clock=SystemClock(), state=_state(), announcer=_announcer())
+    return ReactToExecutionEnd(
+        clock=SystemClock(), policies=_policies(), state=_state(), announcer=_announcer()
+    )
 
 
 def approval_site() -> ApprovalSite:

@@ -342,8 +342,11 @@ class Workflow(Protocol):
         """
         ...
 
-    def is_running(self, ref: EpisodeRef) -> bool:
-        """Whether the execution of that episode exists and runs."""
+    def has_ended(self, ref: EpisodeRef) -> bool:
+        """Whether the execution of that episode is known to have ended.
+
+        False for one that is not known (yet): a description lags behind a start by moments.
+        """
         ...
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:

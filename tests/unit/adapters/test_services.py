@@ -75,17 +75,17 @@ def test_a_start_that_failed_is_raised() -> None:
         flow.start(ref())
 
 
-def test_an_execution_that_is_unknown_does_not_run() -> None:
-    """Nor one whose history is gone; another failure is no answer."""
+def test_an_execution_that_is_unknown_is_not_called_dead() -> None:
+    """A description lags behind a start; another failure is no answer."""
     flow, _ = workflow(
         describe_execution=[
             client_error("ExecutionDoesNotExist"),
             client_error("InternalFailure", status=500),
         ]
     )
-    assert flow.is_running(ref()) is False
+    assert flow.has_ended(ref()) is False
     with pytest.raises(Unavailable):
-        flow.is_running(ref())
+        flow.has_ended(ref())
 
 
 def test_an_answer_reaches_the_task_that_waits() -> None:

@@ -324,9 +324,9 @@ class MemoryWorkflow:
             raise self.failure
         return self.executions.setdefault(ref.execution_name, True)
 
-    def is_running(self, ref: EpisodeRef) -> bool:
+    def has_ended(self, ref: EpisodeRef) -> bool:
         """As the port says."""
-        return self.executions.get(ref.execution_name, False)
+        return self.executions.get(ref.execution_name) is False
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """As the port says."""

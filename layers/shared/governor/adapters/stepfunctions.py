@@ -34,11 +34,11 @@ class StepFunctionsWorkflow:
                 )
         except CloudError as error:
             if error.code == "ExecutionAlreadyExists":
-                return self.is_running(ref)
+                return not self.has_ended(ref)
             raise
         return True
 
-    def is_running(self, ref: EpisodeRef) -> bool:
+    def has_ended(self, ref: EpisodeRef) -> bool:
         """As the port says."""
         arn = self._machine.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
         try:
@@ -46,7 +46,7 @@ class StepFunctionsWorkflow:
                 answer = self._clients.client("stepfunctions").describe_execution(executionArn=arn)
         except NotFound:
             return False
-        return bool(answer["status"] == "RUNNING")
+        return bool(answer["status"] != "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """As the port says."""

@@ -178,12 +178,15 @@ class ApprovalRule:
     keep_at_most_days: int = 30
     ask_again_after_hours: float = 24.0
     """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
+    retry_unopened_after_minutes: float = 60.0
+    """After a workflow that failed before it could ask: how long until the next one is started."""
 
     def __post_init__(self) -> None:
         for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
             _between(name, getattr(self, name), 0.01, 43_200)
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
+        _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)
 
     @property
     def total(self) -> timedelta:

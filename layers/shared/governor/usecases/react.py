@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.episode import EpisodeRef, Outcome, Phase, episode_from_execution_name
+from governor.domain.episode import Outcome, Phase, episode_from_execution_name
 from governor.domain.ledger import is_false_stop
 from governor.domain.messages import outcome_alert
+from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
@@ -119,6 +120,7 @@ class ReactToExecutionEnd:
     """A remediation workflow ended other than by itself: the lock is freed and people are told."""
 
     clock: Clock
+    policies: Policies
     state: StateTable
     announcer: Announcer
 
@@ -137,7 +139,9 @@ class ReactToExecutionEnd:
         why = f"its workflow ended {status}"
         if episode is not None and episode.phase is Phase.ASKING:
             self._void(episode.approval_id, why)
-        if not self._close(ref, why, now):
+        rule = self.policies.base().policy.approval
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
+        if not self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=None):
             return False
         self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
         return True
@@ -147,6 +151,3 @@ class ReactToExecutionEnd:
             self.state.void(approval_id, why, expired=False, outcome=Outcome.FAILED.value)
         except ConflictError:
             return  # decided before the workflow died; the record keeps the decision
-
-    def _close(self, ref: EpisodeRef, why: str, now: UtcDatetime) -> bool:
-        return self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_never
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.ledger import LedgerEntry
 from governor.domain.messages import outcome_alert
 from governor.domain.plan import Step
 from governor.domain.policy import Mode
+from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
@@ -60,25 +60,8 @@ class RecordOutcome:
         return outcome
 
     def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
-        """How long the same idleness is not told again. Work that resumes ends it at once."""
-        if episode is None:
-            return None
-        again = self.policies.applied_to(episode.instance).policy.approval.ask_again_after_hours
-        match outcome:
-            case Outcome.TOLD | Outcome.OBSERVED | Outcome.EXPIRED | Outcome.REFUSED | Outcome.FAILED:
-                return now + timedelta(hours=again)
-            case (
-                Outcome.STOPPED
-                | Outcome.TERMINATED
-                | Outcome.KEPT
-                | Outcome.EXEMPTED
-                | Outcome.WOKE_UP
-                | Outcome.VOID
-                | Outcome.INTERRUPTED
-            ):
-                return None
-            case _:
-                assert_never(outcome)
+        applied = self.policies.applied_to(episode.instance) if episode else self.policies.base()
+        return quiet_until(outcome, applied.policy.approval, now, was_opened=episode is not None)
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""

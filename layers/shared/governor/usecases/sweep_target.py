@@ -27,6 +27,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.verdict import (
     Verdict,
@@ -368,7 +369,7 @@ class SweepTarget:
         if int(now.timestamp() // 300) % _REPAIR_SLOTS != _hash(ref.instance_id) % _REPAIR_SLOTS:
             return
         episode = self.state.episode(ref)
-        if not self.workflow.is_running(ref):
+        if self.workflow.has_ended(ref):
             self._close_dead(ref, episode, now)
         elif episode is not None and episode.phase is Phase.ASKING:
             self.deliver(episode.approval_id)
@@ -380,8 +381,9 @@ class SweepTarget:
                 self.state.void(episode.approval_id, why, expired=False)
             except ConflictError:
                 pass  # decided meanwhile: the record of the decision stays, the episode closes all the same
-        closed = self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
-        if closed:
+        rule = self.policies.base().policy.approval
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
+        if self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=None):
             self.announcer.announce(
                 Alert(
                     kind=AlertKind.FAILURE,
