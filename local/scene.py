@@ -113,6 +113,15 @@ def deploy_scene(cloud: LocalCloud, *, mode: str, policy: str = "", template: Pa
     sqs = cloud.client("sqs")
     url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    allowed = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": arn,
+        "Condition": {"ArnEquals": {"aws:SourceArn": outputs["AlertTopicArn"]}},
+    }
+    policy_document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy_document})
     cloud.client("sns").subscribe(TopicArn=outputs["AlertTopicArn"], Protocol="sqs", Endpoint=arn)
     cloud.simulation().set_spot_prices(SPOT_PRICES)
     return Scene(cloud, outputs, url)

@@ -25,7 +25,9 @@ BY_MACHINE_OR_API = {
     "RecordOutcomeFunction",
     "ServeApprovalFunction",
 }
-NO_RESOURCE_SCOPE = re.compile(r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics))$")
+NO_RESOURCE_SCOPE = re.compile(
+    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess)$"
+)
 """AWS knows no resource scope for these."""
 
 

@@ -34,11 +34,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response; the body is HTML."""
+    """One response; the body is HTML. `note` is for the log: what an operator should know of it."""
 
     status: int
     body: str
     headers: Mapping[str, str]
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,13 @@ class ApprovalSite:
         except InputError as error:
             return self._page(request, recipient, 400, problem=str(error))
         try:
-            self.decide(request.approval_id, decision, request.form.get("typed_instance_id"))
+            decided = self.decide(request.approval_id, decision, request.form.get("typed_instance_id"))
         except DecisionRefused as error:
             status = 400 if error.status == "PENDING" else 409
             return self._page(request, recipient, status, problem=str(error))
         # Redirected, so that a refresh of the result is a GET.
-        return Response(303, "", {**_headers(), "Location": _address(request)})
+        note = None if decided.delivered else "decided, but the workflow has not taken it yet"
+        return Response(303, "", {**_headers(), "Location": _address(request)}, note)
 
     def _page(self, request: Request, recipient: str, status: int, *, problem: str | None = None) -> Response:
         view = self.show(request.approval_id)

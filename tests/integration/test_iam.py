@@ -1,0 +1,76 @@
+"""The whole loop with the roles of the template enforced: no function lacks a permission that it uses.
+
+The engine enforces actions, and resources where it knows their ARNs; conditions on tags are asserted on the
+template instead (`tests/unit/template`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from local.cloud import LocalCloud
+from local.fleet import T4
+from local.scene import deploy_scene
+from tests.integration.people import decide
+from tests.integration.stage import Stage
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Stage]:
+    """A stack of its own, in an engine that enforces IAM."""
+    with LocalCloud(wait_scale=0.05, enforce_iam=True) as cloud:
+        before = dict(os.environ)
+        os.environ.update(cloud.environment())
+        try:
+            yield Stage(deploy_scene(cloud, mode="ask"))
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
+    """Sweep, open, ask, decide, recheck, stop, snapshot, cancel, terminate, record."""
+    guarded.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = guarded.ask(
+        instance_type="g4dn.2xlarge", gpu=T4, lifecycle="spot", spot_request_type="persistent"
+    )
+
+    assert 303 == decide(link, "approve", typed_instance_id=instance_id)[0]
+    assert "terminated" == guarded.outcome(instance_id)
+
+
+def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage) -> None:
+    """Marks are removed, questions expire, events void them."""
+    guarded.policy("mode: ask")
+    kept, link = guarded.ask()
+    assert 303 == decide(link, "exempt", reason="licence server")[0]
+    assert "exempted" == guarded.outcome(kept)
+
+    gone, _ = guarded.ask()
+    guarded.scene.simulation.set_state(gone, "terminated")
+    assert "void" == guarded.outcome(gone)
+
+    woken, _ = guarded.ask()
+    guarded.wake(woken)
+    assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
+    assert "woke-up" == guarded.outcome(woken)
+
+    quick = "{remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 0.05}"
+    guarded.policy(f"mode: ask\napproval: {quick}")
+    silent, _ = guarded.ask()
+    assert "expired" == guarded.outcome(silent)
+
+
+def test_a_spot_warning_is_told(guarded: Stage) -> None:
+    """The handler may read the instance, close the question and publish."""
+    guarded.policy("mode: ask\nplan: {when_stop_is_unsupported: terminate}")
+    instance_id, _ = guarded.ask(
+        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
+    )
+    guarded.scene.simulation.spot_warning(instance_id)
+
+    assert guarded.await_mail(instance_id, "spot-interruption")
+    assert "interrupted" == guarded.outcome(instance_id)
