@@ -43,6 +43,8 @@ class InstanceSpec:
     public_ip: str | None = None
     operator: Mapping[str, Any] | None = None
     instance_id: str | None = None
+    availability_zone: str | None = None
+    image_id: str | None = None
 
 
 class Simulation:
@@ -81,9 +83,22 @@ class Simulation:
         """Forgets all series of an instance."""
         self._do("drop_metrics", instance_id=instance_id)
 
-    def set_fault(self, operation: str, code: str, message: str = "simulated", times: int = 1) -> None:
-        """The next `times` calls of `service:Operation` are answered with this error."""
-        self._do("set_fault", operation=operation, code=code, message=message, times=times)
+    def set_fault(
+        self,
+        operation: str,
+        code: str,
+        message: str = "simulated",
+        times: int = 1,
+        match: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The next `times` calls of `service:Operation` are answered with this error.
+
+        With `match` only calls whose parameters of these names are, or hold, these values. The service is
+        `ec2`, `cloudwatch`, or one before which the engine has a gate (`sns`, `states`, `dynamodb`, ...).
+        """
+        self._do(
+            "set_fault", operation=operation, code=code, message=message, times=times, match=dict(match or {})
+        )
 
     def partial_data(self, *metrics: str) -> None:
         """Answers about these metrics come back as PartialData."""
@@ -101,9 +116,20 @@ class Simulation:
         """USD per hour by instance type."""
         self._do("set_spot_prices", prices=dict(prices))
 
-    def spot_warning(self, instance_id: str, action: str = "terminate") -> None:
-        """EC2 warns that it takes the instance back."""
-        self._do("spot_warning", instance_id=instance_id, action=action)
+    def set_instance_types(self, shapes: Mapping[str, Mapping[str, Any]]) -> None:
+        """What DescribeInstanceTypes answers, by instance type; in boto3's form."""
+        shapes = {name: {"InstanceType": name, **shape} for name, shape in shapes.items()}
+        self._do("set_instance_types", shapes=shapes)
+
+    def spot_warning(
+        self, instance_id: str, action: str = "terminate", interrupt_after: float | None = None
+    ) -> None:
+        """EC2 warns that it takes the instance back; and does so after these seconds (AWS: 120), if given."""
+        self._do("spot_warning", instance_id=instance_id, action=action, interrupt_after=interrupt_after)
+
+    def rebalance_recommendation(self, instance_id: str) -> None:
+        """EC2 says that an interruption has become more likely."""
+        self._do("rebalance_recommendation", instance_id=instance_id)
 
     def calls(self) -> dict[str, int]:
         """Calls so far by `service:Operation`."""

@@ -5,30 +5,38 @@ Alarms and everything else stay with the engine. Points are kept per series; not
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from local.engine.ec2 import AwsError, Faults
+from local.engine.faults import AwsError, Faults
 
 Dimensions = tuple[tuple[str, str], ...]
 Key = tuple[str, str, Dimensions]
+Place = dict[Key, list[tuple[float, float]]]
+Rows = list[tuple[float, float]]
 
 _QUERY_LIMIT = 500
 _LIST_PAGE = 500
+_PUT_LIMIT = 1000
+_DATAPOINTS = 100_800
 _RECENT = timedelta(hours=3)
+_LISTED = timedelta(days=14)
+_RETENTION = ((timedelta(days=15), 60), (timedelta(days=63), 300), (timedelta(days=455), 3600))
+"""Points younger than that are kept at that period, in seconds; older ones only at longer periods."""
 
 
 class CloudWatchSimulator:
-    """GetMetricData, ListMetrics and PutMetricData over JSON."""
+    """GetMetricData, ListMetrics and PutMetricData. Times come in and go out as seconds since the epoch."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
         self.partial: set[str] = set()
         """Metrics whose answers come back as PartialData."""
         self._lock = threading.RLock()
-        self._places: dict[tuple[str, str], dict[Key, list[tuple[float, float]]]] = {}
+        self._places: dict[tuple[str, str], Place] = {}
         self._operations: dict[str, Callable[[str, str, Mapping[str, Any]], dict[str, Any]]] = {
             "GetMetricData": self._get_metric_data,
             "ListMetrics": self._list_metrics,
@@ -41,8 +49,8 @@ class CloudWatchSimulator:
 
     def operation(self, name: str, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """One call. Raises: AwsError."""
-        self.faults.enter(f"cloudwatch:{name}")
         with self._lock:
+            self.faults.enter(f"cloudwatch:{name}", request)
             return self._operations[name](account, region, request)
 
     def clear(self) -> None:
@@ -67,56 +75,57 @@ class CloudWatchSimulator:
             for key in [key for key in place if ("InstanceId", instance_id) in key[2]]:
                 del place[key]
 
+    # reading
+
     def _get_metric_data(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
         queries = request["MetricDataQueries"]
-        if len(queries) > _QUERY_LIMIT:
-            raise AwsError("ValidationError", f"at most {_QUERY_LIMIT} queries, not {len(queries)}")
+        _check_queries(queries)
         start, end = float(request["StartTime"]), float(request["EndTime"])
+        if start >= end:
+            raise AwsError(
+                "ValidationError", "The parameter StartTime must be less than the parameter EndTime"
+            )
         place = self._place(account, region)
         newest_first = request.get("ScanBy", "TimestampDescending") == "TimestampDescending"
-        return {"MetricDataResults": [self._result(place, q, start, end, newest_first) for q in queries]}
+        limit = int(request.get("MaxDatapoints") or _DATAPOINTS)
+        if not 0 < limit <= _DATAPOINTS:
+            raise AwsError("ValidationError", f"MaxDatapoints must be between 1 and {_DATAPOINTS}")
+        first, offset = _position(request.get("NextToken"))
+        results: list[dict[str, Any]] = []
+        for number, query in enumerate(queries[first:], start=first):
+            rows = _rows(place, query["MetricStat"], _rounded(start), end)
+            if newest_first:
+                rows.reverse()
+            done = offset if number == first else 0
+            room = limit - sum(len(result["Values"]) for result in results)
+            results.append(self._result(query, rows[done : done + room], cut=len(rows) - done > room))
+            if len(rows) - done > room:
+                return {"MetricDataResults": results, "NextToken": f"{number}.{done + room}"}
+        return {"MetricDataResults": results}
 
-    def _result(
-        self,
-        place: Mapping[Key, list[tuple[float, float]]],
-        query: Mapping[str, Any],
-        start: float,
-        end: float,
-        newest_first: bool,
-    ) -> dict[str, Any]:
-        if "MetricStat" not in query:
-            raise AwsError("ValidationError", "only MetricStat is simulated")
-        statistic = query["MetricStat"]
-        metric, period = statistic["Metric"], int(statistic["Period"])
-        dimensions = tuple(sorted((d["Name"], d["Value"]) for d in metric.get("Dimensions", ())))
-        bins: dict[int, list[float]] = {}
-        for at, value in place.get((metric["Namespace"], metric["MetricName"], dimensions), ()):
-            # The start is included, the end is not; a period is named by its start.
-            if start <= at < end:
-                bins.setdefault(int(at // period) * period, []).append(value)
-        rows = [(at, _statistic(values, statistic["Stat"])) for at, values in sorted(bins.items())]
-        if newest_first:
-            rows.reverse()
-        partial = metric["MetricName"] in self.partial
+    def _result(self, query: Mapping[str, Any], rows: Rows, *, cut: bool) -> dict[str, Any]:
+        """A series cut by the page is PartialData until its last page."""
+        metric = query["MetricStat"]["Metric"]["MetricName"]
         return {
             "Id": query["Id"],
-            "Label": metric["MetricName"],
-            "Timestamps": [float(at) for at, _ in rows],
+            "Label": query.get("Label") or metric,
+            "Timestamps": [at for at, _ in rows],
             "Values": [value for _, value in rows],
-            "StatusCode": "PartialData" if partial else "Complete",
+            "StatusCode": "PartialData" if cut or metric in self.partial else "Complete",
         }
 
     def _list_metrics(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        since = 0.0
-        if request.get("RecentlyActive") == "PT3H":
-            since = (datetime.now(tz=UTC) - _RECENT).timestamp()
-        wanted = {(d["Name"], d.get("Value")) for d in request.get("Dimensions", ())}
+        recent = request.get("RecentlyActive")
+        if recent not in (None, "PT3H"):
+            raise AwsError("InvalidParameterValue", "The only valid value of RecentlyActive is PT3H")
+        since = (datetime.now(tz=UTC) - (_RECENT if recent else _LISTED)).timestamp()
+        wanted = [(d["Name"], d.get("Value")) for d in request.get("Dimensions", ())]
         found = [
             key
             for key, points in sorted(self._place(account, region).items())
             if request.get("Namespace") in (None, key[0])
             and request.get("MetricName") in (None, key[1])
-            and all((name, value) in key[2] for name, value in wanted)
+            and all(_has(key[2], name, value) for name, value in wanted)
             and any(at >= since for at, _ in points)
         ]
         start = int(request.get("NextToken") or 0)
@@ -134,7 +143,13 @@ class CloudWatchSimulator:
             answer["NextToken"] = str(start + _LIST_PAGE)
         return answer
 
+    # writing
+
     def _put_metric_data(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["Namespace"].startswith("AWS/"):
+            raise AwsError("InvalidParameterValue", "The value AWS/ for parameter Namespace is invalid.")
+        if len(request["MetricData"]) > _PUT_LIMIT:
+            raise AwsError("InvalidParameterValue", f"at most {_PUT_LIMIT} metrics a call")
         now = datetime.now(tz=UTC).timestamp()
         series = [
             {
@@ -148,13 +163,72 @@ class CloudWatchSimulator:
         self.put(account, region, series)
         return {}
 
-    def _place(self, account: str, region: str) -> dict[Key, list[tuple[float, float]]]:
+    def _place(self, account: str, region: str) -> Place:
         return self._places.setdefault((account, region), {})
+
+
+def _check_queries(queries: Sequence[Mapping[str, Any]]) -> None:
+    if len(queries) > _QUERY_LIMIT:
+        raise AwsError("ValidationError", f"at most {_QUERY_LIMIT} queries, not {len(queries)}")
+    ids = [query["Id"] for query in queries]
+    if len(set(ids)) != len(ids):
+        raise AwsError("ValidationError", "The values for parameter id in MetricDataQueries must be unique")
+    for query in queries:
+        if not re.fullmatch(r"[a-z][A-Za-z0-9_]*", query["Id"]):
+            raise AwsError("ValidationError", f"The value {query['Id']} for parameter id is invalid")
+        if "MetricStat" not in query:
+            raise AwsError("ValidationError", "only MetricStat is simulated")
+        period = int(query["MetricStat"]["Period"])
+        if period not in (1, 5, 10, 20, 30) and (period <= 0 or period % 60):
+            raise AwsError("ValidationError", f"The period {period} is no multiple of 60")
+
+
+def _position(token: str | None) -> tuple[int, int]:
+    """The query that a page begins with, and how many of its points have been answered."""
+    if not token:
+        return 0, 0
+    match = re.fullmatch(r"(\d+)\.(\d+)", token)
+    if match is None:
+        raise AwsError("InvalidNextToken", "The service does not know this token")
+    return int(match[1]), int(match[2])
+
+
+def _rounded(start: float) -> float:
+    """CloudWatch rounds a start down to what it keeps of that age."""
+    age = datetime.now(tz=UTC).timestamp() - start
+    unit = next((unit for younger, unit in _RETENTION if age <= younger.total_seconds()), 3600)
+    return start // unit * unit
+
+
+def _rows(place: Mapping[Key, Rows], stat: Mapping[str, Any], start: float, end: float) -> Rows:
+    """The points of one query, oldest first: the start is included, the end is not."""
+    metric, period = stat["Metric"], int(stat["Period"])
+    dimensions = tuple(sorted((d["Name"], d["Value"]) for d in metric.get("Dimensions", ())))
+    bins: dict[int, list[float]] = {}
+    for at, value in _kept(place.get((metric["Namespace"], metric["MetricName"], dimensions), ()), period):
+        if start <= at < end:
+            # A period is named by its start.
+            bins.setdefault(int(at // period) * period, []).append(value)
+    return [(float(at), _statistic(values, stat["Stat"])) for at, values in sorted(bins.items())]
+
+
+def _kept(points: Sequence[tuple[float, float]], period: int) -> Iterator[tuple[float, float]]:
+    """Points that CloudWatch still has at that period."""
+    now = datetime.now(tz=UTC).timestamp()
+    oldest = max((younger for younger, unit in _RETENTION if period >= unit), default=_RECENT)
+    return ((at, value) for at, value in points if now - at <= oldest.total_seconds())
+
+
+def _has(dimensions: Dimensions, name: str, value: str | None) -> bool:
+    """A dimension asked for without a value is met by any."""
+    return any(found == name and value in (None, told) for found, told in dimensions)
 
 
 def _values(datum: Mapping[str, Any]) -> list[float]:
     if "Value" in datum:
         return [float(datum["Value"])]
+    if "Values" not in datum:
+        raise AwsError("InvalidParameterCombination", "only Value and Values are simulated")
     counts = datum.get("Counts") or [1] * len(datum["Values"])
     return [float(v) for v, n in zip(datum["Values"], counts, strict=True) for _ in range(int(n))]
 

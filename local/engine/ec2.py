@@ -6,43 +6,27 @@ EventBridge, as on AWS. It must not know the governor: it answers the EC2 API an
 
 from __future__ import annotations
 
+import copy
 import itertools
+import re
 import threading
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from local.engine import filters
+from local.engine.faults import AwsError, Faults
+from local.engine.filters import tags_of
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
 Emit = Callable[[str, str, str, str, dict[str, Any], list[str]], None]
 """account, region, source, detail-type, detail, resources"""
 
-
-class AwsError(Exception):
-    """An error answer of AWS."""
-
-    def __init__(self, code: str, message: str, status: int = 400) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code, self.message, self.status = code, message, status
-
-
-@dataclass
-class Faults:
-    """Errors that the next calls of an operation get, first come first served, and a count of all calls."""
-
-    planned: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    calls: Counter[str] = field(default_factory=Counter)
-
-    def enter(self, operation: str) -> None:
-        """Counts the call; raises the next planned error."""
-        self.calls[operation] += 1
-        queue = self.planned.get(operation)
-        if queue:
-            code, message = queue.pop(0)
-            raise AwsError(code, message, 503 if code == "RequestLimitExceeded" else 400)
+_MAX_TAGGED = 1000
+_MAX_TAGS = 50
 
 
 @dataclass
@@ -61,6 +45,7 @@ class Region:
     volumes: dict[str, dict[str, Any]] = field(default_factory=dict)
     snapshots: dict[str, dict[str, Any]] = field(default_factory=dict)
     spot_requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 _CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
@@ -74,13 +59,19 @@ class Ec2Simulator:
         self.delays = Delays()
         self.snapshot_outcome = "completed"
         self.spot_prices: dict[str, str] = {}
+        self.instance_types: dict[str, dict[str, Any]] = {}
+        """Shapes by instance type, as DescribeInstanceTypes answers them."""
         self._emit = emit
         self._lock = threading.RLock()
         self._regions: dict[tuple[str, str], Region] = {}
         self._numbers = itertools.count(1)
         self._generation = 0
         self._operations: dict[str, Callable[[str, str, Request], Answer]] = {
+            "RunInstances": self._run_instances,
             "DescribeInstances": self._describe_instances,
+            "DescribeInstanceStatus": self._describe_instance_status,
+            "DescribeInstanceTypes": self._describe_instance_types,
+            "DescribeCapacityReservations": self._describe_capacity_reservations,
             "DescribeInstanceAttribute": self._describe_instance_attribute,
             "ModifyInstanceAttribute": self._modify_instance_attribute,
             "StartInstances": self._start_instances,
@@ -88,8 +79,10 @@ class Ec2Simulator:
             "TerminateInstances": self._terminate_instances,
             "CreateTags": self._create_tags,
             "DeleteTags": self._delete_tags,
+            "DescribeTags": self._describe_tags,
             "CreateSnapshots": self._create_snapshots,
             "DescribeSnapshots": self._describe_snapshots,
+            "DeleteSnapshot": self._delete_snapshot,
             "DescribeVolumes": self._describe_volumes,
             "DescribeSpotInstanceRequests": self._describe_spot_requests,
             "CancelSpotInstanceRequests": self._cancel_spot_requests,
@@ -102,9 +95,10 @@ class Ec2Simulator:
 
     def operation(self, name: str, account: str, region: str, request: Request) -> Answer:
         """One call. Raises: AwsError."""
-        self.faults.enter(f"ec2:{name}")
         with self._lock:
-            return self._operations[name](account, region, request)
+            self.faults.enter(f"ec2:{name}", request)
+            # A copy: the answer is written out while timers go on changing the state.
+            return copy.deepcopy(self._operations[name](account, region, request))
 
     def clear(self) -> None:
         """Forgets everything; transitions still under way come to nothing."""
@@ -114,6 +108,7 @@ class Ec2Simulator:
             self.delays = Delays()
             self.snapshot_outcome = "completed"
             self.spot_prices = {}
+            self.instance_types = {}
 
     # what the simulation's own control asks for
 
@@ -123,16 +118,18 @@ class Ec2Simulator:
             place = self._region(account, region)
             number = next(self._numbers)
             instance_id = spec.get("instance_id") or f"i-{number:017x}"
-            launch_time = datetime.fromisoformat(spec["launch_time"])
             instance: dict[str, Any] = {
                 "InstanceId": instance_id,
-                "ImageId": "ami-0123456789abcdef0",
+                "ImageId": spec.get("image_id") or "ami-0123456789abcdef0",
                 "InstanceType": spec["instance_type"],
                 "State": _state(spec.get("state", "running")),
-                "LaunchTime": launch_time,
+                "LaunchTime": datetime.fromisoformat(spec["launch_time"]),
                 "RootDeviceType": spec.get("root_device_type", "ebs"),
                 "RootDeviceName": "/dev/xvda",
-                "Placement": {"AvailabilityZone": f"{region}a", "Tenancy": "default"},
+                "Placement": {
+                    "AvailabilityZone": spec.get("availability_zone") or f"{region}a",
+                    "Tenancy": "default",
+                },
                 "PlatformDetails": "Linux/UNIX",
                 "Tags": [{"Key": k, "Value": v} for k, v in spec.get("tags", {}).items()],
                 "BlockDeviceMappings": [],
@@ -140,13 +137,15 @@ class Ec2Simulator:
                     "disableApiStop": bool(spec.get("stop_protection")),
                     "disableApiTermination": bool(spec.get("termination_protection")),
                 },
+                # What a Spot request or an Auto Scaling group launches its successors from.
+                "_spec": dict(spec),
             }
             if spec.get("public_ip"):
                 instance["PublicIpAddress"] = spec["public_ip"]
             if spec.get("lifecycle", "on-demand") != "on-demand":
                 instance["InstanceLifecycle"] = spec["lifecycle"]
             if spec.get("capacity_reservation_id"):
-                instance["CapacityReservationId"] = spec["capacity_reservation_id"]
+                self._reserve(account, region, instance, spec["capacity_reservation_id"])
             if spec.get("operator"):
                 instance["Operator"] = dict(spec["operator"])
             if spec.get("spot_request_type"):
@@ -156,23 +155,67 @@ class Ec2Simulator:
             place.instances[instance_id] = instance
             return instance_id
 
+    def _reserve(self, account: str, region: str, instance: dict[str, Any], reservation_id: str) -> None:
+        instance["CapacityReservationId"] = reservation_id
+        is_block = instance.get("InstanceLifecycle") == "capacity-block"
+        known = self._region(account, region).reservations
+        reservation = known.setdefault(
+            reservation_id,
+            {
+                "CapacityReservationId": reservation_id,
+                "OwnerId": account,
+                "InstanceType": instance["InstanceType"],
+                "AvailabilityZone": instance["Placement"]["AvailabilityZone"],
+                "State": "active",
+                "TotalInstanceCount": 0,
+                "AvailableInstanceCount": 0,
+                "ReservationType": "capacity-block" if is_block else "default",
+                "Tags": [],
+            },
+        )
+        reservation["TotalInstanceCount"] += 1
+
     def set_state(self, account: str, region: str, instance_id: str, state: str) -> None:
         """Somebody else stops, starts or terminates the instance."""
         with self._lock:
             instance = self._instance(account, region, instance_id)
             self._go(account, region, instance, state)
 
-    def spot_warning(self, account: str, region: str, instance_id: str, action: str) -> None:
-        """EC2 warns that it takes the instance back. The ARN of this event names no account."""
-        zone = self._instance(account, region, instance_id)["Placement"]["AvailabilityZone"]
-        self._emit(
-            account,
-            region,
-            "aws.ec2",
-            "EC2 Spot Instance Interruption Warning",
-            {"instance-id": instance_id, "instance-action": action},
-            [f"arn:aws:ec2:{zone}:instance/{instance_id}"],
-        )
+    def spot_warning(
+        self, account: str, region: str, instance_id: str, action: str, after: float | None
+    ) -> None:
+        """EC2 warns that it takes the instance back, and does so `after` seconds (AWS: 120) if given."""
+        with self._lock:
+            instance = self._instance(account, region, instance_id)
+            self._tell_zone(
+                account,
+                region,
+                instance,
+                "EC2 Spot Instance Interruption Warning",
+                {"instance-id": instance_id, "instance-action": action},
+            )
+            if after is not None:
+                final = {"terminate": "terminated", "stop": "stopped", "hibernate": "stopped"}[action]
+                self._later(after, lambda: self._take_back(account, region, instance, final))
+
+    def rebalance_recommendation(self, account: str, region: str, instance_id: str) -> None:
+        """EC2 says that an interruption has become more likely."""
+        with self._lock:
+            instance = self._instance(account, region, instance_id)
+            name = "EC2 Instance Rebalance Recommendation"
+            self._tell_zone(account, region, instance, name, {"instance-id": instance_id})
+
+    def _take_back(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
+        if instance["State"]["Name"] in ("pending", "running"):
+            self._go(account, region, instance, final)
+
+    def _tell_zone(
+        self, account: str, region: str, instance: dict[str, Any], name: str, detail: dict[str, Any]
+    ) -> None:
+        """The ARN of these events has the zone for a Region and names no account."""
+        zone = instance["Placement"]["AvailabilityZone"]
+        arn = f"arn:aws:ec2:{zone}:instance/{instance['InstanceId']}"
+        self._emit(account, region, "aws.ec2", name, detail, [arn])
 
     def dump(self, account: str, region: str) -> dict[str, Any]:
         """State by id, for a look from outside."""
@@ -187,30 +230,88 @@ class Ec2Simulator:
 
     # instances
 
-    def _describe_instances(self, account: str, region: str, request: Request) -> Answer:
-        place = self._region(account, region)
-        ids = request.get("InstanceIds")
-        if ids:
-            found = [self._instance(account, region, instance_id) for instance_id in ids]
-        else:
-            hidden = not request.get("IncludeManagedResources")
-            found = [
-                instance
-                for instance in place.instances.values()
-                if not (hidden and instance.get("Operator", {}).get("HiddenByDefault"))
-            ]
-        matching = [i for i in found if _matches(i, request.get("Filters", ()), _instance_filter)]
-        start = int(request.get("NextToken") or 0)
-        end = start + int(request.get("MaxResults") or 1000)
-        answer: Answer = {
-            "Reservations": [
-                {"OwnerId": account, "ReservationId": f"r-{i['InstanceId'][2:]}", "Instances": [_public(i)]}
-                for i in matching[start:end]
-            ]
+    def _run_instances(self, account: str, region: str, request: Request) -> Answer:
+        """Type, market, volumes, tags, protection and reservation count; images and networks do not."""
+        _check_dry_run(request)
+        spec = {
+            "instance_type": request.get("InstanceType", "m1.small"),
+            "image_id": request.get("ImageId"),
+            "availability_zone": request.get("Placement", {}).get("AvailabilityZone"),
+            "launch_time": _now().isoformat(),
+            "state": "pending",
+            "tags": _tags_for("instance", request),
+            "stop_protection": request.get("DisableApiStop", False),
+            "termination_protection": request.get("DisableApiTermination", False),
+            "volumes": _volumes_wanted(request),
+            **_market(request),
         }
-        if end < len(matching):
-            answer["NextToken"] = str(end)
-        return answer
+        launched = [
+            self._instance(account, region, self.put_instance(account, region, spec))
+            for _ in range(int(request["MaxCount"]))
+        ]
+        answer = [_public(instance) for instance in launched]
+        for instance in launched:
+            self._go(account, region, instance, "running")
+        return {"ReservationId": f"r-{next(self._numbers):017x}", "OwnerId": account, "Instances": answer}
+
+    def _describe_instances(self, account: str, region: str, request: Request) -> Answer:
+        found = self._visible(account, region, request)
+        matching = filters.select(found, request, filters.INSTANCE)
+        reservations = [
+            {"OwnerId": account, "ReservationId": f"r-{i['InstanceId'][2:]}", "Instances": [_public(i)]}
+            for i in matching
+        ]
+        return filters.page("Reservations", reservations, request, ids="InstanceIds")
+
+    def _visible(self, account: str, region: str, request: Request) -> list[dict[str, Any]]:
+        """By id everything; else without the managed ones that are hidden, unless they are asked for."""
+        if request.get("InstanceIds"):
+            return self._instances(account, region, request["InstanceIds"])
+        return [
+            instance
+            for instance in self._region(account, region).instances.values()
+            if request.get("IncludeManagedResources")
+            or not instance.get("Operator", {}).get("HiddenByDefault")
+        ]
+
+    def _describe_instance_status(self, account: str, region: str, request: Request) -> Answer:
+        everything = request.get("IncludeAllInstances")
+        found = [
+            instance
+            for instance in filters.select(self._visible(account, region, request), request, filters.INSTANCE)
+            if everything or instance["State"]["Name"] == "running"
+        ]
+        statuses = [
+            {
+                "InstanceId": instance["InstanceId"],
+                "AvailabilityZone": instance["Placement"]["AvailabilityZone"],
+                "InstanceState": instance["State"],
+                "InstanceStatus": {"Status": _health(instance)},
+                "SystemStatus": {"Status": _health(instance)},
+            }
+            for instance in found
+        ]
+        return filters.page("InstanceStatuses", statuses, request, ids="InstanceIds")
+
+    def _describe_instance_types(self, account: str, region: str, request: Request) -> Answer:
+        del account, region
+        wanted = request.get("InstanceTypes") or list(self.instance_types)
+        unknown = [name for name in wanted if name not in self.instance_types]
+        if unknown:
+            message = f"The following supplied instance types do not exist: {unknown}"
+            raise AwsError("InvalidInstanceType", message)
+        found = filters.select([self.instance_types[name] for name in wanted], request, {})
+        return filters.page("InstanceTypes", found, request, ids="InstanceTypes")
+
+    def _describe_capacity_reservations(self, account: str, region: str, request: Request) -> Answer:
+        known = self._region(account, region).reservations
+        ids = request.get("CapacityReservationIds") or list(known)
+        for reservation_id in ids:
+            if reservation_id not in known:
+                message = f"The capacity reservation ID '{reservation_id}' does not exist"
+                raise AwsError("InvalidCapacityReservationId.NotFound", message)
+        found = filters.select([known[one] for one in ids], request, filters.RESERVATION)
+        return filters.page("CapacityReservations", found, request)
 
     def _describe_instance_attribute(self, account: str, region: str, request: Request) -> Answer:
         instance = self._instance(account, region, request["InstanceId"])
@@ -231,97 +332,138 @@ class Ec2Simulator:
         return {}
 
     def _start_instances(self, account: str, region: str, request: Request) -> Answer:
-        changes = []
-        for instance in self._instances(account, region, request["InstanceIds"]):
-            before = instance["State"]
-            if before["Name"] not in ("stopped", "running", "pending"):
-                raise AwsError("IncorrectInstanceState", f"{instance['InstanceId']} is {before['Name']}")
-            _check_dry_run(request)
-            if before["Name"] == "stopped":
-                self._go(account, region, instance, "running")
-            changes.append(_change(instance, before))
+        instances = self._instances(account, region, request["InstanceIds"])
+        for instance in instances:
+            self._refuse_managed(instance)
+            _check_state(instance, "pending", "running", "stopped")
+        _check_dry_run(request)
+        changes = [self._change(account, region, i, "running", unless="pending running") for i in instances]
         return {"StartingInstances": changes}
 
     def _stop_instances(self, account: str, region: str, request: Request) -> Answer:
-        changes = []
-        for instance in self._instances(account, region, request["InstanceIds"]):
-            self._refuse_managed(instance)
-            if instance["RootDeviceType"] != "ebs":
-                message = "has an instance store root device and cannot be stopped"
-                raise AwsError("UnsupportedOperation", f"{instance['InstanceId']} {message}")
-            if self._spot_type(account, region, instance) == "one-time":
-                message = "You can't stop the Spot Instance associated with a one-time Spot Instance request"
-                raise AwsError("UnsupportedOperation", message)
-            if instance["_protected"]["disableApiStop"]:
-                raise AwsError("OperationNotPermitted", f"{instance['InstanceId']}: disableApiStop is set")
-            before = instance["State"]
-            if before["Name"] not in ("running", "pending", "stopping", "stopped"):
-                raise AwsError("IncorrectInstanceState", f"{instance['InstanceId']} is {before['Name']}")
-            _check_dry_run(request)
-            if before["Name"] in ("running", "pending"):
-                self._go(account, region, instance, "stopped")
-            changes.append(_change(instance, before))
+        """All are checked before any is touched: a request that fails has done nothing."""
+        instances = self._instances(account, region, request["InstanceIds"])
+        for instance in instances:
+            self._check_stop(account, region, instance)
+        _check_dry_run(request)
+        changes = [self._change(account, region, i, "stopped", unless="stopping stopped") for i in instances]
         return {"StoppingInstances": changes}
 
+    def _check_stop(self, account: str, region: str, instance: dict[str, Any]) -> None:
+        self._refuse_managed(instance)
+        if instance["RootDeviceType"] != "ebs":
+            message = "has an instance store root device and cannot be stopped"
+            raise AwsError("UnsupportedOperation", f"{instance['InstanceId']} {message}")
+        if self._spot_type(account, region, instance) == "one-time":
+            message = "You can't stop the Spot Instance associated with a one-time Spot Instance request"
+            raise AwsError("UnsupportedOperation", message)
+        if instance["_protected"]["disableApiStop"]:
+            raise AwsError("OperationNotPermitted", f"{instance['InstanceId']}: disableApiStop is set")
+        _check_state(instance, "running", "pending", "stopping", "stopped")
+
     def _terminate_instances(self, account: str, region: str, request: Request) -> Answer:
-        changes = []
-        for instance in self._instances(account, region, request["InstanceIds"]):
+        """Protection counts zone by zone: an unprotected zone goes, and the request fails all the same."""
+        instances = self._instances(account, region, request["InstanceIds"])
+        for instance in instances:
             self._refuse_managed(instance)
-            if instance["_protected"]["disableApiTermination"]:
-                message = f"{instance['InstanceId']}: disableApiTermination is set"
-                raise AwsError("OperationNotPermitted", message)
+        protected = [i for i in instances if i["_protected"]["disableApiTermination"]]
+        if not protected:
             _check_dry_run(request)
-            before = instance["State"]
-            if before["Name"] not in ("shutting-down", "terminated"):
-                self._go(account, region, instance, "terminated")
-            changes.append(_change(instance, before))
+        guarded_zones = {i["Placement"]["AvailabilityZone"] for i in protected}
+        changes = [
+            self._change(account, region, instance, "terminated", unless="shutting-down terminated")
+            for instance in instances
+            if not request.get("DryRun") and instance["Placement"]["AvailabilityZone"] not in guarded_zones
+        ]
+        if protected:
+            names = ", ".join(i["InstanceId"] for i in protected)
+            raise AwsError("OperationNotPermitted", f"{names}: disableApiTermination is set")
         return {"TerminatingInstances": changes}
+
+    def _change(
+        self, account: str, region: str, instance: dict[str, Any], final: str, *, unless: str
+    ) -> dict[str, Any]:
+        """Sends an instance on its way, unless it is there or under way already."""
+        before = instance["State"]
+        if before["Name"] not in unless.split():
+            self._go(account, region, instance, final)
+        return {
+            "InstanceId": instance["InstanceId"],
+            "PreviousState": before,
+            "CurrentState": instance["State"],
+        }
 
     def _go(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         """First the passing state at once, then the final one after the delay; both are told."""
         passing = {"running": "pending", "stopped": "stopping", "terminated": "shutting-down"}[final]
         self._set_state(account, region, instance, passing)
-        generation = self._generation
 
         def arrive() -> None:
-            with self._lock:
-                if generation != self._generation or instance["State"]["Name"] != passing:
-                    return
+            if instance["State"]["Name"] == passing:
                 self._arrive(account, region, instance, final)
 
-        timer = threading.Timer(self.delays.state_change, arrive)
+        self._later(self.delays.state_change, arrive)
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Acts after that time, unless everything has been cleared meanwhile."""
+        generation = self._generation
+
+        def due() -> None:
+            with self._lock:
+                if generation == self._generation:
+                    act()
+
+        timer = threading.Timer(seconds, due)
         timer.daemon = True
         timer.start()
 
     def _arrive(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         place = self._region(account, region)
         if final == "running":
-            instance["LaunchTime"] = datetime.now(tz=UTC).replace(microsecond=0)
+            instance["LaunchTime"] = _now()
         else:
             instance.pop("PublicIpAddress", None)
         if final == "terminated":
             self._release_volumes(place, instance)
         self._set_state(account, region, instance, final)
-        persistent = self._spot_type(account, region, instance) == "persistent"
-        request = place.spot_requests.get(instance.get("SpotInstanceRequestId", ""), {})
-        if final == "terminated" and persistent and request.get("State") == "active":
-            self._replace(account, region, instance, keep_request=True)
+        request = place.spot_requests.get(instance.get("SpotInstanceRequestId", ""))
+        if request is not None:
+            self._follow_up(account, region, instance, request, final)
         group = any(tag["Key"] == "aws:autoscaling:groupName" for tag in instance["Tags"])
         if final in ("stopped", "terminated") and group:
-            self._replace(account, region, instance, keep_request=False)
+            self._replace(account, region, instance)
 
-    def _replace(self, account: str, region: str, old: dict[str, Any], *, keep_request: bool) -> None:
-        """A persistent Spot request, or an Auto Scaling group, launches a successor."""
+    def _follow_up(
+        self, account: str, region: str, instance: dict[str, Any], request: dict[str, Any], final: str
+    ) -> None:
+        """What becomes of a Spot request with its instance; a persistent one launches a successor."""
+        if request["State"] not in ("active", "disabled"):
+            return
+        if final == "running":
+            request["State"] = "active"
+        elif final == "stopped":
+            request["State"] = "disabled"
+        elif request["Type"] == "persistent":
+            request["State"] = "active"
+            successor = self._replace(account, region, instance)
+            successor["InstanceLifecycle"] = "spot"
+            successor["SpotInstanceRequestId"] = request["SpotInstanceRequestId"]
+            request["InstanceId"] = successor["InstanceId"]
+        else:
+            request["State"] = "closed"
+
+    def _replace(self, account: str, region: str, old: dict[str, Any]) -> dict[str, Any]:
+        """A persistent Spot request or an Auto Scaling group launches a successor, as it did the first."""
         spec = {
-            "instance_type": old["InstanceType"],
-            "launch_time": datetime.now(tz=UTC).isoformat(),
-            "tags": {tag["Key"]: tag["Value"] for tag in old["Tags"]},
+            **old["_spec"],
+            "instance_id": None,
+            "spot_request_type": None,
+            "launch_time": _now().isoformat(),
+            "state": "pending",
         }
-        successor = self.put_instance(account, region, spec)
-        if keep_request:
-            instance = self._instance(account, region, successor)
-            instance["InstanceLifecycle"] = "spot"
-            instance["SpotInstanceRequestId"] = old["SpotInstanceRequestId"]
+        successor = self._instance(account, region, self.put_instance(account, region, spec))
+        self._go(account, region, successor, "running")
+        return successor
 
     def _release_volumes(self, place: Region, instance: dict[str, Any]) -> None:
         for mapping in instance["BlockDeviceMappings"]:
@@ -353,32 +495,56 @@ class Ec2Simulator:
 
     def _create_tags(self, account: str, region: str, request: Request) -> Answer:
         resources = self._tagged(account, region, request["Resources"])
-        for tag in request["Tags"]:
-            if tag["Key"].startswith("aws:"):
-                raise AwsError("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved")
+        new = {tag["Key"]: tag.get("Value", "") for tag in request["Tags"]}
+        _check_tags(new)
+        for resource in resources:
+            own = [key for key in {**tags_of(resource), **new} if not key.startswith("aws:")]
+            if len(own) > _MAX_TAGS:
+                raise AwsError("TagLimitExceeded", f"a resource can have {_MAX_TAGS} tags")
         _check_dry_run(request)
         for resource in resources:
-            new = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-            _set_tags(resource, {**_tags(resource), **new})
+            _set_tags(resource, {**tags_of(resource), **new})
         return {}
 
     def _delete_tags(self, account: str, region: str, request: Request) -> Answer:
+        """A tag given with a value goes only if it has that value; without any tag all of the user's go."""
         resources = self._tagged(account, region, request["Resources"])
+        named = {tag["Key"]: tag.get("Value") for tag in request.get("Tags", ())}
+        _refuse_reserved(named)
         _check_dry_run(request)
-        keys = {tag["Key"] for tag in request.get("Tags", ())}
         for resource in resources:
-            _set_tags(resource, {k: v for k, v in _tags(resource).items() if k not in keys})
+            kept = {
+                key: value
+                for key, value in tags_of(resource).items()
+                if key.startswith("aws:")
+                or (bool(named) and not (key in named and named[key] in (None, value)))
+            }
+            _set_tags(resource, kept)
         return {}
+
+    def _describe_tags(self, account: str, region: str, request: Request) -> Answer:
+        place = self._region(account, region)
+        stores = {"instance": place.instances, "volume": place.volumes, "snapshot": place.snapshots}
+        found = [
+            {"ResourceId": resource_id, "ResourceType": kind, "Key": key, "Value": value}
+            for kind, store in stores.items()
+            for resource_id, resource in store.items()
+            for key, value in tags_of(resource).items()
+        ]
+        return filters.page("Tags", filters.select(found, request, filters.TAG), request)
 
     def _tagged(self, account: str, region: str, ids: Iterable[str]) -> list[dict[str, Any]]:
         place = self._region(account, region)
-        resources = []
+        resources: list[dict[str, Any]] = []
+        ids = list(ids)
+        if len(ids) > _MAX_TAGGED:
+            raise AwsError("InvalidParameterValue", f"at most {_MAX_TAGGED} resources, not {len(ids)}")
         for resource_id in ids:
             kind = resource_id.partition("-")[0]
             store = {"i": place.instances, "vol": place.volumes, "snap": place.snapshots}.get(kind, {})
             if resource_id not in store:
-                name = {"i": "Instance", "vol": "Volume", "snap": "Snapshot"}.get(kind, "Resource")
-                raise AwsError(f"Invalid{name}ID.NotFound", f"The ID '{resource_id}' does not exist")
+                name = {"i": "InstanceID", "vol": "Volume", "snap": "Snapshot"}.get(kind, "ID")
+                raise AwsError(f"Invalid{name}.NotFound", f"The ID '{resource_id}' does not exist")
             resources.append(store[resource_id])
         return resources
 
@@ -405,59 +571,60 @@ class Ec2Simulator:
     def _describe_volumes(self, account: str, region: str, request: Request) -> Answer:
         ids = request.get("VolumeIds")
         place = self._region(account, region)
-        volumes = self._tagged(account, region, ids) if ids else list(place.volumes.values())
-        return {"Volumes": volumes}
+        volumes = self._tagged(account, region, ids) if ids else place.volumes.values()
+        found = filters.select(volumes, request, filters.VOLUME)
+        return filters.page("Volumes", found, request, ids="VolumeIds")
 
     def _create_snapshots(self, account: str, region: str, request: Request) -> Answer:
         place = self._region(account, region)
         specification = request["InstanceSpecification"]
         instance = self._instance(account, region, specification["InstanceId"])
+        tags = _tags_for("snapshot", request)
+        _check_tags(tags)
+        wanted = _volumes_to_keep(instance, specification)
         _check_dry_run(request)
-        tags = [tag for one in request.get("TagSpecifications", ()) for tag in one.get("Tags", ())]
-        excluded = set(specification.get("ExcludeDataVolumeIds", ()))
         created = []
-        for mapping in instance["BlockDeviceMappings"]:
-            volume_id = mapping["Ebs"]["VolumeId"]
-            if volume_id in excluded:
-                continue
+        for volume_id in wanted:
+            volume = place.volumes[volume_id]
+            copied = tags_of(volume) if request.get("CopyTagsFromSource") == "volume" else {}
             snapshot_id = f"snap-{next(self._numbers):017x}"
             place.snapshots[snapshot_id] = {
                 "SnapshotId": snapshot_id,
                 "VolumeId": volume_id,
-                "VolumeSize": place.volumes[volume_id]["Size"],
+                "VolumeSize": volume["Size"],
                 "OwnerId": account,
                 "State": "pending",
                 "Progress": "0%",
-                "StartTime": datetime.now(tz=UTC),
+                "StartTime": _now(),
                 "Description": request.get("Description", ""),
-                "Tags": [dict(tag) for tag in tags],
+                "Tags": [{"Key": k, "Value": v} for k, v in {**copied, **tags}.items()],
             }
             created.append(place.snapshots[snapshot_id])
         self._finish_later(created)
         return {"Snapshots": [dict(snapshot) for snapshot in created]}
 
     def _finish_later(self, snapshots: list[dict[str, Any]]) -> None:
-        outcome, generation = self.snapshot_outcome, self._generation
+        outcome = self.snapshot_outcome
 
         def finish() -> None:
-            with self._lock:
-                if generation == self._generation:
-                    for snapshot in snapshots:
-                        snapshot["State"] = outcome
-                        snapshot["Progress"] = "100%" if outcome == "completed" else "42%"
+            for snapshot in snapshots:
+                snapshot["State"] = outcome
+                snapshot["Progress"] = "100%" if outcome == "completed" else "42%"
 
-        timer = threading.Timer(self.delays.snapshot, finish)
-        timer.daemon = True
-        timer.start()
+        self._later(self.delays.snapshot, finish)
 
     def _describe_snapshots(self, account: str, region: str, request: Request) -> Answer:
-        found = [
-            snapshot
-            for snapshot in self._region(account, region).snapshots.values()
-            if _matches(snapshot, request.get("Filters", ()), lambda _item, _name: None)
-            and (not request.get("SnapshotIds") or snapshot["SnapshotId"] in request["SnapshotIds"])
-        ]
-        return {"Snapshots": found}
+        ids = request.get("SnapshotIds")
+        place = self._region(account, region)
+        snapshots = self._tagged(account, region, ids) if ids else place.snapshots.values()
+        found = filters.select(snapshots, request, filters.SNAPSHOT)
+        return filters.page("Snapshots", found, request, ids="SnapshotIds")
+
+    def _delete_snapshot(self, account: str, region: str, request: Request) -> Answer:
+        self._tagged(account, region, [request["SnapshotId"]])
+        _check_dry_run(request)
+        del self._region(account, region).snapshots[request["SnapshotId"]]
+        return {}
 
     # Spot
 
@@ -469,6 +636,8 @@ class Ec2Simulator:
             "SpotInstanceRequestId": request_id,
             "Type": kind,
             "State": "active",
+            "CreateTime": instance["LaunchTime"],
+            "Tags": [],
             "InstanceId": instance["InstanceId"],
         }
 
@@ -479,7 +648,8 @@ class Ec2Simulator:
         return str(self._region(account, region).spot_requests[request_id]["Type"])
 
     def _describe_spot_requests(self, account: str, region: str, request: Request) -> Answer:
-        return {"SpotInstanceRequests": self._requests(account, region, request)}
+        found = filters.select(self._requests(account, region, request), request, filters.SPOT_REQUEST)
+        return filters.page("SpotInstanceRequests", found, request, ids="SpotInstanceRequestIds")
 
     def _cancel_spot_requests(self, account: str, region: str, request: Request) -> Answer:
         """Running instances stay; a stopped instance of the request is terminated, as EC2 does."""
@@ -516,7 +686,7 @@ class Ec2Simulator:
                     "SpotPrice": self.spot_prices[kind],
                     "AvailabilityZone": zone,
                     "ProductDescription": "Linux/UNIX",
-                    "Timestamp": datetime.now(tz=UTC),
+                    "Timestamp": _now(),
                 }
                 for kind in request.get("InstanceTypes", ())
                 if kind in self.spot_prices
@@ -529,6 +699,8 @@ class Ec2Simulator:
         return self._regions.setdefault((account, region), Region())
 
     def _instance(self, account: str, region: str, instance_id: str) -> dict[str, Any]:
+        if not re.fullmatch(r"i-[0-9a-f]{8,17}", instance_id):
+            raise AwsError("InvalidInstanceID.Malformed", f"Invalid id: '{instance_id}'")
         found = self._region(account, region).instances.get(instance_id)
         if found is None:
             message = f"The instance ID '{instance_id}' does not exist"
@@ -542,57 +714,98 @@ class Ec2Simulator:
 def _check_dry_run(request: Request) -> None:
     """EC2 checks everything first and then says what it would have done."""
     if request.get("DryRun"):
-        raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+
+
+def _check_state(instance: dict[str, Any], *allowed: str) -> None:
+    state = instance["State"]["Name"]
+    if state not in allowed:
+        message = f"The instance '{instance['InstanceId']}' is not in a state from which it can be: {state}"
+        raise AwsError("IncorrectInstanceState", message)
+
+
+def _check_tags(tags: Mapping[str, str]) -> None:
+    _refuse_reserved(tags)
+    for key, value in tags.items():
+        if not 1 <= len(key) <= 127 or len(value) > 256:
+            raise AwsError("InvalidParameterValue", f"Tag key or value is too long: {key}")
+
+
+def _refuse_reserved(keys: Iterable[str]) -> None:
+    for key in keys:
+        if key.startswith("aws:"):
+            raise AwsError("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved")
+
+
+def _tags_for(kind: str, request: Request) -> dict[str, str]:
+    return {
+        tag["Key"]: tag.get("Value", "")
+        for one in request.get("TagSpecifications", ())
+        if one["ResourceType"] == kind
+        for tag in one.get("Tags", ())
+    }
+
+
+def _volumes_wanted(request: Request) -> list[dict[str, Any]]:
+    """The block devices of a launch; without any, the image's root of 8 GiB."""
+    wanted = [
+        {
+            "device": mapping["DeviceName"],
+            "size_gib": mapping["Ebs"].get("VolumeSize", 8),
+            "delete_on_termination": mapping["Ebs"].get("DeleteOnTermination", True),
+        }
+        for mapping in request.get("BlockDeviceMappings", ())
+        if "Ebs" in mapping
+    ]
+    return wanted or [{"size_gib": 8}]
+
+
+def _market(request: Request) -> dict[str, Any]:
+    options = request.get("InstanceMarketOptions", {})
+    reservation = request.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+    spec = {"capacity_reservation_id": reservation.get("CapacityReservationId")}
+    match options.get("MarketType"):
+        case None:
+            return spec
+        case "spot":
+            kind = options.get("SpotOptions", {}).get("SpotInstanceType", "one-time")
+            return {**spec, "spot_request_type": kind}
+        case other:
+            return {**spec, "lifecycle": other}
+
+
+def _volumes_to_keep(instance: dict[str, Any], specification: Request) -> list[str]:
+    """Ids of the volumes that a set of snapshots takes in. Excluding what is not attached is an error."""
+    attached = {m["Ebs"]["VolumeId"]: m["DeviceName"] for m in instance["BlockDeviceMappings"]}
+    excluded = set(specification.get("ExcludeDataVolumeIds", ()))
+    if not excluded <= set(attached):
+        raise AwsError("InvalidParameterValue", f"not attached: {sorted(excluded - set(attached))}")
+    return [
+        volume_id
+        for volume_id, device in attached.items()
+        if volume_id not in excluded
+        and not (specification.get("ExcludeBootVolume") and device == instance["RootDeviceName"])
+    ]
+
+
+def _health(instance: dict[str, Any]) -> str:
+    return "ok" if instance["State"]["Name"] == "running" else "not-applicable"
+
+
+def _now() -> datetime:
+    return datetime.now(tz=UTC).replace(microsecond=0)
 
 
 def _state(name: str) -> dict[str, Any]:
     return {"Code": _CODES[name], "Name": name}
 
 
-def _change(instance: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    return {"InstanceId": instance["InstanceId"], "PreviousState": before, "CurrentState": instance["State"]}
-
-
 def _public(instance: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in instance.items() if not key.startswith("_")}
 
 
-def _tags(resource: dict[str, Any]) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in resource["Tags"]}
-
-
 def _set_tags(resource: dict[str, Any], tags: Mapping[str, str]) -> None:
     resource["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
-def _instance_filter(instance: dict[str, Any], name: str) -> str | None:
-    values = {
-        "instance-state-name": instance["State"]["Name"],
-        "instance-id": instance["InstanceId"],
-        "instance-type": instance["InstanceType"],
-    }
-    return values.get(name)
-
-
-def _matches(
-    resource: dict[str, Any],
-    filters: Iterable[Mapping[str, Any]],
-    property_of: Callable[[dict[str, Any], str], str | None],
-) -> bool:
-    tags = _tags(resource)
-    for one in filters:
-        name, wanted = one["Name"], one["Values"]
-        if name.startswith("tag:"):
-            value = tags.get(name[4:])
-        elif name == "tag-key":
-            value = next((key for key in tags if key in wanted), None)
-        else:
-            value = property_of(resource, name)
-            if value is None:
-                raise AwsError("InvalidParameterValue", f"The filter '{name}' is not simulated")
-        if value not in wanted:
-            return False
-    return True
 
 
 def new_event_id() -> str:

@@ -1,7 +1,8 @@
 """Puts the simulators behind the engine's front door: wire format in, wire format out.
 
 EC2 speaks its query protocol, CloudWatch JSON. What a simulator does not know goes to the engine. A private
-operation of EC2, `GovernorSimulation`, is the simulation's own control.
+operation of EC2, `GovernorSimulation`, is the simulation's own control. A gate before services of the engine
+answers with the faults planned for them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -20,10 +22,15 @@ from moto.core.utils import get_service_model
 from werkzeug.datastructures import MultiDict
 
 from local.engine.cloudwatch import CloudWatchSimulator
-from local.engine.ec2 import AwsError, Ec2Simulator, Faults, new_event_id
+from local.engine.ec2 import Ec2Simulator, new_event_id
+from local.engine.faults import AwsError, Fault, Faults
 
 Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awaitable[Any]]
+Response = tuple[int, dict[str, str], bytes]
 CONTROL = "GovernorSimulation"
+_OF_SIMULATED = re.compile(r"Instance|Snapshot|Volume|Spot|Tags")
+GATED = ("dynamodb", "events", "secretsmanager", "sns", "sqs", "ssm", "states", "sts")
+"""Services of the engine, by its names, whose calls are counted and can be given faults."""
 
 
 class Simulation:
@@ -46,8 +53,8 @@ class Simulation:
             case "drop_metrics":
                 return self.cloudwatch.drop(account, region, command["instance_id"])
             case "set_fault":
-                errors = [(command["code"], command["message"])] * int(command["times"])
-                return self.faults.planned.setdefault(command["operation"], []).extend(errors)
+                fault = Fault(command["code"], command["message"], command["match"])
+                return self.faults.plan(command["operation"], fault, int(command["times"]))
             case "partial_data":
                 return self.cloudwatch.partial.update(command["metrics"])
             case "set_delays":
@@ -57,8 +64,13 @@ class Simulation:
                 self.ec2.snapshot_outcome = command["state"]
             case "set_spot_prices":
                 self.ec2.spot_prices |= command["prices"]
+            case "set_instance_types":
+                self.ec2.instance_types |= command["shapes"]
             case "spot_warning":
-                self.ec2.spot_warning(account, region, command["instance_id"], command["action"])
+                instance_id, action = command["instance_id"], command["action"]
+                self.ec2.spot_warning(account, region, instance_id, action, command["interrupt_after"])
+            case "rebalance_recommendation":
+                self.ec2.rebalance_recommendation(account, region, command["instance_id"])
             case "calls":
                 return dict(self.faults.calls)
             case "dump":
@@ -66,21 +78,38 @@ class Simulation:
             case "clear":
                 self.ec2.clear()
                 self.cloudwatch.clear()
-                self.faults.planned.clear()
-                self.faults.calls.clear()
+                self.faults.clear()
             case unknown:
                 raise AwsError("InvalidAction", f"the simulation knows no command {unknown!r}")
         return None
 
 
 def mount() -> Simulation:
-    """Replaces the engine's handlers of EC2 and CloudWatch."""
+    """Replaces the engine's handlers of EC2 and CloudWatch, and puts a gate before the others."""
     from ministack import app
 
     simulation = Simulation()
     app.SERVICE_HANDLERS["ec2"] = _ec2_handler(simulation, app.SERVICE_HANDLERS["ec2"])
     app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(simulation, app.SERVICE_HANDLERS["monitoring"])
+    for service in GATED:
+        app.SERVICE_HANDLERS[service] = _gate(service, simulation.faults, app.SERVICE_HANDLERS[service])
     return simulation
+
+
+def _gate(service: str, faults: Faults, engine: Handler) -> Handler:
+    async def handle(
+        method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
+    ) -> Any:
+        target = {key.lower(): value for key, value in headers.items()}.get("x-amz-target", "")
+        form = {} if target else _form(body)
+        operation = f"{service}:{target.rpartition('.')[2] or form.get('Action', '')}"
+        try:
+            faults.enter(operation, json.loads(body or b"{}") if target else form)
+        except AwsError as error:
+            return _json_error(error) if target else _query_error(error)
+        return await engine(method, path, headers, body, query)
+
+    return handle
 
 
 def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
@@ -89,7 +118,7 @@ def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
     async def handle(
         method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
     ) -> Any:
-        values = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        values = _form(body)
         action = values.get("Action", "")
         account, region = _caller()
         try:
@@ -98,6 +127,9 @@ def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
                 answer = await asyncio.to_thread(simulation.control, account, region, command)
                 return 200, {"Content-Type": "application/json"}, json.dumps(answer).encode()
             if not simulation.ec2.knows(action):
+                if _OF_SIMULATED.search(action):
+                    # The engine would look among instances of its own, and find none.
+                    raise AwsError("InvalidAction", f"The action {action} is not simulated")
                 return await engine(method, path, headers, body, query)
             operation = model.operation_model(action)
             request = EC2QueryParser(operation).parse(
@@ -127,24 +159,43 @@ def _cloudwatch_handler(simulation: Simulation, engine: Handler) -> Handler:
         lower = {key.lower(): value for key, value in headers.items()}
         action = lower.get("x-amz-target", "").rpartition(".")[2]
         if not simulation.cloudwatch.knows(action):
+            # Over another protocol the engine would keep metrics that the simulator never sees.
+            others = (path.rpartition("/")[2], _form(body).get("Action", ""))
+            if any(simulation.cloudwatch.knows(name) for name in others):
+                return _json_error(AwsError("InvalidAction", "metrics are simulated over JSON only"))
             return await engine(method, path, headers, body, query)
         if lower.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
         account, region = _caller()
-        kind = {"Content-Type": "application/x-amz-json-1.0"}
         try:
             request = json.loads(body or b"{}")
             run = simulation.cloudwatch.operation
             result = await asyncio.to_thread(run, action, account, region, request)
         except AwsError as error:
-            document = {"__type": error.code, "message": error.message}
-            return error.status, kind, json.dumps(document).encode()
-        return 200, kind, json.dumps(result).encode()
+            return _json_error(error)
+        return 200, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(result).encode()
 
     return handle
 
 
-def _ec2_error(error: AwsError) -> tuple[int, dict[str, str], bytes]:
+def _form(body: bytes) -> dict[str, str]:
+    return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
+
+
+def _json_error(error: AwsError) -> Response:
+    document = {"__type": error.code, "message": error.message}
+    return error.status, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(document).encode()
+
+
+def _query_error(error: AwsError) -> Response:
+    text = (
+        f"<ErrorResponse><Error><Type>Sender</Type><Code>{escape(error.code)}</Code>"
+        f"<Message>{escape(error.message)}</Message></Error><RequestId>{new_event_id()}</RequestId></ErrorResponse>"
+    )
+    return error.status, {"Content-Type": "text/xml"}, text.encode()
+
+
+def _ec2_error(error: AwsError) -> Response:
     text = (
         '<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error>'
         f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
