@@ -46,4 +46,9 @@ def stage(scene: Scene) -> Iterator[Stage]:
     scene.simulation.clear()
     scene.simulation.set_spot_prices({"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"})
     yield stage
+    # Workflows that a test has left waiting would read and write in the tests after it.
+    states = scene.cloud.client("stepfunctions")
+    for execution in scene.executions().values():
+        if execution["status"] == "RUNNING":
+            states.stop_execution(executionArn=execution["executionArn"])
     scene.simulation.clear()
