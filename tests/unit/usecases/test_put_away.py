@@ -1,0 +1,245 @@
+"""Nothing is stopped or terminated unless every guard holds; each guard refuses by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.episode import BreakerState, Outcome, Phase
+from governor.domain.evidence import empty_evidence
+from governor.domain.instance import Lifecycle, Protection, Volume
+from governor.domain.plan import Step
+from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.errors import CloudError, ConflictError, Protected, SafetyError, Throttled
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+
+def _tags(world: World, **tags: str) -> None:
+    world.change_instance(tags={**world.instance.tags, **tags})
+
+
+def _protect(world: World, *, stop: bool = False, termination: bool = False) -> None:
+    world.ec2.protections[world.instance.instance_id] = Protection(stop, termination)
+
+
+def _alter_evidence(world: World) -> None:
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    altered = replace(episode, evidence=empty_evidence(episode.evidence.window))
+    world.state._episodes[world.ref.execution_name] = altered
+
+
+def _policy(world: World, policy: Policy) -> None:
+    world.policies.policy = policy
+
+
+FAULTS: dict[str, Callable[[World], object]] = {
+    "breaker": lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
+    "restarted": lambda w: w.change_instance(launch_time=NOW - timedelta(minutes=5)),
+    "gone": lambda w: w.ec2.instances.clear(),
+    "selector lost": lambda w: _tags(w, Purpose="something else"),
+    "exempt by tag": lambda w: _tags(w, GpuGovernor="exempt"),
+    "now in a group": lambda w: _tags(w, **{"aws:autoscaling:groupName": "asg"}),
+    "now managed": lambda w: w.change_instance(operator_managed=True),
+    "stop protected": lambda w: _protect(w, stop=True),
+    "capacity block": lambda w: w.change_instance(lifecycle=Lifecycle.CAPACITY_BLOCK),
+    "reservation": lambda w: w.change_instance(capacity_reservation_id="cr-1"),
+    "volume attached": lambda w: w.change_instance(
+        volumes=(*w.instance.volumes, Volume("vol-new", "/dev/sdz", True))
+    ),
+    "evidence altered": _alter_evidence,
+    "mode changed": lambda w: _policy(w, Policy(mode=Mode.OBSERVE)),
+    "plan changed": lambda w: _policy(w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))),
+    "closed": lambda w: w.state.close_episode(
+        w.ref, Outcome.VOID, "over", NOW, quiet_until=None, ledger=None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_each_fault_alone_keeps_the_instance(name: str) -> None:
+    """One thing is not as it was: EC2 is not called."""
+    world = World()
+    FAULTS[name](world)
+
+    with pytest.raises(SafetyError):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+@given(st.sets(st.sampled_from(sorted(FAULTS))))
+def test_ec2_is_called_exactly_when_no_fault_holds(names: set[str]) -> None:
+    """For every combination of faults."""
+    world = World()
+    for name in sorted(names):
+        # Some faults leave nothing that a later one could change.
+        try:
+            FAULTS[name](world)
+        except (KeyError, ConflictError):
+            assert names > {name}
+    try:
+        world.put_away(world.ref, Step.STOP)
+    except (SafetyError, CloudError):
+        pass
+
+    assert (["stop"] if not names else []) == world.writes()
+
+
+@pytest.mark.parametrize("phase", [Phase.ASKING, Phase.OPENING])
+def test_nothing_is_done_before_the_recheck(phase: Phase) -> None:
+    """Only the recheck moves an episode to acting."""
+    world = World(phase=phase)
+
+    with pytest.raises(SafetyError, match="not rechecked"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_pending_approval_is_no_yes() -> None:
+    """Nor is a void one."""
+    world = World(decide=False)
+    with pytest.raises(SafetyError, match="PENDING"):
+        world.put_away(world.ref, Step.STOP)
+
+    world.state.void(APPROVAL_ID, "work resumed", expired=False)
+    with pytest.raises(SafetyError, match="VOID"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_an_expired_approval_is_no_yes_unless_the_policy_says_so() -> None:
+    """`on_expiry: act` is an explicit choice."""
+    world = World(decide=False)
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+
+    rule = replace(world.policies.policy.approval, on_expiry="act")
+    world.policies.policy = replace(world.policies.policy, approval=rule)
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+def test_a_step_outside_the_plan_is_refused() -> None:
+    """People approved a stop; nobody can make it a termination."""
+    world = World(action=Action.STOP)
+    world.stop_and_snapshot()
+
+    with pytest.raises(SafetyError, match="not part of the plan"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+@pytest.mark.parametrize("state", ["pending", "error"])
+def test_no_termination_without_completed_snapshots(state: str) -> None:
+    """Not with one that is still under way, nor with one that failed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot(state)
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_when_one_volume_has_no_snapshot() -> None:
+    """Every volume of then and of now."""
+    volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
+    world = World(action=Action.TERMINATE, changes={"volumes": volumes})
+    world.stop_and_snapshot()
+    lost = next(key for key, (snapshot, _) in world.ec2.snapshots.items() if snapshot.volume_id == "vol-2")
+    del world.ec2.snapshots[lost]
+
+    with pytest.raises(SafetyError, match="vol-2"):
+        world.put_away(world.ref, Step.TERMINATE)
+
+
+def test_snapshots_of_another_episode_do_not_count() -> None:
+    """Last month's snapshot holds last month's data."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    for key, (snapshot, tags) in world.ec2.snapshots.items():
+        world.ec2.snapshots[key] = (snapshot, {**tags, "GpuGovernor:Episode": "another"})
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+
+
+def test_a_termination_with_everything_in_place_is_done() -> None:
+    """Stopped, snapshot, terminated; nothing twice when it is repeated."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    world.put_away(world.ref, Step.TERMINATE)
+
+    assert ["stop", "terminate"] == world.writes()
+
+
+def test_a_persistent_request_is_cancelled_before_the_termination() -> None:
+    """Otherwise it would launch a successor."""
+    changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+    world = World(action=Action.TERMINATE, changes=changes)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+
+    order = [name for name, _, _ in world.ec2.calls if name in ("cancel_spot_request", "terminate")]
+    assert ["cancel_spot_request", "terminate"] == order
+
+
+def test_an_observed_episode_makes_every_call_a_dry_run() -> None:
+    """The real path with the last call withheld."""
+    world = World(mode=Mode.OBSERVE, action=Action.TERMINATE, decide=False)
+
+    assert world.put_away(world.ref, Step.STOP)
+    assert ((), True) == world.take_snapshot(world.ref)
+    assert world.put_away(world.ref, Step.TERMINATE)
+    assert [] == world.writes()
+    assert "running" == world.ec2.instances[world.instance.instance_id].state
+
+
+@pytest.mark.parametrize("error", [Protected("flag"), Throttled("later")])
+def test_what_ec2_refuses_is_raised(error: CloudError) -> None:
+    """Never worked around; the flow decides what it means."""
+    world = World()
+    world.ec2.failures["stop"] = [error]
+
+    with pytest.raises(type(error)):
+        world.put_away(world.ref, Step.STOP)
+
+
+def test_a_repeated_stop_stops_once() -> None:
+    """Lambda and Step Functions may call twice."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.put_away(world.ref, Step.STOP)
+
+    assert ["stop"] == world.writes()
+
+
+def test_work_that_resumed_is_seen_by_the_recheck() -> None:
+    """The approval is void the moment the GPU wakes up; without data nothing is done either."""
+    awake = World(phase=Phase.ASKING)
+    awake.publish_quiet(utilization=90.0)
+    silent = World(phase=Phase.ASKING)
+    silent.metrics.published.clear()
+
+    woke = awake.recheck(awake.ref, Step.STOP)
+    unknown = silent.recheck(silent.ref, Step.STOP)
+
+    assert (False, Outcome.WOKE_UP) == (woke.proceed, woke.outcome)
+    assert (False, Outcome.REFUSED) == (unknown.proceed, unknown.outcome)
+
+
+def test_the_recheck_lets_through_what_is_as_it_was() -> None:
+    """And moves the episode to acting, which is what the steps ask for."""
+    world = World(phase=Phase.ASKING)
+
+    assert world.recheck(world.ref, Step.STOP).proceed
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert Phase.ACTING is episode.phase

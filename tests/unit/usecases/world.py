@@ -1,0 +1,129 @@
+"""An approved episode of an idle instance, with everything around it in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import (
+    FakeClock,
+    MemoryEc2,
+    MemoryMetrics,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticPolicies,
+    StaticPrices,
+)
+from governor.domain.approval import Answer, Decision
+from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.evidence import evidence_hash
+from governor.domain.instance import SpotRequestType
+from governor.domain.plan import PlanFacts, Price, Step, draw_plan
+from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.usecases.accounts import Accounts
+from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.guards import Guards
+from governor.usecases.inspect_instance import InspectInstance
+from governor.usecases.put_away import PutAway
+from governor.usecases.recheck_episode import RecheckEpisode
+from governor.usecases.take_snapshot import TakeSnapshot
+from tests.builders import NOW, TARGET, make_evidence, make_instance
+
+APPROVAL_ID = "approval-1"
+PRICE = Price(Decimal("1.006"), "list price")
+
+
+@dataclass
+class World:
+    """Opened, approved, rechecked, and ready for its first step; a test then changes one thing."""
+
+    action: Action = Action.STOP
+    mode: Mode = Mode.ASK
+    changes: dict[str, Any] = field(default_factory=dict)
+    decide: bool = True
+    phase: Phase = Phase.ACTING
+
+    def __post_init__(self) -> None:
+        self.clock = FakeClock(NOW)
+        self.policies = StaticPolicies(Policy(mode=self.mode, plan=PlanRule(action=self.action)))
+        self.ec2 = MemoryEc2()
+        self.metrics = MemoryMetrics()
+        self.state = MemoryStateTable()
+        self.workflow = MemoryWorkflow()
+        self.announcer = RecordingAnnouncer()
+        self.instance = make_instance(**self.changes)
+        self.ec2.add(self.instance)
+        if self.instance.spot_request_id:
+            self.ec2.spot_requests[self.instance.spot_request_id] = SpotRequestType.PERSISTENT
+        accounts = Accounts(TARGET.account, TARGET.region)
+        self.inspect = InspectInstance(
+            instances=self.ec2,
+            gather=GatherEvidence(self.metrics, ShippedCatalogue()),
+            catalogue=ShippedCatalogue(),
+            prices=StaticPrices(PRICE),
+            state=self.state,
+        )
+        self.guards = Guards(self.policies, accounts, self.inspect, self.state, self.ec2)
+        self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
+        self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state)
+        self.recheck = RecheckEpisode(self.clock, self.guards, self.inspect, self.state)
+        self.publish_quiet()
+        self._open()
+
+    def publish_quiet(self, utilization: float = 1.0) -> None:
+        """An hour of readings."""
+        own = {"InstanceId": self.instance.instance_id}
+        self.metrics.publish("nvidia_smi_utilization_gpu", own, [utilization] * 12)
+        self.metrics.publish("CPUUtilization", own, [1.0] * 12)
+        self.metrics.publish("NetworkIn", own, [1000.0] * 12)
+        self.metrics.publish("NetworkOut", own, [1000.0] * 12)
+
+    def _open(self) -> None:
+        instance = self.instance
+        self.ref = EpisodeRef(TARGET.account, TARGET.region, instance.instance_id, instance.launch_time, 1)
+        request = self.ec2.spot_requests.get(instance.spot_request_id or "")
+        facts = PlanFacts(instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE)
+        evidence = make_evidence()
+        self.state.take_lock(self.ref)
+        self.state.save_opened(
+            Episode(
+                ref=self.ref,
+                phase=Phase.ASKING,
+                opened_at=NOW,
+                approval_id=APPROVAL_ID,
+                mode=self.mode,
+                policy_version="test",
+                overrides=(),
+                instance=instance,
+                reason="quiet",
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                plan=draw_plan(facts, self.policies.policy),
+                price=PRICE,
+                owner="ml",
+                project="vision",
+            )
+        )
+        self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + timedelta(hours=1))
+        if self.decide:
+            self.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
+        self.state.set_phase(self.ref, self.phase, NOW)
+
+    def change_instance(self, **changes: Any) -> None:
+        """EC2 describes it otherwise from now on."""
+        current = self.ec2.instances[self.instance.instance_id]
+        self.ec2.instances[self.instance.instance_id] = replace(current, **changes)
+
+    def stop_and_snapshot(self, state: str = "completed") -> None:
+        """The steps before a termination, with snapshots that end as said."""
+        self.put_away(self.ref, Step.STOP)
+        self.take_snapshot(self.ref)
+        self.ec2.finish_snapshots(state)
+
+    def writes(self) -> list[str]:
+        """EC2 calls that stop or terminate for real."""
+        return [name for name, _, dry in self.ec2.calls if name in ("stop", "terminate") and not dry]
