@@ -1,0 +1,85 @@
+"""A small fleet in memory with the sweep in front of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import (
+    FakeClock,
+    MemoryEc2,
+    MemoryMetrics,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticPolicies,
+)
+from governor.domain.policy import Mode, Policy
+from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.sweep_target import SweepSummary, SweepTarget
+from governor.usecases.void_episode import VoidEpisode
+from tests.builders import NOW, TARGET, make_instance
+
+UTILIZATION = "nvidia_smi_utilization_gpu"
+
+
+@dataclass
+class FleetWorld:
+    """Instances with an aggregate of their GPUs, quiet in everything else."""
+
+    policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK))
+
+    def __post_init__(self) -> None:
+        self.clock = FakeClock(NOW)
+        self.ec2, self.metrics = MemoryEc2(), MemoryMetrics()
+        self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
+        self.announcer = RecordingAnnouncer()
+        self.policies = StaticPolicies(self.policy)
+        deliver = DeliverDecision(self.state, self.workflow)
+        self.sweep_target = SweepTarget(
+            clock=self.clock,
+            policies=self.policies,
+            instances=self.ec2,
+            gather=GatherEvidence(self.metrics, ShippedCatalogue()),
+            catalogue=ShippedCatalogue(),
+            state=self.state,
+            tagger=self.ec2,
+            workflow=self.workflow,
+            announcer=self.announcer,
+            void=VoidEpisode(self.state, deliver),
+            deliver=deliver,
+        )
+
+    def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:
+        """An instance with these readings over the last hour; idle by default."""
+        instance_id = f"i-{number:017x}"
+        self.ec2.add(make_instance(instance_id=instance_id, **changes))
+        self.publish(instance_id, utilization if utilization is not None else [1.0] * 12)
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+            self.metrics.publish(metric, {"InstanceId": instance_id}, [1.0] * 12)
+        return instance_id
+
+    def publish(self, instance_id: str, utilization: Sequence[float | None]) -> None:
+        """Its readings, oldest first."""
+        self.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, utilization)
+
+    def silence(self, instance_id: str) -> None:
+        """Its agent publishes nothing (any more)."""
+        self.metrics.published.pop((UTILIZATION, (("InstanceId", instance_id),)), None)
+
+    def sweep(self, minutes: float = 0) -> SweepSummary:
+        """One sweep, that many minutes later; workflows take their locks as OpenEpisode does."""
+        self.clock.moment += timedelta(minutes=minutes)
+        return self.sweep_target(TARGET)
+
+    def change(self, instance_id: str, **changes: Any) -> None:
+        """EC2 describes it otherwise from now on."""
+        self.ec2.instances[instance_id] = replace(self.ec2.instances[instance_id], **changes)
+
+    def verdict(self, instance_id: str) -> str:
+        """As the last sweep saw it."""
+        return self.state.observations(TARGET)[instance_id].verdict

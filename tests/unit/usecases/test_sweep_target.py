@@ -1,0 +1,253 @@
+"""The sweep: what it reads, marks, starts, takes back and repairs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from governor.domain.alert import AlertKind
+from governor.domain.episode import EpisodeRef, Outcome, episode_from_execution_name
+from governor.domain.policy import Mode, Policy
+from governor.errors import AccessDenied, Throttled
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
+
+BUSY = [90.0] * 12
+
+
+def test_an_idle_instance_is_marked_and_gets_one_workflow() -> None:
+    """A second sweep while it is open starts nothing."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+
+    first = world.sweep()
+    ref = episode_from_execution_name(next(iter(world.workflow.executions)))
+    world.state.take_lock(ref)
+    second = world.sweep(5)
+
+    assert (1, 1, 0) == (first.episodes_started, first.marked, second.episodes_started)
+    tags = world.ec2.instances[instance_id].tags
+    assert ("2026-11-20T12:02:30Z", "true") == (tags["LowUtilization"], tags["ReviewForTermination"])
+    assert 1 == len(world.workflow.executions)
+
+
+def test_what_cannot_have_become_idle_is_not_read() -> None:
+    """Busy until 12:00: the next read is the first whose window no longer holds that period."""
+    world = FleetWorld()
+    instance_id = world.add(1, BUSY)
+    world.sweep()
+    read = len(world.metrics.reads)
+    world.publish(instance_id, [1.0] * 12)
+
+    for _ in range(11):
+        world.sweep(5)
+    assert read == len(world.metrics.reads)
+    assert "busy" == world.verdict(instance_id)
+    world.sweep(5)
+    assert "idle" == world.verdict(instance_id)
+
+
+def test_another_policy_makes_it_read_again() -> None:
+    """What counted as work under the old one may not under the new one."""
+    world = FleetWorld()
+    instance_id = world.add(1, [8.0] * 12)
+    world.sweep()
+    world.policies.version = "other"
+    world.publish(instance_id, [1.0] * 12)
+    world.sweep(5)
+
+    assert "idle" == world.verdict(instance_id)
+
+
+def test_the_aggregate_is_asked_first_and_series_are_listed_once() -> None:
+    """No listing for a fleet that aggregates; one pass for a silent instance, not again for an hour."""
+    world = FleetWorld()
+    world.add(1)
+    world.sweep()
+    assert 0 == world.metrics.lists
+
+    silent = world.add(2)
+    world.silence(silent)
+    world.sweep(5)
+    listed = world.metrics.lists
+    world.sweep(5)
+    assert listed == world.metrics.lists
+    world.sweep(60)
+    assert listed < world.metrics.lists
+
+
+def test_per_gpu_series_are_found_and_remembered() -> None:
+    """The busiest of them decides; the next sweep asks for them at once."""
+    world = FleetWorld()
+    instance_id = world.add(1, instance_type="g5.12xlarge")
+    world.silence(instance_id)
+    for index in range(4):
+        dimensions = {"InstanceId": instance_id, "index": str(index), "name": "A10G"}
+        world.metrics.publish(UTILIZATION, dimensions, BUSY if index == 2 else [1.0] * 12)
+    world.sweep()
+    assert "partly-idle" == world.verdict(instance_id)
+
+    listed = world.metrics.lists
+    world.sweep(65)
+    assert listed == world.metrics.lists
+
+
+def test_a_failed_read_is_no_data_and_read_again_at_once() -> None:
+    """A throttled CloudWatch proves nothing and spoils nothing."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.metrics.broken[UTILIZATION] = "Throttling"
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+    world.metrics.broken.clear()
+    world.sweep(5)
+    assert "idle" == world.verdict(instance_id)
+
+
+def test_marks_go_when_work_resumes() -> None:
+    """Tags are a view; the next sweep repairs them."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    world.publish(instance_id, BUSY)
+    world.sweep(5)
+
+    assert "LowUtilization" not in world.ec2.instances[instance_id].tags
+
+
+def test_observe_mode_tags_by_dry_run_only_once() -> None:
+    """No tag is written, and the call is not made again every five minutes."""
+    world = FleetWorld(Policy(mode=Mode.OBSERVE))
+    instance_id = world.add(1)
+    world.sweep()
+    world.sweep(5)
+
+    assert [("set_tags", instance_id, True)] == [c for c in world.ec2.calls if c[0] == "set_tags"]
+    assert "LowUtilization" not in world.ec2.instances[instance_id].tags
+
+
+def test_one_instance_that_cannot_be_tagged_does_not_sink_the_others() -> None:
+    """It is counted, and the rest is done."""
+    world = FleetWorld()
+    bad, good = world.add(1), world.add(2)
+    world.ec2.failures[f"set_tags:{bad}"] = [AccessDenied("no")]
+    summary = world.sweep()
+
+    assert (1, 1) == (summary.marked, len(summary.problems))
+    assert "LowUtilization" in world.ec2.instances[good].tags
+    assert 2 == summary.episodes_started
+
+
+def test_a_workflow_that_cannot_be_started_is_started_by_the_next_sweep() -> None:
+    """Level-triggered: nothing is lost."""
+    world = FleetWorld()
+    world.add(1)
+    world.workflow.failure = Throttled("later")
+    assert 1 == len(world.sweep().problems)
+
+    world.workflow.failure = None
+    assert 1 == world.sweep(5).episodes_started
+
+
+def test_a_used_name_is_not_waited_for() -> None:
+    """An execution that ended before it opened its episode uses up its number; the next one follows."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    instance = world.ec2.instances[instance_id]
+    ref = EpisodeRef(TARGET.account, TARGET.region, instance_id, instance.launch_time, 1)
+    world.workflow.executions[ref.execution_name] = False
+
+    world.sweep()
+    world.sweep(5)
+
+    numbers = sorted(episode_from_execution_name(name).number for name in world.workflow.executions)
+    assert [1, 2] == numbers
+
+
+def test_told_idleness_is_quiet_until_its_time_or_until_work_resumes() -> None:
+    """The same idleness is not told twice; another one is."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    ref = episode_from_execution_name(next(iter(world.workflow.executions)))
+    world.state.take_lock(ref)
+    quiet = NOW + timedelta(hours=24)
+    world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
+    assert 0 == world.sweep(5).episodes_started
+
+    world.publish(instance_id, BUSY)
+    world.sweep(5)
+    world.publish(instance_id, [1.0] * 12)
+    assert 1 == world.sweep(120).episodes_started
+
+
+def test_managed_instances_are_told_and_never_marked() -> None:
+    """The workflow tells their owner; no tag of ours is set on them."""
+    world = FleetWorld()
+    tags = {"Purpose": "GPU-Workload", "aws:autoscaling:groupName": "asg"}
+    instance_id = world.add(1, tags=tags)
+    summary = world.sweep()
+
+    assert (1, 0) == (summary.episodes_started, summary.marked)
+    assert "managed-elsewhere" == world.verdict(instance_id)
+
+
+def test_an_outage_that_looks_like_idleness_freezes_everything() -> None:
+    """Six busy instances report zero at once: no workflow starts, people are told once."""
+    world = FleetWorld()
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.sweep()
+    for instance_id in ids:
+        world.publish(instance_id, [0.0] * 12)
+    summary = world.sweep(65)
+    again = world.sweep(5)
+
+    assert summary.frozen
+    assert again.frozen
+    assert {"frozen"} == {world.verdict(instance_id) for instance_id in ids}
+    assert {} == world.workflow.executions
+    kinds = [alert.kind for alert in world.announcer.sent]
+    assert 1 == kinds.count(AlertKind.BREAKER_TRIPPED)
+
+
+def test_the_freeze_ends_when_its_time_is_over() -> None:
+    """Told again, and plans are made again."""
+    world = FleetWorld()
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.sweep()
+    for instance_id in ids:
+        world.publish(instance_id, [0.0] * 12)
+    world.sweep(65)
+    summary = world.sweep(200)
+
+    assert not summary.frozen
+    assert 6 == summary.episodes_started
+    assert AlertKind.BREAKER_RELEASED in [alert.kind for alert in world.announcer.sent]
+
+
+def test_silence_is_told_once_for_all() -> None:
+    """One message for three silent instances, and none at the next sweep."""
+    world = FleetWorld()
+    for number in (1, 2, 3):
+        world.silence(world.add(number))
+    world.sweep()
+    world.sweep(5)
+
+    silent = [alert for alert in world.announcer.sent if alert.kind is AlertKind.TELEMETRY_SILENT]
+    assert 1 == len(silent)
+    assert 3 == len(silent[0].facts["instance_ids"])  # type: ignore[arg-type]
+    assert {} == world.workflow.executions
+
+
+def test_hidden_gpus_keep_an_instance() -> None:
+    """An aggregate of seven GPUs on a machine of eight: one may be in MIG mode and at work."""
+    world = FleetWorld()
+    instance_id = world.add(1, instance_type="p4d.24xlarge")
+    own = {"InstanceId": instance_id}
+    world.metrics.publish(UTILIZATION, own, [35.0] * 12, statistic="SampleCount")
+    world.sweep()
+    assert "no-data" == world.verdict(instance_id)
+
+    world.metrics.publish(UTILIZATION, own, [40.0] * 12, statistic="SampleCount")
+    world.sweep(5)
+    assert "idle" == world.verdict(instance_id)
