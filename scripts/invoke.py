@@ -1,6 +1,6 @@
 """Runs a function on a sample event in AWS's Lambda emulator: `invoke.py FUNCTION events/FUNCTION/case.json`.
 
-The function finds a freshly deployed stack in the local cloud behind it. Prints its answer; the exit status is
+The function finds a freshly deployed stack in the local cloud behind it. Prints its answer; exit status
 1 when it raised.
 """
 
