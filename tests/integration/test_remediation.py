@@ -262,6 +262,21 @@ def test_a_forged_link_says_so_and_nothing_else(stage: Stage) -> None:
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
 
 
+def test_an_expired_link_says_so(stage: Stage) -> None:
+    """The time of the link runs out, unanswered: gone for GET and POST, and nothing was done."""
+    stage.policy(f"mode: ask\n{QUICK}")
+    instance_id, link = stage.ask()
+
+    page = stage.eventually(
+        lambda: page if (page := request(link)) and 410 == page[0] else None, "the link does not expire"
+    )
+
+    assert instance_id not in page[1]
+    assert 410 == request(link, "POST", {"answer": "approve"})[0]
+    assert "expired" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+
+
 def test_two_sweeps_at_once_open_one_workflow(stage: Stage) -> None:
     """The execution name and the lock let one through."""
     from concurrent.futures import ThreadPoolExecutor
