@@ -190,6 +190,8 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     losses = ["everything in RAM and in GPU memory"]
     if facts.shape is None:
         losses.append(f"local disks, if {instance.instance_type} has any (the type is not in the catalogue)")
+    elif facts.shape.local_nvme == "unknown":
+        losses.append("all data on local disks (their size is not in the catalogue); it is in no snapshot")
     elif facts.shape.local_nvme:
         losses.append(f"all data on local NVMe ({facts.shape.local_nvme} GB); it is in no snapshot")
     if instance.public_ip:

@@ -23,6 +23,8 @@ class Until(StrEnum):
     TERMINATED = "terminated"
 
 
+_EC2_SETTLES = timedelta(minutes=5)
+"""How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
 _STEP = {
     Until.STOPPED: Step.STOP,
     Until.SNAPSHOTS_COMPLETED: Step.SNAPSHOT,
@@ -62,9 +64,9 @@ class CheckProgress:
         since = episode.steps_done.get(_STEP[until].value)
         if since is None:
             raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")
-        if self._is_done(episode, until):
-            return Progress(done=True, wait_seconds=0)
         elapsed = self.clock.now() - since
+        if self._is_done(episode, until, elapsed):
+            return Progress(done=True, wait_seconds=0)
         limit = self._limit(episode, until)
         if elapsed > limit:
             raise StepTimedOut(
@@ -72,12 +74,12 @@ class CheckProgress:
             )
         return Progress(done=False, wait_seconds=_pause(elapsed, until))
 
-    def _is_done(self, episode: Episode, until: Until) -> bool:
+    def _is_done(self, episode: Episode, until: Until, elapsed: timedelta) -> bool:
         match until:
             case Until.STOPPED:
                 return self._has_stopped(episode)
             case Until.SNAPSHOTS_COMPLETED:
-                return self._has_snapshots(episode)
+                return self._has_snapshots(episode, elapsed)
             case Until.TERMINATED:
                 return self._state(episode) in (None, "terminated")
             case _:
@@ -89,7 +91,7 @@ class CheckProgress:
             raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
         return state == "stopped"
 
-    def _has_snapshots(self, episode: Episode) -> bool:
+    def _has_snapshots(self, episode: Episode, elapsed: timedelta) -> bool:
         target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
         found = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
         failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
@@ -97,6 +99,8 @@ class CheckProgress:
             raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")
         known = {snapshot.snapshot_id for snapshot in found}
         missing = sorted(set(episode.snapshot_ids) - known)
+        if missing and elapsed < _EC2_SETTLES:
+            return False
         if missing or not episode.snapshot_ids:
             raise SnapshotFailed(
                 f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed"

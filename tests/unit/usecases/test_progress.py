@@ -1,0 +1,112 @@
+"""Waiting for EC2: what is done, what is not yet, and what has failed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.plan import Step
+from governor.domain.policy import Action
+from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.usecases.check_progress import CheckProgress, Until
+from tests.builders import NOW
+from tests.unit.usecases.world import World
+
+
+def check(world: World) -> CheckProgress:
+    """The use case over the world."""
+    return CheckProgress(
+        world.clock, world.policies, world.guards.accounts, world.guards, world.ec2, world.ec2
+    )
+
+
+def snapshot_world() -> World:
+    """Stopped, with snapshots under way."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    return world
+
+
+def test_a_stop_takes_its_time() -> None:
+    """Looked at again after a pause that grows."""
+    world = World()
+    world.ec2.instant = False
+    world.put_away(world.ref, Step.STOP)
+
+    first = check(world)(world.ref, Until.STOPPED)
+    world.clock.moment = NOW + timedelta(minutes=10)
+    later = check(world)(world.ref, Until.STOPPED)
+    world.change_instance(state="stopped")
+
+    assert (False, False) == (first.done, later.done)
+    assert first.wait_seconds < later.wait_seconds
+    assert check(world)(world.ref, Until.STOPPED).done
+
+
+def test_a_stop_that_never_ends_times_out() -> None:
+    """After the policy's limit."""
+    world = World()
+    world.ec2.instant = False
+    world.put_away(world.ref, Step.STOP)
+    world.clock.moment = NOW + timedelta(minutes=31)
+
+    with pytest.raises(StepTimedOut):
+        check(world)(world.ref, Until.STOPPED)
+
+
+def test_an_instance_that_goes_elsewhere_is_an_error() -> None:
+    """Terminated instead of stopped: nothing further is done."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.change_instance(state="terminated")
+
+    with pytest.raises(WrongState):
+        check(world)(world.ref, Until.STOPPED)
+
+
+def test_snapshots_are_done_when_all_are_completed() -> None:
+    """Pending is waited for."""
+    world = snapshot_world()
+    assert not check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+    world.ec2.finish_snapshots()
+    assert check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+
+def test_a_failed_snapshot_is_an_error_at_once() -> None:
+    """And says that nothing is destroyed."""
+    world = snapshot_world()
+    world.ec2.finish_snapshots("error")
+
+    with pytest.raises(SnapshotFailed, match="nothing is destroyed"):
+        check(world)(world.ref, Until.SNAPSHOTS_COMPLETED)
+
+
+def test_a_new_snapshot_may_be_missing_for_a_moment_and_not_for_ever() -> None:
+    """EC2's lists lag behind; a snapshot that somebody deleted does not come back."""
+    world = snapshot_world()
+    world.ec2.snapshots.clear()
+    assert not check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+    world.clock.moment = NOW + timedelta(minutes=6)
+    with pytest.raises(SnapshotFailed, match="missing"):
+        check(world)(world.ref, Until.SNAPSHOTS_COMPLETED)
+
+
+def test_a_step_that_was_never_asked_for_is_not_waited_for() -> None:
+    """An execution started by hand learns nothing and does nothing."""
+    with pytest.raises(SafetyError, match="never asked"):
+        world = World()
+        check(world)(world.ref, Until.TERMINATED)
+
+
+def test_a_snapshot_set_is_made_once() -> None:
+    """A repeated invocation finds the first one's."""
+    world = snapshot_world()
+    first = world.take_snapshot(world.ref)
+    again = world.take_snapshot(world.ref)
+
+    assert first == again
+    assert 1 == [name for name, _, _ in world.ec2.calls].count("create_snapshots")
