@@ -97,8 +97,9 @@ def test_a_new_snapshot_may_be_missing_for_a_moment_and_not_for_ever() -> None:
 
 def test_a_step_that_was_never_asked_for_is_not_waited_for() -> None:
     """An execution started by hand learns nothing and does nothing."""
+    world = World()
+
     with pytest.raises(SafetyError, match="never asked"):
-        world = World()
         check(world)(world.ref, Until.TERMINATED)
 
 
