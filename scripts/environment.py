@@ -1,18 +1,19 @@
 """Creates or refreshes one of the project's virtual environments: `environment.py NAME`.
 
-Standard library only, because it runs before anything is installed. An environment is rebuilt when its pins
-or the interpreter change, and left alone otherwise. uv installs where it can, because it takes seconds; plain
-pip does where uv cannot (a machine whose pip knows a mirror that uv does not).
+Standard library only, because it runs before anything is installed. An environment is rebuilt when its pins,
+the interpreter or its place change, and left alone otherwise. uv installs where it can, because it takes
+seconds; plain pip does where uv cannot (a machine whose pip knows a mirror that uv does not).
 """
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,14 @@ ENVIRONMENTS = {
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }
 LOWEST = (3, 11)
+# pip's setting -> uv's variable and the separator that uv wants in it.
+_UV_NAMES = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
 
 
 def main(names: list[str]) -> int:
@@ -36,34 +45,62 @@ def main(names: list[str]) -> int:
         if name not in ENVIRONMENTS:
             print(f"unknown environment {name!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr)
             return 2
-        ensure(name)
+        try:
+            ensure(name)
+        except subprocess.CalledProcessError as error:
+            print(f"the environment {name} could not be made: {error}", file=sys.stderr)
+            return 1
     return 0
 
 
 def ensure(name: str) -> None:
-    """Makes one environment ready. Two at once wait for each other."""
+    """Makes one environment ready. Two at once wait for each other. Raises: CalledProcessError."""
     folder, pins = ENVIRONMENTS[name]
     TOOLS.mkdir(exist_ok=True)
-    stamp, wanted = folder / ".pins", _fingerprint(ROOT / pins)
-    if stamp.exists() and stamp.read_text() == wanted:
+    stamp, wanted = folder / ".pins", fingerprint((ROOT / pins).read_bytes(), folder)
+    if _reads(stamp, wanted):
         return
     with (TOOLS / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.exists() and stamp.read_text() == wanted:
+        if _reads(stamp, wanted):
             return
         print(f"installing the environment {name} ...", file=sys.stderr, flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        stamp.unlink(missing_ok=True)
         _install(name, folder, ROOT / pins)
         stamp.write_text(wanted)
 
 
-def _fingerprint(pins: Path) -> str:
-    digest = hashlib.sha256(pins.read_bytes()).hexdigest()
-    return f"{digest} {sys.version} {sys.executable}"
+def fingerprint(pins: bytes, folder: Path) -> str:
+    """What an environment was made of. Its place counts: the scripts in it name their interpreter's path."""
+    return f"{hashlib.sha256(pins).hexdigest()} {sys.version} {sys.executable} {folder}"
+
+
+def uv_settings(pip_config: str, given: Mapping[str, str]) -> dict[str, str]:
+    """uv's environment variables for what `pip config list` says, beside those that are given already.
+
+    A variable that somebody has set for uv is left alone. Of pip's sections the later wins, as for pip:
+    global, install, then its own environment variables.
+    """
+    found: dict[str, str] = {}
+    for section in ("global", "install", ":env:"):
+        for line in pip_config.splitlines():
+            name, _, value = line.partition("=")
+            where, _, key = name.strip().rpartition(".")
+            if where == section and key in _UV_NAMES:
+                variable, separator = _UV_NAMES[key]
+                found[variable] = separator.join(str(ast.literal_eval(value)).split())
+    if {"UV_INDEX", "UV_FIND_LINKS"} & found.keys():
+        # pip looks at all indexes for each package. The hashes make that safe.
+        found["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return {name: value for name, value in found.items() if value and name not in given}
+
+
+def _reads(stamp: Path, wanted: str) -> bool:
+    return stamp.exists() and stamp.read_text() == wanted
 
 
 def _install(name: str, folder: Path, pins: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     if name != "uv" and _install_with_uv(folder, pins):
         return
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--require-hashes"]
@@ -73,32 +110,32 @@ def _install(name: str, folder: Path, pins: Path) -> None:
 
 
 def _install_with_uv(folder: Path, pins: Path) -> bool:
-    """Whether uv has installed the pins; pip is told nothing when it has not."""
+    """Whether uv has installed the pins. What it left undone is pip's to do, so its failure is only told."""
     uv_folder, _ = ENVIRONMENTS["uv"]
     try:
         ensure("uv")
     except subprocess.CalledProcessError:
+        print("uv cannot be installed here; pip does it, which takes longer", file=sys.stderr, flush=True)
         return False
-    environment = dict(os.environ)
-    mirror = _pip_setting("global.index-url")
-    if mirror:
-        environment.setdefault("UV_DEFAULT_INDEX", mirror)
-    certificates = os.environ.get("PIP_CERT") or _pip_setting("global.cert")
-    if certificates:
-        environment.setdefault("SSL_CERT_FILE", certificates)
-    python = str(folder / "bin" / "python")
+    python = folder / "bin" / "python"
+    config = subprocess.run(
+        [str(python), "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+    )
     command = [str(uv_folder / "bin" / "uv"), "pip", "install", "--quiet", "--require-hashes"]
     done = subprocess.run(
-        [*command, "--python", python, "-r", str(pins)], check=False, env=environment, cwd=ROOT
+        [*command, "--python", str(python), "-r", str(pins)],
+        check=False,
+        env={**os.environ, **uv_settings(config.stdout, os.environ)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[0]
+        print(
+            f"uv could not install ({reason}); pip does it, which takes longer", file=sys.stderr, flush=True
+        )
     return done.returncode == 0
-
-
-def _pip_setting(name: str) -> str:
-    asked = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", name], check=False, capture_output=True, text=True
-    )
-    return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
 if __name__ == "__main__":
