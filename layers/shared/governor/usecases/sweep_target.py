@@ -133,7 +133,7 @@ class SweepTarget:
         self._breaker(target, cases, base, now, summary)
         summary.verdicts.update(case.settled.kind.value for case in cases)
         self._apply_marks(target, cases, now, summary)
-        self._follow_up(target, cases, records, now, summary)
+        self._follow_up(cases, records, now, summary)
         self._announce_silent(target, cases, now, summary)
         self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
@@ -187,7 +187,7 @@ class SweepTarget:
         before = case.before
         searched = before.searched_at if before else None
         again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
-        case.checked_gpus = before is not None and _gpu_check_is_due(case, before, now)
+        case.checked_gpus = before is not None and _gpu_check_is_due(before, now)
         return EvidenceRequest(
             instance=case.instance,
             policy=case.policy,
@@ -303,7 +303,6 @@ class SweepTarget:
 
     def _follow_up(
         self,
-        target: Target,
         cases: Sequence[_Case],
         records: Mapping[str, InstanceRecord],
         now: UtcDatetime,
@@ -450,7 +449,7 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     return still_busy(kind, before.last_busy, before.advice, policy)
 
 
-def _gpu_check_is_due(case: _Case, before: Observation, now: datetime) -> bool:
+def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
     """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep."""
     busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
     by_aggregate = before.source == MetricSource.AGGREGATE
