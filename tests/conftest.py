@@ -12,6 +12,19 @@ from hypothesis import settings
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
+# What a process needs to run at all. Everything else could decide a test's result on one machine only.
+_KEPT = {"HOME", "LANG", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
+_KEPT_PREFIXES = ("COVERAGE", "LC_", "PYTEST", "PYTHON")
+# Fake on purpose, and the only ones: files of credentials and the metadata service are out of reach too.
+_AWS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
 
 @pytest.fixture(autouse=True)
 def _no_way_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,10 +33,8 @@ def _no_way_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         pytest_socket.enable_socket()
         return
     for name in list(os.environ):
-        if name.startswith(("AWS_", "POWERTOOLS_")):
+        if name not in _KEPT and not name.startswith(_KEPT_PREFIXES):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in _AWS.items():
+        monkeypatch.setenv(name, value)
     pytest_socket.disable_socket(allow_unix_socket=True)

@@ -1,0 +1,183 @@
+"""Rules about the tree as a whole that no linter here can hold: pins, imports of functions, machine paths."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers" / "shared"
+PINS = [*sorted((ROOT / "requirements").glob("*.txt")), LAYER / "requirements.txt"]
+FUNCTIONS = sorted((ROOT / "functions").glob("*/*.py"))
+SHIPPED = [*FUNCTIONS, *sorted((LAYER / "governor").rglob("*.py"))]
+RUNTIME = {"boto3", "botocore"}  # the Lambda runtime brings them
+DISTRIBUTIONS = {"yaml": "pyyaml"}  # where a package is imported by another name than it is installed by
+MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:root|home|Users|work)/\w+")
+NOT_OURS = {".git", ".venv", ".tools", ".aws-sam", ".hypothesis", "__pycache__", "node_modules"}
+NOT_OURS |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
+
+
+def imports(source: str) -> set[str]:
+    """Dotted names that a module imports, wherever in it. Not what only the type checker sees."""
+    return set(_imports(ast.parse(source)))
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        # `from governor import adapters` imports a module just as `import governor.adapters` does.
+        yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
+
+
+def outside(names: set[str], *allowed: str) -> set[str]:
+    """The names that are neither of the standard library nor within one of the allowed packages."""
+    foreign = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
+    return foreign - within(foreign, *allowed)
+
+
+def within(names: set[str], *packages: str) -> set[str]:
+    """The names that are within one of the packages."""
+    prefixes = tuple(f"{package}." for package in packages)
+    return {name for name in names if name in packages or name.startswith(prefixes)}
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Each requirement's name and everything that is said of it, its hashes included."""
+    entries = re.split(r"\n(?=\S)", text.strip())
+    return {re.split(r"[=\[ ]", entry)[0].lower(): entry for entry in entries}
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _text_files() -> Iterator[tuple[Path, str]]:
+    for path in sorted(ROOT.rglob("*")):
+        if NOT_OURS & set(path.relative_to(ROOT).parts) or not path.is_file():
+            continue
+        try:
+            yield path, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture
+
+
+@pytest.mark.parametrize("path", PINS, ids=_relative)
+def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
+    """What is installed is what was pinned, byte for byte."""
+    entries = pinned(path.read_text(encoding="utf-8"))
+    assert entries
+    loose = {name for name, entry in entries.items() if "==" not in entry or "--hash=sha256:" not in entry}
+    assert set() == loose
+
+
+@pytest.mark.parametrize("path", PINS, ids=_relative)
+def test_pins_name_no_address(path: Path) -> None:
+    """Where packages come from is the machine's business."""
+    found = re.findall(r"\S*://\S*|--(?:index|extra-index|find-links|trusted)\S*", path.read_text())
+    assert [] == found
+
+
+def test_every_pin_file_has_its_source() -> None:
+    """`make lock` makes each of them anew from what was asked for."""
+    assert [] == [_relative(path) for path in PINS if not path.with_suffix(".in").exists()]
+
+
+def test_tests_run_on_the_versions_that_the_layer_ships() -> None:
+    """The same pin in the layer, in the project's environment and in the local cloud's."""
+    version = re.compile(r"==([^\s;\\]+)")
+    for shipped, entry in pinned((LAYER / "requirements.txt").read_text()).items():
+        for name in ("project", "cloud"):
+            here = pinned((ROOT / "requirements" / f"{name}.txt").read_text())[shipped]
+            assert version.findall(entry) == version.findall(here), (name, shipped)
+
+
+def test_the_layer_leaves_boto3_to_the_runtime() -> None:
+    """A second botocore in the layer would win over the runtime's and start slower."""
+    assert set() == RUNTIME & pinned((LAYER / "requirements.txt").read_text()).keys()
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=_relative)
+def test_shipped_code_imports_only_what_is_shipped(path: Path) -> None:
+    """`sam build` does not notice a package that the layer lacks: Lambda does, at the first event."""
+    names = {name.split(".")[0] for name in outside(imports(path.read_text()), "governor")}
+    wanted = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names - RUNTIME}
+    assert set() == wanted - pinned((LAYER / "requirements.txt").read_text()).keys()
+
+
+def test_no_function_imports_another() -> None:
+    """Each function folder is deployed alone. A relative import would find nothing there."""
+    assert FUNCTIONS
+    for path in FUNCTIONS:
+        names = imports(path.read_text())
+        assert set() == within(names, "functions") | {name for name in names if name.startswith(".")}, path
+
+
+def test_functions_reach_aws_through_the_wiring_only() -> None:
+    """A handler that opens a client has a right nobody reviewed."""
+    for path in FUNCTIONS:
+        assert set() == within(imports(path.read_text()), "boto3", "botocore", "governor.adapters"), path
+
+
+def test_domain_imports_the_standard_library_and_the_errors() -> None:
+    """Decisions stay pure whatever is installed: a list of what is allowed, not of what is forbidden."""
+    paths = sorted((LAYER / "governor" / "domain").glob("*.py"))
+    assert paths
+    for path in paths:
+        assert set() == outside(imports(path.read_text()), "governor.domain", "governor.errors"), path
+
+
+def test_use_cases_import_domain_ports_and_errors() -> None:
+    """They name what they need by port and never learn who answers."""
+    allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.usecases")
+    for path in [*sorted((LAYER / "governor" / "usecases").glob("*.py")), LAYER / "governor" / "ports.py"]:
+        assert set() == outside(imports(path.read_text()), *allowed), path
+
+
+def test_only_the_wiring_imports_adapters() -> None:
+    """One place decides which adapter stands behind a port."""
+    for path in SHIPPED:
+        inside = path.parent.name == "adapters" or path == LAYER / "governor" / "bootstrap.py"
+        if not inside:
+            assert set() == within(imports(path.read_text()), "governor.adapters"), path
+
+
+def test_only_adapters_import_boto3() -> None:
+    """Foreign errors and foreign types end there."""
+    for path in SHIPPED:
+        if path.parent.name != "adapters":
+            assert set() == within(imports(path.read_text()), *RUNTIME), path
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    """What works in one home only is not said here."""
+    found = {_relative(path): MACHINE_PATH.findall(text) for path, text in _text_files()}
+    assert len(found) > len(SHIPPED)
+    assert {} == {path: names for path, names in found.items() if names}
+
+
+def test_the_rules_see_what_they_forbid() -> None:
+    """Each of the tests above rests on these three answers."""
+    source = "import boto3\ndef late():\n    from governor import adapters\n    from .. import functions\n"
+    assert {"boto3", "governor.adapters", "...functions"} == imports(source)
+    assert {"boto3"} == outside({"boto3", "json", "governor.domain.units"}, "governor.domain")
+    assert {"governor.adapters.ec2"} == within(
+        {"governor.adapters.ec2", "governor.ports"}, "governor.adapters"
+    )
+    assert ["/" + "home/somebody"] == MACHINE_PATH.findall("see /" + "home/somebody/project")
+
+
+def test_what_only_the_type_checker_sees_is_no_import() -> None:
+    """Stubs of boto3 are not in the layer and need not be."""
+    assert {"typing.TYPE_CHECKING"} == imports(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mypy_boto3_ec2 import EC2Client\n"
+    )
