@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
 SAM := .tools/sam/bin/sam
+TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor functions cli local benchmarks scripts tests
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
@@ -45,7 +46,7 @@ imports: env-project
 	$(VENV)/lint-imports --no-cache
 
 template: env-project env-sam
-	$(VENV)/cfn-lint template.yaml
+	$(VENV)/cfn-lint $(TEMPLATES)
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) validate --lint --template template.yaml
 
 fix: env-project ## format and repair what can be repaired
@@ -64,9 +65,9 @@ invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.js
 bench: env-project env-sam ## calls, time, memory and cold starts
 	@$(VENV)/python -m benchmarks
 
-checkov: ## security linter for the template; its environment is large and made on demand
+checkov: ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov
-	.tools/checkov/bin/checkov --quiet --compact --skip-download -f template.yaml
+	.tools/checkov/bin/checkov --quiet --compact --skip-download $(addprefix -f ,$(TEMPLATES))
 
 lock: ## pin all requirements anew
 	@$(PYTHON) scripts/environment.py uv
