@@ -1,0 +1,16 @@
+"""Repairs of the engine: where it differs from AWS in something the product leans on.
+
+Each repair says what AWS does and what the engine does. They reach into private parts of one pinned version;
+`tests/local_cloud/test_repairs.py` fails when an upgrade moves them.
+"""
+
+from __future__ import annotations
+
+from local.engine.repairs import callbacks, executions, lambda_errors
+
+
+def repair_all(wait_scale: float) -> None:
+    """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales waits."""
+    lambda_errors.repair()
+    executions.repair()
+    callbacks.repair(wait_scale)

@@ -1,0 +1,50 @@
+"""A function that does what its event says: answer, fail, hand on a token, or echo an HTTP request."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+
+class Throttled(Exception):
+    """An error of the function's own."""
+
+
+class Broken(Exception):
+    """Another one."""
+
+
+def handler(event: dict[str, Any], context: object) -> Any:
+    """`{"do": "fail" | "tell" | "tell-then-fail" | "long" | "answer"}`, or an HTTP API event."""
+    del context
+    if "requestContext" in event:
+        return _http(event)
+    match event.get("do"):
+        case "fail":
+            raise {"Throttled": Throttled, "Broken": Broken}[event["error"]](event.get("say", "as asked"))
+        case "tell":
+            _tell(event)
+        case "tell-then-fail":
+            _tell(event)
+            time.sleep(event.get("after", 0))
+            raise Throttled("after telling")
+        case "long":
+            return {"text": "x" * int(event["characters"])}
+    return {"seen": event}
+
+
+def _tell(event: dict[str, Any]) -> None:
+    import boto3
+
+    boto3.client("sqs").send_message(QueueUrl=os.environ["MAILBOX"], MessageBody=json.dumps(event))
+
+
+def _http(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "statusCode": 202,
+        "headers": {"content-type": "application/json", "x-probe": "yes"},
+        "cookies": ["a=1; HttpOnly", "b=2"],
+        "body": json.dumps(event),
+    }
