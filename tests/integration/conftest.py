@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import pytest_socket
+from botocore.exceptions import ClientError
 
 from local.cloud import LocalCloud
 from local.scene import Scene, deploy_scene
@@ -50,5 +52,6 @@ def stage(scene: Scene) -> Iterator[Stage]:
     states = scene.cloud.client("stepfunctions")
     for execution in scene.executions().values():
         if execution["status"] == "RUNNING":
-            states.stop_execution(executionArn=execution["executionArn"])
+            with contextlib.suppress(ClientError):  # it ended in this very moment
+                states.stop_execution(executionArn=execution["executionArn"])
     scene.simulation.clear()

@@ -286,6 +286,11 @@ class Policy:
     ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
+        terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
+        if self.approval.on_expiry == "act" and terminates:
+            raise ValueError(
+                "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes"
+            )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
             raise ValueError(
                 f"idle.window_minutes ({self.idle.window_minutes}) must be a whole number of periods of "

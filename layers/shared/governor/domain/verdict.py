@@ -201,7 +201,17 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
                 evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed"
             )
     expected, reporting = evidence.gpus_expected, evidence.gpus_reporting
-    if expected is not None and reporting is not None and reporting < expected:
+    if expected is None:
+        return _no_data(
+            evidence, "the type is not in the catalogue, so it is not known how many GPUs must be seen"
+        )
+    if reporting is not None and reporting > expected:
+        return _no_data(
+            evidence,
+            f"{reporting} GPUs seem to publish where {expected} exist: "
+            "metrics.collection_interval_seconds does not fit the agent",
+        )
+    if reporting is not None and reporting < expected:
         return _no_data(
             evidence,
             f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)",

@@ -139,7 +139,13 @@ class Guards:
             now = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
             raise SafetyError(f"the plan would be another now: {now}{why}")
-        asked = {volume.volume_id for volume in episode.instance.volumes}
+        flags = {volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes}
+        for volume in instance.volumes:
+            if volume.delete_on_termination is not flags.get(volume.volume_id, volume.delete_on_termination):
+                raise SafetyError(
+                    f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
+                )
+        asked = set(flags)
         added = sorted({volume.volume_id for volume in instance.volumes} - asked)
         if added:
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")

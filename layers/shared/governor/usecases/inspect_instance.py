@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from governor.domain.evidence import Evidence
+from governor.domain.evidence import Evidence, last_at_or_above
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import FIGURES, Verdict, judge
+from governor.domain.verdict import FIGURES, Verdict, VerdictKind, judge
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+
+_RECENT_MINUTES = 10
+"""Reaches back behind the end of any window: a period of five minutes and the lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,24 @@ class InspectInstance:
             )
         hold = self.state.record(instance.target, instance.instance_id).hold
         verdict = judge(instance, hold, gathered.evidence, policy, now)
+        if verdict.is_idle and self._works_now(instance, policy, now):
+            kind = VerdictKind.BUSY
+            return Verdict(
+                kind, "work began in the last minutes", evidence=gathered.evidence
+            ), gathered.evidence
         return verdict, gathered.evidence
+
+    def _works_now(self, instance: Instance, policy: Policy, now: UtcDatetime) -> bool:
+        """Whether a GPU worked since the window ended. What is not there yet proves nothing, either way."""
+        recent = replace(
+            policy,
+            metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0),
+            idle=replace(policy.idle, window_minutes=_RECENT_MINUTES),
+        )
+        request = EvidenceRequest(instance=instance, policy=recent, search=False)
+        gpus = self.gather(instance.target, [request], now)[instance.instance_id].evidence.gpus
+        threshold = policy.idle.utilization_below_percent
+        return any(last_at_or_above(gpu.utilization, threshold) is not None for gpu in gpus)
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""

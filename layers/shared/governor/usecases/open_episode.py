@@ -11,8 +11,9 @@ from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
+from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import Verdict
+from governor.domain.verdict import Verdict, VerdictKind
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
@@ -71,7 +72,9 @@ class OpenEpisode:
         now = self.clock.now()
         verdict, evidence = self.inspect.judge(instance, applied.policy, now)
         if not verdict.is_idle or evidence is None:
-            return self._close(ref, Outcome.WOKE_UP, f"not idle on the second look: {verdict.reason}")
+            working = verdict.kind in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+            outcome = Outcome.WOKE_UP if working else Outcome.VOID
+            return self._close(ref, outcome, f"not idle on the second look: {verdict.reason}")
         return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
 
     def _open(
@@ -109,7 +112,11 @@ class OpenEpisode:
         )
 
     def _close(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Opened:
-        self.state.close_episode(ref, outcome, reason, self.clock.now(), quiet_until=None, ledger=None)
+        now = self.clock.now()
+        # The two looks disagree: looked at again, but not at every sweep.
+        rule = self.policies.base().policy.approval
+        quiet = quiet_until(outcome, rule, now, was_opened=False)
+        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, None, reason)
 
 

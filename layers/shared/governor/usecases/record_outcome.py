@@ -13,6 +13,7 @@ from governor.domain.plan import Step
 from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
+from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.ask_owner import BROADCAST
@@ -53,6 +54,7 @@ class RecordOutcome:
                 ledger=_ledger_entry(episode, outcome, now) if episode else None,
             )
         if episode is not None:
+            self._close_question(episode, outcome)
             reason = self._clean_marks(episode, outcome, reason)
         if outcome is not Outcome.TOLD:
             link = self._link(episode, now)
@@ -62,6 +64,13 @@ class RecordOutcome:
     def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
         applied = self.policies.applied_to(episode.instance) if episode else self.policies.base()
         return quiet_until(outcome, applied.policy.approval, now, was_opened=episode is not None)
+
+    def _close_question(self, episode: Episode, outcome: Outcome) -> None:
+        """Nobody can answer any more what is over."""
+        try:
+            self.state.void(episode.approval_id, f"the episode ended: {outcome.value}", expired=False)
+        except ConflictError:
+            pass  # answered, expired or void before: that record stands
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""

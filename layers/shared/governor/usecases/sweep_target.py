@@ -59,8 +59,8 @@ _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
 _WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
-_REPAIR_SLOTS = 12
-"""An open episode's execution is checked in one of so many sweeps: once an hour at the default rate."""
+_REPAIR_AFTER = timedelta(hours=1)
+"""An episode that has stood still for so long is checked for a workflow that died."""
 
 
 @dataclass(slots=True)
@@ -212,7 +212,15 @@ class SweepTarget:
                 self._attempt(summary, "breaker alert", lambda: self._announce_breaker(target, new))
         elif tripped is not None:
             hold = timedelta(minutes=base.breaker.hold_minutes)
-            if now - tripped.tripped_at >= hold:
+            # Where nobody is asked, a freeze never ends by time alone: work must be seen again.
+            acts_alone = any(
+                case.policy.mode is Mode.AUTO
+                and case.settled.is_idle
+                and case.before is not None
+                and case.before.verdict == VerdictKind.FROZEN
+                for case in cases
+            )
+            if now - tripped.tripped_at >= hold and not acts_alone:
                 self.state.set_breaker(target, None)
                 self._attempt(summary, "breaker alert", lambda: self._announce_release(target, now))
             else:
@@ -251,7 +259,7 @@ class SweepTarget:
                 account=target.account,
                 region=target.region,
                 subject=f"GPU Governor works again in {target}",
-                lines=(f"The cause of the freeze is gone since {iso(now)}; plans are made again.",),
+                lines=(f"The freeze has ended at {iso(now)}; people are asked again.",),
                 dedup_id=f"breaker-released-{target}-{iso(now)}",
                 at=now,
             )
@@ -365,10 +373,10 @@ class SweepTarget:
         self._repair(ref, now)
 
     def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        if int(now.timestamp() // 300) % _REPAIR_SLOTS != _hash(ref.instance_id) % _REPAIR_SLOTS:
-            return
+        """Closes an episode whose workflow is gone, and delivers a decision that was not taken."""
         episode = self.state.episode(ref)
-        if self.workflow.has_ended(ref):
+        since = None if episode is None else episode.phase_since or episode.opened_at
+        if (since is None or now - since >= _REPAIR_AFTER) and self.workflow.has_ended(ref):
             self._close_dead(ref, episode, now)
         elif episode is not None and episode.phase is Phase.ASKING:
             self.deliver(episode.approval_id)
