@@ -41,6 +41,7 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("overrides: [{name: x, match: {}, set: {selector: {}}}]", "overrides.0.set.selector"),
         ("overrides: [{name: x, match: {}}]", "overrides.0.set"),
         ("overrides: {name: x}", "overrides"),
+        ("{approval: {on_expiry: act}, plan: {action: terminate}}", ""),
         ("prices: {ebs_usd_per_gib_month: -1}", "prices"),
     ],
 )

@@ -269,7 +269,10 @@ class StateTable(Protocol):
         ...
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Notes when a step was first asked of EC2; later notes of the same step change nothing."""
+        """Notes when a step was first asked of EC2; later notes of the same step change nothing.
+
+        Raises ConflictError when the episode is closed: the last barrier before EC2 is called.
+        """
         ...
 
     def close_episode(

@@ -291,3 +291,9 @@ def _unread(instance: object, hold: Hold) -> VerdictKind:
     verdict = judge_unread(instance, hold, POLICY, NOW)  # type: ignore[arg-type]
     assert verdict is not None
     return verdict.kind
+
+
+def test_a_type_of_unknown_size_is_never_idle() -> None:
+    """How many GPUs must be seen is not known; nor is it when more publish than exist."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=None))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_reporting=2))

@@ -53,6 +53,11 @@ FAULTS: dict[str, Callable[[World], object]] = {
     "volume attached": lambda w: w.change_instance(
         volumes=(*w.instance.volumes, Volume("vol-new", "/dev/sdz", True))
     ),
+    "volume will be deleted": lambda w: w.change_instance(
+        volumes=tuple(
+            replace(v, delete_on_termination=not v.delete_on_termination) for v in w.instance.volumes
+        )
+    ),
     "evidence altered": _alter_evidence,
     "mode changed": lambda w: _policy(w, Policy(mode=Mode.OBSERVE)),
     "plan changed": lambda w: _policy(w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))),
@@ -243,3 +248,25 @@ def test_the_recheck_lets_through_what_is_as_it_was() -> None:
     episode = world.state.episode(world.ref)
     assert episode is not None
     assert Phase.ACTING is episode.phase
+
+
+def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
+    """The window ends two minutes ago; what began since then counts, too."""
+    world = World(phase=Phase.ASKING)
+    world.metrics.reads.clear()
+    own = {"InstanceId": world.instance.instance_id}
+    quiet = [1.0] * 12
+
+    class Recent(type(world.metrics)):  # type: ignore[misc]
+        """Answers by the minute that the GPU works, by five minutes that it is quiet."""
+
+        def read(self, target, queries, window):  # type: ignore[no-untyped-def]
+            by_minute = window.period == timedelta(minutes=1)
+            self.publish("nvidia_smi_utilization_gpu", own, [90.0] if by_minute else quiet)
+            return super().read(target, queries, window)
+
+    recent = Recent(published=world.metrics.published, statistics=world.metrics.statistics)
+    inspect = replace(world.inspect, gather=replace(world.inspect.gather, metrics=recent))
+    result = replace(world.recheck, inspect=inspect)(world.ref, Step.STOP)
+
+    assert (False, Outcome.WOKE_UP) == (result.proceed, result.outcome)

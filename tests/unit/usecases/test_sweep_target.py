@@ -251,3 +251,17 @@ def test_hidden_gpus_keep_an_instance() -> None:
     world.metrics.publish(UTILIZATION, own, [40.0] * 12, statistic="SampleCount")
     world.sweep(5)
     assert "idle" == world.verdict(instance_id)
+
+
+def test_in_auto_mode_a_freeze_does_not_end_by_time_alone() -> None:
+    """Nobody would be asked: six instances that an outage made idle stay until work is seen again."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.sweep()
+    for instance_id in ids:
+        world.publish(instance_id, [0.0] * 12)
+    world.sweep(65)
+
+    assert world.sweep(200).frozen
+    assert world.sweep(600).frozen
+    assert {} == world.workflow.executions

@@ -265,9 +265,10 @@ class DynamoStateTable:
                 TableName=self._table,
                 Key=_packed_key(_episode_key(ref)),
                 UpdateExpression="SET steps_done.#step = if_not_exists(steps_done.#step, :at)",
-                ConditionExpression="attribute_exists(pk)",
-                ExpressionAttributeNames={"#step": step},
-                ExpressionAttributeValues=_packed({":at": moment(at)}),
+                # Last barrier before EC2 is called: a late invocation finds its episode closed.
+                ConditionExpression="attribute_exists(pk) AND #phase <> :closed",
+                ExpressionAttributeNames={"#step": step, "#phase": "phase"},
+                ExpressionAttributeValues=_packed({":at": moment(at), ":closed": Phase.CLOSED.value}),
             )
 
     def close_episode(

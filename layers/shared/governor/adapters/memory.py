@@ -455,7 +455,7 @@ class MemoryStateTable:
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""
         with self._lock:
-            self._change(ref, steps_done={step: at, **self._stored(ref).steps_done})
+            self._change(ref, steps_done={step: at, **self._open(ref).steps_done})
 
     def close_episode(
         self,
