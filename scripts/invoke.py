@@ -26,7 +26,12 @@ def main(arguments: list[str]) -> int:
         print("usage: make invoke FUNCTION=name EVENT=events/name/case.json", file=sys.stderr)
         print(f"functions: {', '.join(known)}", file=sys.stderr)
         return 2
-    name, event = arguments[0], json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
+    name = arguments[0]
+    try:
+        event = json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
+    except ValueError as error:
+        print(f"{arguments[1]} is no JSON: {error}", file=sys.stderr)
+        return 2
     try:
         with LocalCloud() as cloud:
             answer = _invoke(cloud, name, event)
