@@ -35,7 +35,6 @@ from local.templates import load_template
 
 ROOT = Path(__file__).parent.parent
 ENGINE_PYTHON = ROOT / ".tools" / "cloud" / "bin" / "python"
-CACHE = ROOT / ".tools" / "cache"
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 _BUCKET = "deployment"
