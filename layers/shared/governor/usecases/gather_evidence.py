@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from statistics import median_low
 
 from governor.domain.evidence import (
     Evidence,
@@ -357,9 +358,10 @@ class _Batch:
         if work.source is not MetricSource.AGGREGATE or samples is None:
             return evidence.gpus_reporting
         per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
-        # The fullest period: others may have lost samples, none can have too many.
-        top = peak(samples)
-        return None if top is None else round(top / per_gpu)
+        # The middle period: where the agent drifts, one period catches a collection more and another one
+        # less. The fullest would then count a GPU that is hidden, the emptiest would miss one that is not.
+        counts = [count for count in samples if count is not None]
+        return round(median_low(counts) / per_gpu) if counts else None
 
     # reading
 
