@@ -5,7 +5,9 @@ Used when an episode opens and again before anything is done, so that both see w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from governor.domain.evidence import Evidence, last_at_or_above
 from governor.domain.instance import Instance, Lifecycle, Target
@@ -15,10 +17,10 @@ from governor.domain.units import UtcDatetime
 from governor.domain.verdict import FIGURES, Verdict, VerdictKind, judge
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
-_RECENT_MINUTES = 10
-"""Reaches back behind the end of any window: a period of five minutes and the lag."""
+_SHORTEST_LOOK_MINUTES = 10
+"""The last minutes are looked at for at least this long, however close the window's end is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +51,38 @@ class InspectInstance:
             always=True,
         )
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
-        if gathered.evidence.read_problem is not None:
-            raise Unavailable(
-                f"metrics of {instance.instance_id} could not be read: {gathered.evidence.read_problem}",
-                operation="cloudwatch:GetMetricData",
-            )
+        _must_be_read(gathered, instance)
         hold = self.state.record(instance.target, instance.instance_id).hold
         verdict = judge(instance, hold, gathered.evidence, policy, now)
-        if verdict.is_idle and self._works_now(instance, policy, now):
+        if verdict.is_idle and self._works_now(instance, policy, gathered, now):
             kind = VerdictKind.BUSY
             return Verdict(
                 kind, "work began in the last minutes", evidence=gathered.evidence
             ), gathered.evidence
         return verdict, gathered.evidence
 
-    def _works_now(self, instance: Instance, policy: Policy, now: UtcDatetime) -> bool:
-        """Whether a GPU worked since the window ended. What is not there yet proves nothing, either way."""
+    def _works_now(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> bool:
+        """Whether a GPU worked since the window ended. What is not there yet proves nothing, either way.
+
+        Asks for the series that were found, and reaches back to the window's end, minute by minute.
+        """
+        left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         recent = replace(
             policy,
             metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0),
-            idle=replace(policy.idle, window_minutes=_RECENT_MINUTES),
+            idle=replace(policy.idle, window_minutes=max(_SHORTEST_LOOK_MINUTES, left_out)),
         )
-        request = EvidenceRequest(instance=instance, policy=recent, search=False)
-        gpus = self.gather(instance.target, [request], now)[instance.instance_id].evidence.gpus
+        request = EvidenceRequest(
+            instance=instance,
+            policy=recent,
+            dimensions=gathered.dimensions,
+            source=gathered.source,
+            search=False,
+        )
+        look = self.gather(instance.target, [request], now)[instance.instance_id]
+        _must_be_read(look, instance)
         threshold = policy.idle.utilization_below_percent
-        return any(last_at_or_above(gpu.utilization, threshold) is not None for gpu in gpus)
+        return any(last_at_or_above(gpu.utilization, threshold) is not None for gpu in look.evidence.gpus)
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
@@ -91,3 +100,12 @@ class InspectInstance:
             price=price,
         )
         return sized, draw_plan(facts, policy), price
+
+
+def _must_be_read(gathered: Gathered, instance: Instance) -> None:
+    problem = gathered.evidence.read_problem
+    if problem is not None:
+        raise Unavailable(
+            f"metrics of {instance.instance_id} could not be read: {problem}",
+            operation="cloudwatch:GetMetricData",
+        )
