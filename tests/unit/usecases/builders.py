@@ -1,0 +1,99 @@
+"""Open questions and answers for use-case tests: what a workflow does up to its waiting task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.links import HmacLinkSigner
+from governor.adapters.memory import StaticPrices
+from governor.domain.approval import Answer, Approval, Decision
+from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.plan import Price
+from governor.usecases.accounts import Accounts
+from governor.usecases.inspect_instance import InspectInstance
+from governor.usecases.open_episode import OpenEpisode
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.fleet_world import FleetWorld
+
+ACCOUNTS = Accounts(TARGET.account, TARGET.region)
+PRICE = Price(Decimal("1.006"), "list price")
+SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+
+
+def approval_id_of(instance_id: str) -> str:
+    """One question an instance in these tests."""
+    return f"approval-{instance_id}"
+
+
+def token_of(instance_id: str) -> str:
+    """The task token that waits for the answer about an instance."""
+    return f"token-{instance_id}"
+
+
+def ref_of(world: FleetWorld, instance_id: str, number: int = 1) -> EpisodeRef:
+    """The episode of an instance as it runs now."""
+    launched = world.ec2.instances[instance_id].launch_time
+    return EpisodeRef(TARGET.account, TARGET.region, instance_id, launched, number)
+
+
+def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
+    """The use case over the fleet."""
+    inspect = InspectInstance(
+        instances=world.ec2,
+        gather=world.sweep_target.gather,
+        catalogue=ShippedCatalogue(),
+        prices=StaticPrices(PRICE),
+        state=world.state,
+    )
+    return OpenEpisode(
+        world.clock, world.policies, ACCOUNTS, inspect, world.state, approval_id=lambda: approval_id
+    )
+
+
+def open_question(world: FleetWorld, instance_id: str, *, hours: float = 24) -> EpisodeRef:
+    """Opens the episode that a sweep has started, and asks: a task now waits for the answer."""
+    ref = ref_of(world, instance_id)
+    opened = opener(world, approval_id_of(instance_id))(ref)
+    assert opened.episode is not None, opened.reason
+    expires_at = world.clock.now() + timedelta(hours=hours)
+    world.state.await_answer(approval_id_of(instance_id), token_of(instance_id), "ask", expires_at)
+    world.workflow.waiting.add(token_of(instance_id))
+    return ref
+
+
+def asked(number: int = 1, world: FleetWorld | None = None) -> tuple[FleetWorld, str, EpisodeRef]:
+    """A fleet with one idle instance about which somebody was asked."""
+    world = world or FleetWorld()
+    instance_id = world.add(number)
+    world.sweep()
+    return world, instance_id, open_question(world, instance_id)
+
+
+def stored_episode(world: FleetWorld, ref: EpisodeRef) -> Episode:
+    """The episode, which must exist."""
+    episode = world.state.episode(ref)
+    assert episode is not None
+    return episode
+
+
+def stored_approval(world: FleetWorld, instance_id: str) -> Approval:
+    """The question about an instance, which must exist."""
+    approval = world.state.approval(approval_id_of(instance_id))
+    assert approval is not None
+    return approval
+
+
+def decision(
+    answer: Answer = Answer.APPROVE, by: str = "someone", at: datetime = NOW, **more: Any
+) -> Decision:
+    """What a person said on the page."""
+    return replace(Decision(answer, by, "page", at), **more)
+
+
+def start_acting(world: FleetWorld, ref: EpisodeRef) -> None:
+    """What the recheck does when all is as it was."""
+    world.state.set_phase(ref, Phase.ACTING, world.clock.now())
