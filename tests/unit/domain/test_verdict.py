@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource, coverage_percent, empty_evidence
+from governor.domain.evidence import (
+    Evidence,
+    GpuReadings,
+    MetricSource,
+    coverage_percent,
+    empty_evidence,
+    window_before,
+)
 from governor.domain.policy import IdleRule, Policy, Vetoes
 from governor.domain.verdict import (
     NO_HOLD,
@@ -20,6 +29,7 @@ from governor.domain.verdict import (
     judge,
     judge_unread,
     judge_utilization_only,
+    ripe_at,
     still_busy,
 )
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
@@ -148,8 +158,74 @@ def test_holds_of_people_need_no_metrics() -> None:
 def test_a_young_instance_is_not_judged() -> None:
     """Neither within its grace, nor before the window can be covered at all."""
     assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=29)), NO_HOLD)
-    assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=45)), NO_HOLD)
-    assert judge_unread(make_instance(launch_time=ago(minutes=56)), NO_HOLD, POLICY, NOW) is None
+    assert VerdictKind.TOO_YOUNG is _unread(make_instance(launch_time=ago(minutes=56)), NO_HOLD)
+    assert judge_unread(make_instance(launch_time=ago(minutes=58)), NO_HOLD, POLICY, NOW) is None
+
+
+@pytest.mark.parametrize("started", range(0, 300, 7))
+def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start(started: int) -> None:
+    """At the first moment of judgement, at any second of a period: ten whole periods of twelve."""
+    launched = datetime(2026, 11, 20, 9, 0, tzinfo=UTC) + timedelta(seconds=started)
+    window = window_before(
+        ripe_at(make_instance(launch_time=launched), POLICY), POLICY.window, POLICY.period, POLICY.lag
+    )
+    whole = [n for n in range(window.bins) if window.start + window.period * n >= launched]
+
+    assert POLICY.idle.minimum_coverage_percent <= 100 * len(whole) / window.bins
+
+
+@pytest.mark.parametrize("junk", [-1.0, math.nan])
+def test_what_measures_nothing_is_a_hole(junk: float) -> None:
+    """Some publishers write -1 or NaN where the driver says N/A: under every threshold, and no proof."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence((junk,) * 12))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence((*QUIET[:9], junk, junk, junk)))
+    assert VerdictKind.BUSY is kind_of(make_evidence((*[junk] * 11, 60.0)))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, cpu_percent=junk))
+
+
+def test_evidence_of_less_than_the_window_proves_nothing() -> None:
+    """Neither a window that is too short, nor a series that does not fill its window."""
+    evidence = make_evidence(QUIET)
+    window = replace(evidence.window, start=evidence.window.end - timedelta(minutes=55))
+
+    assert VerdictKind.NO_DATA is kind_of(replace(evidence, window=window))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence((1.0,)))
+
+
+def test_an_aggregate_of_several_gpus_that_were_not_counted_is_no_data() -> None:
+    """A MIG GPU in it would not be missed. Told idleness is watched all the same."""
+    aggregate = make_evidence(
+        QUIET,
+        source=MetricSource.AGGREGATE,
+        gpus=(GpuReadings("all", QUIET),),
+        gpus_expected=8,
+        gpus_reporting=None,
+    )
+
+    assert VerdictKind.NO_DATA is kind_of(aggregate)
+    assert VerdictKind.IDLE is judge_utilization_only(INSTANCE, NO_HOLD, aggregate, POLICY, NOW).kind
+    assert VerdictKind.IDLE is kind_of(replace(aggregate, gpus_expected=1))
+
+
+def test_series_are_counted_whatever_the_count_says() -> None:
+    """One quiet series proves nothing about eight GPUs."""
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=8, gpus_reporting=None))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=8, gpus_reporting=8))
+
+
+def test_a_gpu_nobody_saw_is_not_advised_away() -> None:
+    """One works, one does not, six were not seen: seven may be needed."""
+    unseen: list[Sequence[float | None]] = [(None,) * 12] * 6
+    verdict = judge(INSTANCE, NO_HOLD, make_evidence((90.0,) * 12, QUIET, *unseen), POLICY, NOW)
+
+    assert verdict.advice[0].endswith("A type with 7 accelerators would do")
+
+
+def test_the_highest_reading_is_never_rounded_up_to_the_limit() -> None:
+    """4.96 is under 5, and the sentence must not say 5.0."""
+    verdict = judge(INSTANCE, NO_HOLD, make_evidence((*QUIET[:-1], 4.96)), POLICY, NOW)
+
+    assert "highest 4.9 %" in verdict.reason
 
 
 def test_a_busy_verdict_says_until_when_it_holds() -> None:

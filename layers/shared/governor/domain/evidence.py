@@ -96,20 +96,29 @@ def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:
     return Evidence(window=window, source=MetricSource.NONE, read_problem=problem)
 
 
+def is_reading(value: float | None) -> bool:
+    """Whether a value measures anything.
+
+    Some publishers write -1 or NaN where the driver says N/A; both lie under every threshold, and neither
+    was measured.
+    """
+    return value is not None and value >= 0
+
+
 def peak(series: Series) -> float | None:
     """The largest reading, `None` where there is none at all."""
-    return max((value for value in series if value is not None), default=None)
+    return max((value for value in series if value is not None and is_reading(value)), default=None)
 
 
 def mean(series: Series) -> float | None:
     """The mean of the readings that exist, `None` where there is none at all."""
-    values = [value for value in series if value is not None]
+    values = [value for value in series if value is not None and is_reading(value)]
     return sum(values) / len(values) if values else None
 
 
 def coverage_percent(series: Series) -> Percent:
     """Which share of the periods holds a reading."""
-    return 100.0 * sum(value is not None for value in series) / len(series) if series else 0.0
+    return 100.0 * sum(map(is_reading, series)) / len(series) if series else 0.0
 
 
 def last_at_or_above(series: Series, threshold: float) -> int | None:

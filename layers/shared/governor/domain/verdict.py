@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from fractions import Fraction
+from math import ceil, floor
 
 from governor.domain.evidence import (
     Evidence,
@@ -16,6 +18,7 @@ from governor.domain.evidence import (
     MetricSource,
     Window,
     coverage_percent,
+    is_reading,
     last_at_or_above,
     mean,
     peak,
@@ -103,7 +106,10 @@ def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
 
     Without the second condition a young instance would be called silent for want of a past.
     """
-    needed = policy.window * (policy.idle.minimum_coverage_percent / 100)
+    bins = policy.window // policy.period
+    # Whole periods: 80 % of twelve are ten. In exact numbers, or a rounding error would add one.
+    share = Fraction(policy.idle.minimum_coverage_percent) / 100
+    needed = policy.period * ceil(bins * share)
     grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
     return instance.launch_time + max(grace, needed + policy.lag + policy.period)
 
@@ -126,7 +132,9 @@ def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, no
     unread = judge_unread(instance, hold, policy, now)
     if unread is not None:
         return unread
-    verdict = _judge_utilization(evidence, policy) or _judge_figures(evidence, policy)
+    verdict = (
+        _judge_utilization(evidence, policy) or _judge_figures(evidence, policy) or _judge_count(evidence)
+    )
     if verdict is not None:
         return verdict
     manager = managed_by(instance)
@@ -193,23 +201,32 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     needed = policy.idle.minimum_coverage_percent
+    window = evidence.window
+    if window.end - window.start < policy.window:
+        return _no_data(
+            evidence,
+            f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read",
+        )
     for gpu in evidence.gpus:
-        seen = coverage_percent(gpu.utilization)
+        seen = _coverage(evidence, gpu)
         if seen < needed:
             label = "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
             return _no_data(
                 evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed"
             )
-    expected, reporting = evidence.gpus_expected, evidence.gpus_reporting
+    expected, reporting = evidence.gpus_expected, _reporting(evidence)
     if expected is None:
         return _no_data(
             evidence, "the type is not in the catalogue, so it is not known how many GPUs must be seen"
         )
-    if reporting is not None and reporting > expected:
+    if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
+        suspect = (
+            "the catalogue or the agent's dimensions are wrong"
+            if evidence.source is MetricSource.PER_GPU
+            else "metrics.collection_interval_seconds does not fit the agent"
+        )
         return _no_data(
-            evidence,
-            f"{reporting} GPUs seem to publish where {expected} exist: "
-            "metrics.collection_interval_seconds does not fit the agent",
+            evidence, f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
         )
     if reporting is not None and reporting < expected:
         return _no_data(
@@ -219,11 +236,35 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     return None
 
 
+def _coverage(evidence: Evidence, gpu: GpuReadings) -> float:
+    """In percent of the window: a series that is shorter than the window has its holes at the end."""
+    missing = max(0, evidence.window.bins - len(gpu.utilization))
+    return coverage_percent((*gpu.utilization, *(None,) * missing))
+
+
+def _reporting(evidence: Evidence) -> int | None:
+    """How many GPUs publish; of single GPUs never more than there are series."""
+    if evidence.source is not MetricSource.PER_GPU:
+        return evidence.gpus_reporting
+    seen = len(evidence.gpus)
+    return seen if evidence.gpus_reporting is None else min(seen, evidence.gpus_reporting)
+
+
+def _judge_count(evidence: Evidence) -> Verdict | None:
+    """No data where an aggregate of several GPUs does not tell how many are in it."""
+    if _reporting(evidence) is not None or evidence.gpus_expected == 1:
+        return None
+    return _no_data(
+        evidence, f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
+    )
+
+
 def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Busy by another figure than utilization, or no data where a required figure is missing."""
     for figure in FIGURES:
         limit = policy.vetoes.limit(figure)
         value = figure_of(evidence, figure)
+        value = value if is_reading(value) else None
         if limit is None:
             continue
         if value is not None and value >= limit:
@@ -285,7 +326,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
             evidence=evidence,
             last_busy=ended,
             not_before=ended + policy.window,
-            advice=(_right_size(busy, idle),),
+            advice=(_right_size(evidence, busy, idle),),
         )
     return Verdict(
         VerdictKind.BUSY,
@@ -304,18 +345,20 @@ def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[
     for gpu in evidence.gpus:
         if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
             busy.append(gpu)
-        elif coverage_percent(gpu.utilization) >= policy.idle.minimum_coverage_percent:
+        elif _coverage(evidence, gpu) >= policy.idle.minimum_coverage_percent:
             idle.append(gpu)
     return idle, busy
 
 
-def _right_size(busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
+def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
     names = ", ".join(gpu.gpu for gpu in idle)
     means = [value for gpu in busy if (value := mean(gpu.utilization)) is not None]
     average = sum(means) / len(means) if means else 0.0
+    # A GPU that was not seen may work: it counts as needed.
+    needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
     return (
-        f"right-size: GPUs {names} did nothing; the {len(busy)} working ones averaged {average:.0f} %. "
-        f"A type with {len(busy)} accelerator{'s' if len(busy) > 1 else ''} would do"
+        f"right-size: GPU{'s' if len(idle) > 1 else ''} {names} did nothing; {len(busy)} worked, "
+        f"at {average:.0f} % on average. A type with {needed} accelerator{'s' if needed > 1 else ''} would do"
     )
 
 
@@ -340,8 +383,13 @@ def _idle_sentence(evidence: Evidence, policy: Policy) -> str:
     who = "every GPU" if (evidence.gpus_expected or len(evidence.gpus)) > 1 else "the GPU"
     return (
         f"{who} stayed under {policy.idle.utilization_below_percent:g} % for {_minutes(evidence.window)} min "
-        f"(highest {max(tops):.1f} %)"
+        f"(highest {_down(max(tops)):.1f} %)"
     )
+
+
+def _down(percent: float) -> float:
+    """To a tenth, downwards: 4.96 under a limit of 5 must not read as 5.0."""
+    return floor(percent * 10) / 10
 
 
 def _minutes(window: Window) -> int:
