@@ -16,7 +16,7 @@ from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Mode
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, as_utc
 from governor.domain.verdict import Hold
 
 
@@ -35,8 +35,12 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """Name of the Step Functions execution: unique per episode, at most 80 allowed characters."""
-        epoch = int(self.launch_time.timestamp())
+        """Name of the Step Functions execution: unique per episode, at most 80 allowed characters.
+
+        Raises:
+            ValueError: the launch time is naive, so its name would depend on the machine.
+        """
+        epoch = int(as_utc(self.launch_time).timestamp())
         return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
 
     @property

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
+
+# Whole numbers: seconds as a float would carry binary dust into the money.
+_MICROSECOND = timedelta(microseconds=1)
+_MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,8 @@ def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
     if entry.saved_usd_per_hour is None:
         return None
     end = entry.ended_at or now
-    hours = Decimal(max(0.0, (end - entry.booked_at).total_seconds())) / Decimal(3600)
-    return entry.saved_usd_per_hour * hours
+    away = max(timedelta(0), end - entry.booked_at)
+    return entry.saved_usd_per_hour * (away // _MICROSECOND) / _MICROSECONDS_PER_HOUR
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:

@@ -47,4 +47,5 @@ def parse_iso(text: str) -> UtcDatetime:
 def money(amount: Decimal, places: int = 2) -> str:
     """An amount as text, rounded half up to `places`: `1,320.96`."""
     quantum = Decimal(1).scaleb(-places)
-    return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP):,}"
+    # Adding zero turns -0.00, which a small negative amount rounds to, into 0.00.
+    return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP) + 0:,}"
