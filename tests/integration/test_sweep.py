@@ -72,6 +72,39 @@ def test_a_busy_instance_is_not_read_again_within_its_window(stage: Stage) -> No
     assert before == stage.scene.simulation.calls()["cloudwatch:GetMetricData"]
 
 
+def test_a_sweep_that_left_a_target_out_fails_and_the_others_were_swept(stage: Stage) -> None:
+    """One Region of two refuses: the execution fails by name, and the other Region has its sweep."""
+    regions = ("ap-southeast-2", "eu-west-1")
+    stage.policy(f"mode: ask\ntargets: {{regions: [{', '.join(regions)}]}}")
+    stage.scene.simulation.set_fault("ec2:DescribeInstances", "UnauthorizedOperation")
+
+    done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
+
+    assert ("FAILED", "TargetsNotSwept") == (done["status"], done["error"])
+    assert [0, 1] == sorted(_sweeps_of(stage, region) for region in regions)
+
+
+def _sweeps_of(stage: Stage, region: str) -> int:
+    found: int = stage.scene.cloud.client("dynamodb").query(
+        TableName=stage.scene.outputs["StateTableName"],
+        KeyConditionExpression="pk = :pk AND begins_with(sk, :sweep)",
+        ExpressionAttributeValues={
+            ":pk": {"S": f"TARGET#{TARGET.account}#{region}"},
+            ":sweep": {"S": "SWEEP#"},
+        },
+    )["Count"]
+    return found
+
+
+def test_a_sweep_that_swept_nothing_fails(stage: Stage) -> None:
+    """The only target refuses."""
+    stage.scene.simulation.set_fault("ec2:DescribeInstances", "UnauthorizedOperation")
+
+    done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
+
+    assert ("FAILED", "NoTargetSwept") == (done["status"], done["error"])
+
+
 def test_the_schedule_starts_the_sweep(stage: Stage) -> None:
     """EventBridge Scheduler holds the rate of the parameter and points at the sweep machine."""
     schedule = stage.scene.cloud.client("scheduler").get_schedule(Name=stage.scene.outputs["ScheduleName"])
