@@ -11,7 +11,6 @@ from datetime import timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome, Phase, episode_from_execution_name
-from governor.domain.ledger import is_false_stop
 from governor.domain.messages import outcome_alert
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
@@ -19,6 +18,7 @@ from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.open_episode import owner_and_project
+from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
@@ -48,18 +48,18 @@ class ReactToStateChange:
     def _settle(
         self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
     ) -> list[str]:
-        target = self.accounts.target(account, region, self.policies.base().policy)
-        within = timedelta(minutes=self.policies.base().policy.ledger.false_stop_within_minutes)
+        policy = self.policies.base().policy
+        target = self.accounts.target(account, region, policy)
+        if ec2_state == "running":
+            within = timedelta(minutes=policy.ledger.false_stop_within_minutes)
+            return settle_restart(self.state, target, instance_id, at, within)
         done = []
-        for entry in self.state.open_entries(target, instance_id):
-            if entry.booked_at > at or entry.outcome is not Outcome.STOPPED:
-                continue
-            if ec2_state == "running":
-                false_stop = is_false_stop(entry, at, within)
-                if self.state.settle_entry(entry, at, false_stop=false_stop):
-                    done.append("false stop booked" if false_stop else "saving settled")
-            elif ec2_state == "terminated" and self.state.settle_entry(entry, at, false_stop=False):
-                done.append("saving settled: terminated by others")
+        if ec2_state == "terminated":
+            for entry in self.state.open_entries(target, instance_id):
+                if entry.booked_at > at or entry.outcome is not Outcome.STOPPED:
+                    continue
+                if self.state.settle_entry(entry, at, false_stop=False):
+                    done.append("saving settled: terminated by others")
         return done
 
 

@@ -51,6 +51,7 @@ from governor.ports import (
 )
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
 LOW_UTILIZATION_TAG = "LowUtilization"
@@ -61,6 +62,8 @@ _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
+_SETTLE_WITHIN = timedelta(days=3)
+"""How long after a start its ledger is looked at: longer than any policy lets a stop wait to be booked."""
 
 
 @dataclass(slots=True)
@@ -319,6 +322,11 @@ class SweepTarget:
         for case in cases:
             label = case.instance.instance_id
             self._attempt(summary, label, lambda case=case: self._follow_up_one(case, now, summary))  # type: ignore[misc]
+            if (
+                case.record.last_outcome is Outcome.STOPPED
+                and now - case.instance.launch_time < _SETTLE_WITHIN
+            ):
+                self._attempt(summary, label, lambda case=case: self._settle(case))  # type: ignore[misc]
         seen = {case.instance.instance_id for case in cases}
         for instance_id, record in records.items():
             if instance_id not in seen and record.open_episode is not None:
@@ -336,6 +344,12 @@ class SweepTarget:
         if tell and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
             summary.episodes_started += 1
+
+    def _settle(self, case: _Case) -> None:
+        """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
+        instance = case.instance
+        within = timedelta(minutes=self.policies.base().policy.ledger.false_stop_within_minutes)
+        settle_restart(self.state, instance.target, instance.instance_id, instance.launch_time, within)
 
     def _start_episode(self, case: _Case, now: UtcDatetime) -> None:
         instance = case.instance
