@@ -84,6 +84,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
             availability_zone="us-east-1a",
             public_ip="203.0.113.7",
             spot_request_id="sir-1",
+            host_id="h-1",
         ),
         reason="every GPU stayed under 5 %",
         evidence=evidence,
@@ -101,6 +102,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
         owner="research",
         project="llm",
         keep_at_most=timedelta(days=7),
+        acts_on_silence=True,
         phase_since=NOW,
     )
 

@@ -96,7 +96,7 @@ def test_every_fact_is_read() -> None:
             {"DeviceName": "/dev/sda1", "Ebs": {"VolumeId": "vol-1", "DeleteOnTermination": True}},
             {"DeviceName": "/dev/sdb", "Ebs": {"VolumeId": "vol-2", "DeleteOnTermination": False}},
         ],
-        Placement={"AvailabilityZone": "us-east-1a"},
+        Placement={"AvailabilityZone": "us-east-1a", "HostId": "h-1"},
         PlatformDetails="Windows",
         PublicIpAddress="203.0.113.7",
         SpotInstanceRequestId="sir-1",
@@ -121,6 +121,7 @@ def test_every_fact_is_read() -> None:
             public_ip="203.0.113.7",
             spot_request_id="sir-1",
             capacity_reservation_id="cr-1",
+            host_id="h-1",
             operator_managed=True,
             operator_principal="eks.amazonaws.com",
         )

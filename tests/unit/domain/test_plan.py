@@ -39,6 +39,7 @@ def any_facts(draw: st.DrawFn) -> PlanFacts:
         tags=draw(st.sampled_from([{}, {"aws:autoscaling:groupName": "x"}, {"karpenter.sh/nodepool": "x"}])),
         operator_managed=draw(st.booleans()),
         capacity_reservation_id=draw(st.sampled_from([None, "cr-1"])),
+        host_id=draw(st.sampled_from([None, "h-1"])),
         spot_request_id="sir-1" if lifecycle is Lifecycle.SPOT else None,
     )
     return make_facts(
@@ -82,7 +83,8 @@ def test_a_human_no_and_other_owners_are_obeyed(facts: PlanFacts, policy: Policy
     instance = facts.instance
     paid_anyway = instance.lifecycle not in (Lifecycle.ON_DEMAND, Lifecycle.SPOT)
     managed = instance.operator_managed or bool(instance.tags)
-    if facts.protection.stop or managed or paid_anyway or instance.capacity_reservation_id:
+    prepaid = instance.capacity_reservation_id or instance.host_id
+    if facts.protection.stop or managed or paid_anyway or prepaid:
         assert () == plan.steps
     if facts.protection.termination:
         assert Step.TERMINATE not in plan.steps
@@ -96,8 +98,9 @@ def test_money_adds_up(facts: PlanFacts, policy: Policy) -> None:
     plan = draw_plan(facts, policy)
     saving = plan.saving
 
-    if facts.price.usd_per_hour is None:
+    if facts.price.usd_per_hour is None or any(volume.size_gib is None for volume in facts.instance.volumes):
         assert saving.saved_usd_per_hour is None
+        assert saving.saved_usd_per_day is None
         return
     assert saving.cost_before_usd_per_hour is not None
     assert saving.cost_after_usd_per_hour is not None
@@ -162,3 +165,94 @@ def test_prices_of_the_policy_are_used() -> None:
     policy = Policy(prices=Prices(snapshot_usd_per_gib_month=Decimal(0)))
 
     assert Decimal("1.006") == draw_plan(make_facts(), policy).saving.saved_usd_per_hour
+
+
+def test_a_dedicated_host_is_paid_anyway() -> None:
+    """The host is billed, not the instance on it."""
+    plan = draw_plan(make_facts(make_instance(host_id="h-0123456789abcdef0")), TERMINATE)
+
+    assert () == plan.steps
+    assert "h-0123456789abcdef0" in plan.replaced_because[0]
+    assert "stopping saves nothing" in plan.replaced_because[0]
+
+
+def test_a_persistent_spot_request_is_cancelled_right_before_the_termination() -> None:
+    """Stop, snapshot, cancel, terminate; a stop alone leaves the request as it is."""
+    spot = make_instance(lifecycle=Lifecycle.SPOT, spot_request_id="sir-1")
+    facts = make_facts(spot, spot_request=SpotRequestType.PERSISTENT)
+
+    assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, STOP).steps
+    assert (Step.STOP, Step.SNAPSHOT, Step.CANCEL_SPOT_REQUEST, Step.TERMINATE) == draw_plan(
+        facts, TERMINATE
+    ).steps
+
+
+def test_termination_protection_falls_back_to_a_stop_only_where_the_policy_says_so() -> None:
+    """The flag forbids to terminate; whether a stop is welcome instead is the policy's word."""
+    facts = make_facts(protection=Protection(termination=True))
+    stop_instead = Policy(plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP))
+
+    assert () == draw_plan(facts, TERMINATE).steps
+    assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, stop_instead).steps
+    assert "a human said no" in draw_plan(facts, stop_instead).replaced_because[0]
+
+
+def test_what_has_no_volume_is_not_terminated() -> None:
+    """Nothing could be kept of it."""
+    bare = make_facts(make_instance(volumes=(), root_device_type="instance-store"))
+    allowed = Policy(plan=PlanRule(when_stop_is_unsupported=Action.TERMINATE))
+
+    assert () == draw_plan(bare, TERMINATE).steps
+    assert () == draw_plan(bare, allowed).steps
+
+
+def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
+    """Its EBS volumes are in the snapshot; the root is not."""
+    plan = draw_plan(make_facts(make_instance(root_device_type="instance-store")), TERMINATE)
+
+    assert (Step.SNAPSHOT, Step.TERMINATE) == plan.steps
+    assert any("root volume" in loss and "in no snapshot" in loss for loss in plan.losses)
+    assert not any("root volume" in loss for loss in draw_plan(make_facts(), TERMINATE).losses)
+
+
+def test_a_volume_of_unknown_size_makes_the_saving_unknown() -> None:
+    """It is not free because nobody has read its size."""
+    unread = make_facts(make_instance(volumes=(Volume("vol-1", "/dev/xvda", True),)))
+
+    for policy in (STOP, TERMINATE):
+        saving = draw_plan(unread, policy).saving
+        assert (None, None) == (saving.cost_before_usd_per_hour, saving.saved_usd_per_hour)
+
+
+def test_a_termination_saves_the_volumes_that_go_with_it() -> None:
+    """1.006 an hour and 100 GiB of EBS go; 500 GiB stay, and snapshots of 600 GiB come."""
+    instance = make_instance(
+        volumes=(Volume("vol-1", "/dev/xvda", True, 100), Volume("vol-2", "/dev/sdb", False, 500)),
+    )
+    saving = draw_plan(make_facts(instance), TERMINATE).saving
+    gib_hour = Decimal("0.08") / 730
+
+    assert Decimal("1.006") + 600 * gib_hour == saving.cost_before_usd_per_hour
+    assert 500 * gib_hour + 600 * (Decimal("0.05") / 730) == saving.cost_after_usd_per_hour
+
+
+@given(any_facts(), any_policy)
+def test_each_plan_says_what_it_loses_and_keeps_and_all_money_is_decimal(
+    facts: PlanFacts, policy: Policy
+) -> None:
+    """No step without its losses; every volume either goes or stays; no float anywhere."""
+    plan = draw_plan(facts, policy)
+    saving = plan.saving
+    amounts = (
+        saving.cost_before_usd_per_hour,
+        saving.cost_after_usd_per_hour,
+        saving.saved_usd_per_hour,
+        saving.saved_usd_per_day,
+    )
+
+    assert all(amount is None or type(amount) is Decimal for amount in amounts)
+    assert bool(plan.steps) == bool(plan.losses) == bool(plan.stays)
+    if plan.steps:
+        for volume in facts.instance.volumes:
+            named = sum(volume.volume_id in line for line in (*plan.losses, *plan.stays))
+            assert named >= 1

@@ -90,6 +90,7 @@ def episode_document(episode: Episode) -> Document:
         "owner": episode.owner,
         "project": episode.project,
         "keep_at_most_seconds": int(episode.keep_at_most.total_seconds()),
+        "acts_on_silence": episode.acts_on_silence,
         "snapshot_ids": list(episode.snapshot_ids),
         "steps_done": {step: moment(at) for step, at in episode.steps_done.items()},
     }
@@ -124,6 +125,7 @@ def episode_from_document(document: Mapping[str, Any], evidence: Evidence) -> Ep
         owner=document["owner"],
         project=document["project"],
         keep_at_most=timedelta(seconds=int(document["keep_at_most_seconds"])),
+        acts_on_silence=bool(document.get("acts_on_silence", False)),
         snapshot_ids=tuple(document.get("snapshot_ids") or ()),
         steps_done={step: parse_iso(at) for step, at in (document.get("steps_done") or {}).items()},
     )
@@ -170,6 +172,7 @@ def _instance_document(instance: Instance) -> Document:
         "public_ip": instance.public_ip,
         "spot_request_id": instance.spot_request_id,
         "capacity_reservation_id": instance.capacity_reservation_id,
+        "host_id": instance.host_id,
         "operator_managed": instance.operator_managed,
         "operator_principal": instance.operator_principal,
     }
@@ -200,6 +203,7 @@ def _instance_from_document(document: Mapping[str, Any]) -> Instance:
         public_ip=document.get("public_ip"),
         spot_request_id=document.get("spot_request_id"),
         capacity_reservation_id=document.get("capacity_reservation_id"),
+        host_id=document.get("host_id"),
         operator_managed=document["operator_managed"],
         operator_principal=document.get("operator_principal"),
     )

@@ -343,6 +343,7 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
         public_ip=found.get("PublicIpAddress"),
         spot_request_id=found.get("SpotInstanceRequestId"),
         capacity_reservation_id=found.get("CapacityReservationId"),
+        host_id=(found.get("Placement") or {}).get("HostId"),
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
     )

@@ -91,9 +91,7 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
     if approval.status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=approval.status.value)
     if now >= approval.expires_at:
-        raise DecisionRefused(
-            "the time to decide is over; nothing was done", status=ApprovalStatus.EXPIRED.value
-        )
+        raise DecisionRefused("the time to decide is over", status=ApprovalStatus.EXPIRED.value)
     if decision.answer is Answer.KEEP:
         latest = now + approval.keep_at_most
         if decision.keep_until is None:
@@ -114,7 +112,7 @@ def _why_closed(approval: Approval) -> str:
         case ApprovalStatus.VOID:
             return f"the question is void: {approval.void_reason or 'the instance changed'}; nothing was done"
         case ApprovalStatus.EXPIRED:
-            return "the time to decide is over; nothing was done"
+            return "the time to decide is over"
         case ApprovalStatus.APPROVED | ApprovalStatus.KEPT | ApprovalStatus.EXEMPTED:
             who = approval.decision.by if approval.decision else "somebody"
             return f"{who} has already decided: {approval.status.value.lower()}"

@@ -122,6 +122,8 @@ class Episode:
     owner: str
     project: str
     keep_at_most: timedelta = timedelta(days=30)
+    acts_on_silence: bool = False
+    """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshot_ids: tuple[str, ...] = ()
     phase_since: UtcDatetime | None = None
     closed_at: UtcDatetime | None = None

@@ -66,6 +66,8 @@ class Instance:
     public_ip: str | None = None
     spot_request_id: str | None = None
     capacity_reservation_id: str | None = None
+    host_id: str | None = None
+    """The Dedicated Host it runs on."""
     operator_managed: bool = False
     operator_principal: str | None = None
 

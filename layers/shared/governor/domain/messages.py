@@ -54,12 +54,19 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
         f"Cost: {money(price.usd_per_hour, 4)} USD an hour, {money(price.usd_per_hour * 24)} USD a day "
         f"({price.source})"
     ]
-    per_day = episode.plan.saving.saved_usd_per_day
-    if per_day is not None and episode.plan.steps:
-        lines.append(f"The plan would save {money(per_day)} USD a day, what stays already subtracted")
-    elif not episode.plan.steps:
-        lines.append("Nothing is saved, because nothing is done")
+    lines.append(_saving_line(episode.plan))
     return tuple(lines)
+
+
+def _saving_line(plan: Plan) -> str:
+    per_day = plan.saving.saved_usd_per_day
+    if not plan.steps:
+        return "Nothing is saved, because nothing is done"
+    if per_day is None:
+        return "What the plan would save is not known: the size of a volume is not"
+    if per_day < 0:
+        return f"The plan would cost {money(-per_day)} USD a day more: its snapshots cost more than it saves"
+    return f"The plan would save {money(per_day)} USD a day, what stays already subtracted"
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
@@ -104,9 +111,16 @@ def stage_alert(episode: Episode, stage: Stage, at: UtcDatetime, link: str | Non
     )
 
 
+def silence_text(episode: Episode) -> str:
+    """What follows when nobody answers, as a sentence."""
+    if episode.acts_on_silence:
+        return "Without an answer until the question expires, the plan is carried out."
+    return "Without an answer nothing is done."
+
+
 def _mode_lines(episode: Episode, stage: Stage) -> tuple[str, ...]:
     if stage is not Stage.TELL:
-        return ("Without an answer nothing is done.",) if stage is Stage.ASK else ()
+        return (silence_text(episode),)
     if not episode.plan.steps:
         return ()
     match episode.mode:

@@ -45,7 +45,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What the plan changes on the bill, per hour. `None` where the price is not known."""
+    """What the plan changes on the bill, per hour. `None` where the price or a volume's size is not known."""
 
     cost_before_usd_per_hour: UsdPerHour | None
     cost_after_usd_per_hour: UsdPerHour | None
@@ -166,6 +166,11 @@ def _no_saving(instance: Instance) -> str | None:
             f"it fills the Capacity Reservation {instance.capacity_reservation_id}, "
             "which is billed whether used or not: stopping saves nothing"
         )
+    if instance.host_id is not None:
+        return (
+            f"it runs on the Dedicated Host {instance.host_id}, "
+            "which is billed whether used or not: stopping saves nothing"
+        )
     return None
 
 
@@ -197,6 +202,8 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     if instance.public_ip:
         losses.append(f"the public IPv4 address {instance.public_ip}, unless it is an Elastic IP")
     if Step.TERMINATE in steps:
+        if instance.root_device_type != "ebs":
+            losses.append("the whole root volume: it is an instance store and in no snapshot")
         losses += [
             f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}): deleted with it"
             for volume in instance.volumes
@@ -227,12 +234,13 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 
 def _saving(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> Saving:
     price = facts.price.usd_per_hour
+    attached = facts.instance.volumes
+    sizes = [(volume, Decimal(volume.size_gib)) for volume in attached if volume.size_gib is not None]
+    if price is None or len(sizes) < len(attached):
+        return Saving(None, None)
     ebs = policy.prices.ebs_usd_per_gib_month / HOURS_PER_MONTH
     snapshot = policy.prices.snapshot_usd_per_gib_month / HOURS_PER_MONTH
-    sizes = [(volume, Decimal(volume.size_gib or 0)) for volume in facts.instance.volumes]
     volumes = sum((size * ebs for _, size in sizes), Decimal(0))
-    if price is None:
-        return Saving(None, None)
     before = price + volumes
     if not steps:
         return Saving(before, before)

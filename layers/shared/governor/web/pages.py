@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from governor.domain.instance import console_url
-from governor.domain.messages import cost_lines, step_text
+from governor.domain.messages import cost_lines, silence_text, step_text
 from governor.domain.policy import Mode
 from governor.domain.units import UtcDatetime, iso, money
 from governor.usecases.show_approval import ApprovalView
@@ -68,6 +68,7 @@ def approval_page(
             console=console_url(episode.instance),
             keep_options=keep_options(view),
             latest=(view.now + view.approval.keep_at_most).date().isoformat(),
+            silence=silence_text(episode),
             is_rehearsal=episode.mode is Mode.OBSERVE,
             csrf=csrf,
             action=action,

@@ -62,7 +62,7 @@ class ApprovalSite:
             text = "It was not made by this governor, or was altered on its way. Use the link of the message."
             return _refusal(403, "This link is not valid", text)
         except LinkExpired:
-            text = "The time to decide is over, and no answer means no action."
+            text = "The time to decide is over."
             return _refusal(410, "This link has expired", text)
         try:
             if request.method == "POST":
