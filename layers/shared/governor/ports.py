@@ -20,7 +20,6 @@ from governor.domain.episode import (
     InstanceRecord,
     Observation,
     Outcome,
-    Phase,
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
@@ -260,8 +259,8 @@ class StateTable(Protocol):
         """The episode, or `None` when it was never opened."""
         ...
 
-    def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
-        """Moves an episode that is not closed. Raises ConflictError when it is."""
+    def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """A recheck lets this step through: the episode acts. Raises ConflictError when it is closed."""
         ...
 
     def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:

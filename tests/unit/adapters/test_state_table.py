@@ -175,22 +175,25 @@ def test_no_episode_is_saved_without_the_lock(table: StateTable) -> None:
     assert table.approval("approval-1") is None
 
 
-def test_phases_move_until_the_end(opened: StateTable) -> None:
-    """A closed episode moves no more."""
-    opened.set_phase(ref(), Phase.ACTING, NOW + timedelta(minutes=1))
+def test_steps_are_let_through_until_the_end(opened: StateTable) -> None:
+    """The last one counts; a closed episode moves no more."""
+    opened.clear_step(ref(), "stop", NOW)
+    later = NOW + timedelta(minutes=1)
+    opened.clear_step(ref(), "terminate", later)
     stored = opened.episode(ref())
     assert stored is not None
-    assert (Phase.ACTING, NOW + timedelta(minutes=1)) == (stored.phase, stored.phase_since)
+    assert (Phase.ACTING, later) == (stored.phase, stored.phase_since)
+    assert ("terminate", later) == (stored.cleared_step, stored.cleared_at)
 
     opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
     with pytest.raises(ConflictError):
-        opened.set_phase(ref(), Phase.ASKING, NOW)
+        opened.clear_step(ref(), "stop", NOW)
 
 
 def test_what_does_not_exist_cannot_be_changed(table: StateTable) -> None:
     """Changes to an unknown episode are refused instead of making one."""
     with pytest.raises(ConflictError):
-        table.set_phase(ref(), Phase.ACTING, NOW)
+        table.clear_step(ref(), "stop", NOW)
     with pytest.raises(ConflictError):
         table.set_snapshots(ref(), ["snap-1"])
     with pytest.raises(ConflictError):

@@ -19,7 +19,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, 
 from governor.adapters.clients import Clients
 from governor.adapters.memory import MemoryStateTable
 from governor.domain.approval import Answer, ApprovalStatus
-from governor.domain.episode import BreakerState, Outcome, Phase
+from governor.domain.episode import BreakerState, Outcome
 from governor.domain.instance import Target
 from governor.errors import ConflictError, GovernorError
 from governor.ports import StateTable
@@ -76,10 +76,10 @@ class BothTables(RuleBasedStateMachine):
         self.both(lambda table: table.save_opened(opened))
         return instance, number
 
-    @rule(instance=instances, number=numbers, at=minutes, phase=st.sampled_from([Phase.ASKING, Phase.ACTING]))
-    def set_phase(self, instance: str, number: int, at: Any, phase: Phase) -> None:
-        """Moves it."""
-        self.both(lambda table: table.set_phase(ref(number, instance), phase, at))
+    @rule(instance=instances, number=numbers, at=minutes, step=st.sampled_from(["stop", "terminate"]))
+    def clear_step(self, instance: str, number: int, at: Any, step: str) -> None:
+        """Lets a step through."""
+        self.both(lambda table: table.clear_step(ref(number, instance), step, at))
 
     @rule(
         instance=instances, number=numbers, at=minutes, step=st.sampled_from(["stop", "cancel-spot-request"])

@@ -11,7 +11,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import StaticPrices
 from governor.domain.approval import Answer, Approval, Decision
-from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Price
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
@@ -96,4 +96,4 @@ def decision(
 
 def start_acting(world: FleetWorld, ref: EpisodeRef) -> None:
     """What the recheck does when all is as it was."""
-    world.state.set_phase(ref, Phase.ACTING, world.clock.now())
+    world.state.clear_step(ref, stored_episode(world, ref).plan.steps[0].value, world.clock.now())

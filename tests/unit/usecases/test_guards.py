@@ -328,6 +328,7 @@ def test_a_volume_detached_meanwhile_must_have_its_snapshot_too() -> None:
     world.change_instance(volumes=volumes[:1])
     world.take_snapshot(world.ref)
     world.ec2.finish_snapshots()
+    world.let_through(Step.TERMINATE)
 
     with pytest.raises(SafetyError, match="no completed snapshot of vol-2"):
         world.put_away(world.ref, Step.TERMINATE)

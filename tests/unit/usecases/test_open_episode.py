@@ -76,9 +76,9 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     ("policy", "phase"),
     [
         (Policy(mode=Mode.ASK), Phase.ASKING),
-        (Policy(mode=Mode.OBSERVE), Phase.ACTING),
-        (Policy(mode=Mode.AUTO), Phase.ACTING),
-        (Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY)), Phase.ACTING),
+        (Policy(mode=Mode.OBSERVE), Phase.OPENING),
+        (Policy(mode=Mode.AUTO), Phase.OPENING),
+        (Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY)), Phase.OPENING),
     ],
     ids=["ask", "observe", "auto", "notify-only"],
 )
@@ -187,7 +187,7 @@ def test_a_managed_instance_is_told_and_its_plan_does_nothing() -> None:
     opener(world)(ref_of(world, instance_id))
     episode = stored_episode(world, ref_of(world, instance_id))
 
-    assert (Phase.ACTING, Action.NOTIFY_ONLY, ()) == (episode.phase, episode.plan.action, episode.plan.steps)
+    assert (Phase.OPENING, Action.NOTIFY_ONLY, ()) == (episode.phase, episode.plan.action, episode.plan.steps)
 
 
 def test_a_persistent_request_is_part_of_the_plan() -> None:

@@ -106,6 +106,37 @@ def test_nothing_is_done_before_the_recheck(phase: Phase) -> None:
     assert [] == world.writes()
 
 
+def test_a_recheck_lets_one_step_through_and_not_the_next() -> None:
+    """Hours of snapshots lie between a stop and a termination."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    world.ec2.finish_snapshots()
+
+    with pytest.raises(SafetyError, match="the last recheck let stop through, not terminate"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_an_old_recheck_lets_nothing_through(step: Step) -> None:
+    """Work may have begun since; the policy says how long one holds."""
+    world = World(action=Action.TERMINATE)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    before = world.writes()
+    world.clock.moment += timedelta(minutes=15, seconds=1)
+
+    with pytest.raises(SafetyError, match="the last recheck was 15 min ago: it holds for 15 min"):
+        world.put_away(world.ref, step)
+    assert before == world.writes()
+
+    world.let_through(step)
+    world.clock.moment += timedelta(minutes=15)
+    world.put_away(world.ref, step)
+    assert [*before, step.value] == world.writes()
+
+
 def test_a_pending_approval_is_no_yes() -> None:
     """Nor is a void one."""
     world = World(decide=False)
@@ -202,6 +233,7 @@ def test_an_observed_episode_makes_every_call_a_dry_run() -> None:
 
     assert world.put_away(world.ref, Step.STOP)
     assert ((), True) == world.take_snapshot(world.ref)
+    world.let_through(Step.TERMINATE)
     assert world.put_away(world.ref, Step.TERMINATE)
     assert [] == world.writes()
     assert "running" == world.ec2.instances[world.instance.instance_id].state

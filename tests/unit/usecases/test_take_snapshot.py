@@ -140,10 +140,13 @@ def test_what_cannot_be_stopped_is_snapshot_while_it_runs() -> None:
     """A one-time Spot instance: crash-consistent snapshots first, then the termination."""
     world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "volumes": TWO})
     assert (Step.SNAPSHOT, Step.TERMINATE) == episode_of(world).plan.steps
+    world.let_through(Step.TERMINATE)
     with pytest.raises(SafetyError, match="no completed snapshot"):
         world.put_away(world.ref, Step.TERMINATE)
 
+    world.let_through(Step.SNAPSHOT)
     world.take_snapshot(world.ref)
+    world.let_through(Step.TERMINATE)
     world.ec2.finish_snapshots()
     world.put_away(world.ref, Step.TERMINATE)
     assert ["terminate"] == world.writes()

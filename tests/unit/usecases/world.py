@@ -92,7 +92,7 @@ class World:
         self.state.save_opened(
             Episode(
                 ref=self.ref,
-                phase=Phase.ASKING,
+                phase=Phase.ASKING if self.phase is Phase.ACTING else self.phase,
                 opened_at=NOW,
                 approval_id=APPROVAL_ID,
                 mode=self.mode,
@@ -111,7 +111,18 @@ class World:
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + timedelta(hours=1))
         if self.decide:
             self.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
-        self.state.set_phase(self.ref, self.phase, NOW)
+        steps = self._stored().plan.steps
+        if self.phase is Phase.ACTING and steps:
+            self.let_through(steps[0])
+
+    def _stored(self) -> Episode:
+        stored = self.state.episode(self.ref)
+        assert stored is not None
+        return stored
+
+    def let_through(self, step: Step) -> None:
+        """What the recheck before a step does when all is as it was."""
+        self.state.clear_step(self.ref, step.value, self.clock.now())
 
     def change_instance(self, **changes: Any) -> None:
         """EC2 describes it otherwise from now on."""
@@ -119,10 +130,11 @@ class World:
         self.ec2.instances[self.instance.instance_id] = replace(current, **changes)
 
     def stop_and_snapshot(self, state: str = "completed") -> None:
-        """The steps before a termination, with snapshots that end as said."""
+        """The steps before a termination, its recheck included, with snapshots that end as said."""
         self.put_away(self.ref, Step.STOP)
         self.take_snapshot(self.ref)
         self.ec2.finish_snapshots(state)
+        self.let_through(Step.TERMINATE)
 
     def writes(self) -> list[str]:
         """EC2 calls that stop or terminate for real."""

@@ -243,11 +243,16 @@ class DynamoStateTable:
         with _readable(*key):
             return episode_from_document(item, unpacked_evidence(item["evidence"]))
 
-    def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
+    def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""
         self._update(
             _episode_key(ref),
-            {"phase": phase.value, "phase_since": moment(at)},
+            {
+                "phase": Phase.ACTING.value,
+                "phase_since": moment(at),
+                "cleared_step": step,
+                "cleared_at": moment(at),
+            },
             condition="attribute_exists(pk) AND #phase <> :closed",
             values={":closed": Phase.CLOSED.value},
         )

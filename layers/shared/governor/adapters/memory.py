@@ -441,11 +441,11 @@ class MemoryStateTable:
         """As the port says."""
         return self._episodes.get(ref.execution_name)
 
-    def set_phase(self, ref: EpisodeRef, phase: Phase, at: datetime) -> None:
+    def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""
         with self._lock:
             self._open(ref)
-            self._change(ref, phase=phase, phase_since=at)
+            self._change(ref, phase=Phase.ACTING, phase_since=at, cleared_step=step, cleared_at=at)
 
     def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
         """As the port says."""

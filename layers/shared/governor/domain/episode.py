@@ -73,7 +73,10 @@ def episode_from_execution_name(name: str) -> EpisodeRef:
 
 
 class Phase(StrEnum):
-    """Where an episode is. Only `asking` may be voided from outside; `acting` is the workflow's own work."""
+    """Where an episode is.
+
+    Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck begins.
+    """
 
     OPENING = "opening"
     ASKING = "asking"
@@ -126,6 +129,9 @@ class Episode:
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshot_ids: tuple[str, ...] = ()
     phase_since: UtcDatetime | None = None
+    cleared_step: str | None = None
+    """The step the last recheck let through; a recheck lets one step through, not those after it."""
+    cleared_at: UtcDatetime | None = None
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None

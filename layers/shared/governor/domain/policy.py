@@ -158,11 +158,14 @@ class PlanRule:
     stop_limit_minutes: int = 30
     """How long a stop or termination may take before the flow fails."""
     snapshot_limit_minutes: int = 1_440
+    recheck_valid_minutes: int = 15
+    """How long a recheck lets a stop or a termination through; retries of the step must fit in it."""
 
     def __post_init__(self) -> None:
         _between("snapshot_retention_days", self.snapshot_retention_days, 1, 3_650)
         _between("stop_limit_minutes", self.stop_limit_minutes, 1, 240)
         _between("snapshot_limit_minutes", self.snapshot_limit_minutes, 1, 2_880)
+        _between("recheck_valid_minutes", self.recheck_valid_minutes, 1, 60)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef, Phase
@@ -14,6 +16,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.plan import Step
 from governor.domain.policy import AppliedPolicy, Mode
+from governor.domain.units import UtcDatetime
 from governor.errors import SafetyError
 from governor.ports import Policies, Snapshot, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
@@ -149,3 +152,30 @@ class Guards:
         added = sorted({volume.volume_id for volume in instance.volumes} - asked)
         if added:
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
+
+
+def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
+    """The last recheck was for one of these steps.
+
+    Raises:
+        SafetyError: there was none, or it let another step through.
+    """
+    episode = cleared.episode
+    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
+        raise SafetyError(f"the episode is {episode.phase.value}: it was not rechecked before acting")
+    if episode.cleared_step not in steps:
+        wanted = " or ".join(step.value for step in steps)
+        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
+
+
+def must_be_recent(cleared: Cleared, now: UtcDatetime) -> None:
+    """The last recheck is no older than the policy's `plan.recheck_valid_minutes`.
+
+    Raises:
+        SafetyError: it is older, so work may have resumed since.
+    """
+    valid = timedelta(minutes=cleared.applied.policy.plan.recheck_valid_minutes)
+    at = cleared.episode.cleared_at
+    if at is None or now - at > valid:
+        since = "never" if at is None else f"{int((now - at).total_seconds() // 60)} min ago"
+        raise SafetyError(f"the last recheck was {since}: it holds for {valid // timedelta(minutes=1)} min")

@@ -92,7 +92,7 @@ class OpenEpisode:
         return self.state.save_opened(
             Episode(
                 ref=ref,
-                phase=Phase.ASKING if asks else Phase.ACTING,
+                phase=Phase.ASKING if asks else Phase.OPENING,
                 phase_since=now,
                 opened_at=now,
                 approval_id=self.approval_id(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Step
 from governor.errors import SafetyError
 from governor.ports import Clock, InstanceController, StateTable
-from governor.usecases.guards import Cleared, Guards
+from governor.usecases.guards import Cleared, Guards, must_be_recent, must_be_rechecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,8 @@ class PutAway:
         if step not in (Step.STOP, Step.TERMINATE):
             raise SafetyError(f"{step.value} is not something this function does")
         cleared = self.guards.clear(ref, step)
-        if cleared.episode.phase is not Phase.ACTING:
-            raise SafetyError(
-                f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting"
-            )
+        must_be_rechecked(cleared, (step,))
+        must_be_recent(cleared, self.clock.now())
         if step is Step.STOP:
             self._stop(cleared)
         else:

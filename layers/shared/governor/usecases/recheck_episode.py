@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from governor.domain.episode import EpisodeRef, Outcome, Phase
+from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.plan import Step
 from governor.domain.verdict import VerdictKind
 from governor.errors import SafetyError
@@ -54,7 +54,7 @@ class RecheckEpisode:
                 woke = verdict.kind in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
                 outcome = Outcome.WOKE_UP if woke else Outcome.REFUSED
                 return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")
-        self.state.set_phase(ref, Phase.ACTING, now)
+        self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")
 
     def _outcome_of(self, ref: EpisodeRef) -> Outcome:

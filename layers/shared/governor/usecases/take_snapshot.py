@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.episode import EpisodeRef, Phase
+from governor.domain.episode import EpisodeRef
 from governor.domain.plan import Step
 from governor.domain.units import iso
 from governor.errors import SafetyError, SnapshotFailed
 from governor.ports import Clock, Snapshot, Snapshotter, StateTable
-from governor.usecases.guards import EPISODE_TAG, Cleared, Guards
+from governor.usecases.guards import EPISODE_TAG, Cleared, Guards, must_be_rechecked
 
 DELETE_AFTER_TAG = "DeleteAfter"
 
@@ -33,11 +33,9 @@ class TakeSnapshot:
             Throttled: EC2 allows no further snapshot right now; the same call may succeed later.
         """
         cleared = self.guards.clear(ref, Step.SNAPSHOT)
-        if cleared.episode.phase is not Phase.ACTING:
-            raise SafetyError(
-                f"the episode is {cleared.episode.phase.value}: it was not rechecked before acting"
-            )
-        stops_first = Step.STOP in cleared.episode.plan.steps and not cleared.dry_run
+        after_stop = Step.STOP in cleared.episode.plan.steps
+        must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
+        stops_first = after_stop and not cleared.dry_run
         wanted = "stopped" if stops_first else "running"
         if cleared.instance.state != wanted:
             raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
