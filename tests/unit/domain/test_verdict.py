@@ -369,6 +369,15 @@ def _unread(instance: object, hold: Hold) -> VerdictKind:
     return verdict.kind
 
 
+def test_work_in_the_aggregate_keeps_quiet_gpus() -> None:
+    """Its quiet proves nothing: an empty or silent one changes nothing."""
+    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, aggregate=(1.0,) * 11 + (60.0,)))
+
+    for quiet in ((), (None,) * 12, QUIET):
+        assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, aggregate=quiet))
+    assert VerdictKind.NO_DATA is kind_of(make_evidence((None,) * 12, aggregate=QUIET))
+
+
 def test_a_type_of_unknown_size_is_never_idle() -> None:
     """How many GPUs must be seen is not known; nor is it when more publish than exist."""
     assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=None))

@@ -14,10 +14,10 @@ from governor.adapters.memory import Dimensions, MemoryMetrics
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Target
 from governor.domain.policy import IdleRule, Metrics, Policy
-from governor.domain.verdict import NO_HOLD, VerdictKind, judge
+from governor.domain.verdict import NO_HOLD, VerdictKind, is_candidate, judge
 from governor.errors import Throttled
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from tests.builders import NOW, TARGET, make_instance
+from tests.builders import NOW, POLICY, TARGET, make_instance
 
 UTILIZATION = "nvidia_smi_utilization_gpu"
 POWER = "nvidia_smi_power_draw"
@@ -196,6 +196,18 @@ def test_gpu_by_gpu_is_looked_for_although_the_aggregate_talks() -> None:
 
     assert ["0", "1", "2", "3"] == [gpu.gpu for gpu in found.evidence.gpus]
     assert tuple(BUSY) == found.evidence.gpus[3].utilization
+
+
+def test_work_in_the_aggregate_counts_where_gpus_are_read_one_by_one() -> None:
+    """A GPU whose own series died may still be in it."""
+    world = Readings()
+    world.publish(1, BUSY)
+    for index in range(4):
+        world.publish_gpu(1, index, QUIET)
+    (found,) = world.gather(request(instance_type="g5.12xlarge", per_gpu=True)).values()
+
+    assert (MetricSource.PER_GPU, tuple(BUSY)) == (found.evidence.source, found.evidence.aggregate)
+    assert not is_candidate(found.evidence, POLICY)
 
 
 def test_gpu_by_gpu_falls_back_to_an_aggregate_that_is_all_there_is() -> None:

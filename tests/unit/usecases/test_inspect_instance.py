@@ -23,10 +23,12 @@ UTILIZATION = "nvidia_smi_utilization_gpu"
 
 @dataclass
 class Bursts(MemoryMetrics):
-    """Adds one reading of 90 % at a moment to some series, seen by every window that holds the moment."""
+    """Adds one reading of 90 (%) at a moment to some series, seen by every window that holds the moment."""
 
     at: datetime = NOW
     series: set[Dimensions] = field(default_factory=set)
+    metric: str = UTILIZATION
+    burst: float = 90.0
     broken_by_minute: str | None = None
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
@@ -41,11 +43,11 @@ class Bursts(MemoryMetrics):
         if not window.start <= self.at < window.end:
             return {}
         index = int((self.at - window.start) / window.period)
-        values = tuple(90.0 if place == index else 1.0 for place in range(window.bins))
+        values = tuple(self.burst if place == index else 1.0 for place in range(window.bins))
         return {
             query.key: values
             for query in queries
-            if query.metric == UTILIZATION and tuple(sorted(query.dimensions)) in self.series
+            if query.metric == self.metric and tuple(sorted(query.dimensions)) in self.series
         }
 
 
@@ -98,6 +100,28 @@ def test_work_of_the_last_minute_is_seen_gpu_by_gpu() -> None:
     bursts.series = {by_gpu(world)}
 
     assert VerdictKind.BUSY is verdict_of(world).kind
+
+
+@pytest.mark.parametrize(
+    ("metric", "burst", "minutes", "reason"),
+    [
+        ("nvidia_smi_power_draw", 250.0, 1, "power draw reached 83.3 %"),
+        ("CPUUtilization", 90.0, 4, "CPU reached 90.0 %"),
+        ("NetworkIn", 6e8, 4, "network traffic reached 2.00 MB/s"),
+    ],
+)
+def test_work_of_the_last_minutes_is_seen_in_every_figure(
+    metric: str, burst: float, minutes: int, reason: str
+) -> None:
+    """Data is loaded, or a kernel spins, before a GPU's utilization moves."""
+    bursts = Bursts(at=ago(minutes=minutes), metric=metric, burst=burst)
+    world = world_with(bursts, metrics=Metrics(lag_seconds=600))
+    bursts.series = {own(world)}
+
+    assert (VerdictKind.BUSY, f"work began in the last minutes: {reason}") == (
+        verdict_of(world).kind,
+        verdict_of(world).reason,
+    )
 
 
 def test_the_last_minutes_that_cannot_be_read_are_not_taken_for_quiet() -> None:

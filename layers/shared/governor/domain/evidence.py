@@ -78,6 +78,8 @@ class Evidence:
     window: Window
     source: MetricSource
     gpus: tuple[GpuReadings, ...] = ()
+    aggregate: Series = ()
+    """The `InstanceId` aggregate where GPUs were read one by one, too: its activity counts, its quiet not."""
     gpus_expected: int | None = None
     gpus_reporting: int | None = None
     memory_used_percent: Percent | None = None
@@ -140,6 +142,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
         },
         "source": evidence.source.value,
         "gpus": [{"gpu": g.gpu, "utilization": list(g.utilization)} for g in evidence.gpus],
+        "aggregate": list(evidence.aggregate),
         "gpus_expected": evidence.gpus_expected,
         "gpus_reporting": evidence.gpus_reporting,
         "memory_used_percent": evidence.memory_used_percent,
@@ -168,6 +171,7 @@ def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
         ),
         source=MetricSource(document["source"]),
         gpus=tuple(GpuReadings(str(g["gpu"]), tuple(g["utilization"])) for g in document["gpus"]),
+        aggregate=tuple(document["aggregate"]),
         gpus_expected=document["gpus_expected"],
         gpus_reporting=document["gpus_reporting"],
         memory_used_percent=document["memory_used_percent"],

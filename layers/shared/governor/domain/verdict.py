@@ -16,6 +16,7 @@ from governor.domain.evidence import (
     Evidence,
     GpuReadings,
     MetricSource,
+    Series,
     Window,
     coverage_percent,
     is_reading,
@@ -186,8 +187,8 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen enough."""
     threshold = policy.idle.utilization_below_percent
     # Activity counts even where the read was cut short or GPUs are missing: doubt only ever keeps.
-    active = [(gpu, last_at_or_above(gpu.utilization, threshold)) for gpu in evidence.gpus]
-    last = max((index for _, index in active if index is not None), default=None)
+    active = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
+    last = max((index for index in active if index is not None), default=None)
     if last is not None:
         return _busy_by_utilization(evidence, policy, last)
     if evidence.read_problem is not None:
@@ -197,6 +198,11 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
     if evidence.source is MetricSource.NONE or not evidence.gpus:
         return _no_data(evidence, _silence(evidence, policy))
     return _judge_coverage(evidence, policy)
+
+
+def _utilization(evidence: Evidence) -> list[Series]:
+    """Every series that shows a GPU at work."""
+    return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
 def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -284,6 +290,18 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     return None
 
 
+def activity(evidence: Evidence, policy: Policy) -> str | None:
+    """What of the evidence reaches a limit of the policy, or `None`. What is missing proves nothing."""
+    tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
+    if tops and max(tops) >= policy.idle.utilization_below_percent:
+        return f"utilization reached {max(tops):.1f} %"
+    for figure in FIGURES:
+        limit, value = policy.vetoes.limit(figure), figure_of(evidence, figure)
+        if limit is not None and value is not None and value >= limit:
+            return f"{_FIGURE_TEXT[figure]} reached {_amount(figure, value)}"
+    return None
+
+
 def figure_of(evidence: Evidence, figure: str) -> float | None:
     """The maximum of `power`, `memory`, `cpu` or `network` in the window."""
     match figure:
@@ -317,7 +335,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
     window: Window = evidence.window
     ended = window.bin_end(last)
     idle, busy = _split(evidence, policy)
-    top = max(value for gpu in evidence.gpus if (value := peak(gpu.utilization)) is not None)
+    top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
         return Verdict(
             VerdictKind.PARTLY_IDLE,

@@ -77,6 +77,7 @@ class _Work:
     request: EvidenceRequest
     shape: Shape | None
     readings: dict[str, Series] = field(default_factory=dict)
+    aggregated: Series = ()
     sets: tuple[Dimensions, ...] = ()
     source: MetricSource = MetricSource.NONE
     dimensions: tuple[Dimensions, ...] | None = None
@@ -178,6 +179,8 @@ class _Batch:
             )
             work.sets = known if use_known else (work.aggregate,)
             work.source = MetricSource.PER_GPU if use_known and has_gpus else MetricSource.AGGREGATE
+            if work.source is MetricSource.PER_GPU:
+                work.aggregated = work.readings.get("all", ())
             work.readings = {}
             for number, dimensions in enumerate(work.sets):
                 key = f"u{number}|{work.instance_id}"
@@ -257,6 +260,7 @@ class _Batch:
             gpus=tuple(
                 GpuReadings(gpu, series) for gpu, series in sorted(work.readings.items(), key=_by_index)
             ),
+            aggregate=work.aggregated,
             gpus_expected=expected,
             gpus_reporting=reporting,
             read_problem=work.problem,

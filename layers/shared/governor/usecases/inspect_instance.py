@@ -9,12 +9,12 @@ import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.domain.evidence import Evidence, last_at_or_above
+from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import FIGURES, Verdict, VerdictKind, judge
+from governor.domain.verdict import FIGURES, Verdict, VerdictKind, activity, judge
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
@@ -54,17 +54,19 @@ class InspectInstance:
         _must_be_read(gathered, instance)
         hold = self.state.record(instance.target, instance.instance_id).hold
         verdict = judge(instance, hold, gathered.evidence, policy, now)
-        if verdict.is_idle and self._works_now(instance, policy, gathered, now):
-            kind = VerdictKind.BUSY
-            return Verdict(
-                kind, "work began in the last minutes", evidence=gathered.evidence
-            ), gathered.evidence
+        works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
+        if works is not None:
+            reason = f"work began in the last minutes: {works}"
+            verdict = Verdict(VerdictKind.BUSY, reason, evidence=gathered.evidence)
         return verdict, gathered.evidence
 
-    def _works_now(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> bool:
-        """Whether a GPU worked since the window ended. What is not there yet proves nothing, either way.
+    def _works_now(
+        self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
+    ) -> str | None:
+        """What shows work since the window ended. What is not there yet proves nothing, either way.
 
-        Asks for the series that were found, and reaches back to the window's end, minute by minute.
+        Asks for the series that were found, and reaches back to the window's end: GPUs minute by minute, what
+        EC2 publishes by its own five minutes.
         """
         left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         recent = replace(
@@ -78,11 +80,12 @@ class InspectInstance:
             dimensions=gathered.dimensions,
             source=gathered.source,
             search=False,
+            figures=frozenset(FIGURES),
+            always=True,
         )
         look = self.gather(instance.target, [request], now)[instance.instance_id]
         _must_be_read(look, instance)
-        threshold = policy.idle.utilization_below_percent
-        return any(last_at_or_above(gpu.utilization, threshold) is not None for gpu in look.evidence.gpus)
+        return activity(look.evidence, policy)
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
