@@ -308,6 +308,23 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
     assert {1} == made
 
 
+def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage) -> None:
+    """A topic takes messages also when no subscription is confirmed; the flow fails instead of waiting."""
+    stage.policy("mode: auto")
+    sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
+    (mailbox,) = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    sns.unsubscribe(SubscriptionArn=mailbox["SubscriptionArn"])
+    try:
+        instance_id = stage.launch()
+        stage.scene.sweep()
+        assert "failed" == stage.outcome(instance_id)
+    finally:
+        sns.subscribe(TopicArn=topic, Protocol=mailbox["Protocol"], Endpoint=mailbox["Endpoint"])
+
+    assert "running" == stage.ec2_state(instance_id)
+    assert "NobodyListens" in (stage.episode(instance_id).outcome_reason or "")
+
+
 def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     """Auto is the policy's explicit choice: told, rechecked, stopped, without a question."""
     stage.policy("mode: auto")

@@ -17,6 +17,7 @@
         ├── Unavailable             AWS or the network failed; the same call may succeed later
         ├── AccessDenied            the role lacks a permission
         ├── NotFound                the resource does not exist (any more)
+        ├── NobodyListens           a message would be taken and reach no person
         ├── WrongState              the resource is in a state that does not allow the call
         ├── Protected               a protection flag or a managing service forbids the call
         └── Unsupported             this kind of resource can never do this
@@ -110,6 +111,10 @@ class AccessDenied(CloudError):
 
 class NotFound(CloudError):
     """The resource does not exist (any more)."""
+
+
+class NobodyListens(CloudError):
+    """The channel takes messages and passes them on to nobody: no subscription is confirmed."""
 
 
 class WrongState(CloudError):

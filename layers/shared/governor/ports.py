@@ -363,6 +363,10 @@ class Announcer(Protocol):
         """Sends one alert."""
         ...
 
+    def must_be_heard(self) -> None:
+        """Raises: NobodyListens when a message would be taken and reach no person."""
+        ...
+
 
 class LinkSigner(Protocol):
     """Makes and checks the signature of approval links."""

@@ -21,7 +21,15 @@ from governor.adapters.stepfunctions import StepFunctionsWorkflow
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy import Policy, Prices
-from governor.errors import AccessDenied, CloudError, ConfigurationError, NotFound, Throttled, Unavailable
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    ConfigurationError,
+    NobodyListens,
+    NotFound,
+    Throttled,
+    Unavailable,
+)
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import LAUNCHED, NOW, TARGET, ref
 
@@ -218,6 +226,33 @@ def test_a_message_that_no_channel_took_is_raised() -> None:
     client = ScriptedClient(publish=[client_error("AuthorizationError", status=403)])
     with pytest.raises(AccessDenied):
         SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        (
+            {"SubscriptionsConfirmed": "0", "SubscriptionsPending": "2"},
+            r"\(2 wait to be confirmed\).*" + TOPIC,
+        ),
+        ({"SubscriptionsConfirmed": "0", "SubscriptionsPending": "0"}, r"is confirmed, so nobody"),
+        ({}, "is confirmed, so nobody"),
+    ],
+)
+def test_a_topic_without_a_confirmed_subscription_is_heard_by_nobody(
+    attributes: dict[str, str], said: str
+) -> None:
+    """Publishing to it succeeds all the same."""
+    client = ScriptedClient(get_topic_attributes=[{"Attributes": attributes}])
+    with pytest.raises(NobodyListens, match=said):
+        SnsAnnouncer(FakeClients(client), TOPIC).must_be_heard()
+
+
+def test_one_confirmed_subscription_is_heard() -> None:
+    """Whoever it is."""
+    client = ScriptedClient(get_topic_attributes=[{"Attributes": {"SubscriptionsConfirmed": "1"}}])
+    SnsAnnouncer(FakeClients(client), TOPIC).must_be_heard()
+    assert [("get_topic_attributes", {"TopicArn": TOPIC})] == client.calls
 
 
 # SSM and Secrets Manager

@@ -29,6 +29,7 @@ from governor.domain.units import UtcDatetime, as_utc
 from governor.errors import (
     CloudError,
     ConflictError,
+    NobodyListens,
     NotFound,
     Protected,
     Unsupported,
@@ -345,6 +346,12 @@ class RecordingAnnouncer:
 
     sent: list[Alert] = field(default_factory=list)
     failure: CloudError | None = None
+    is_heard: bool = True
+
+    def must_be_heard(self) -> None:
+        """As the port says."""
+        if not self.is_heard:
+            raise NobodyListens("nobody is subscribed")
 
     def announce(self, alert: Alert) -> None:
         """As the port says."""

@@ -12,6 +12,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.domain.alert import Alert
 from governor.domain.units import iso
+from governor.errors import NobodyListens
 
 _SUBJECT_LIMIT = 99
 _MESSAGE_LIMIT = 250_000
@@ -27,6 +28,24 @@ class SnsAnnouncer:
     def __init__(self, clients: Clients, topic_arn: str) -> None:
         self._clients = clients
         self._topic_arn = topic_arn
+
+    def must_be_heard(self) -> None:
+        """As the port says. SNS takes a message also when it has nobody to give it to.
+
+        Raises:
+            NobodyListens: no subscription of the topic is confirmed.
+        """
+        with aws_errors("sns:GetTopicAttributes"):
+            answer = self._clients.client("sns").get_topic_attributes(TopicArn=self._topic_arn)
+        found = answer["Attributes"]
+        if int(found.get("SubscriptionsConfirmed", 0)) == 0:
+            pending = int(found.get("SubscriptionsPending", 0))
+            waiting = f" ({pending} wait to be confirmed)" if pending else ""
+            raise NobodyListens(
+                f"no subscription of the alert topic is confirmed{waiting}, so nobody would be told: "
+                f"subscribe to {self._topic_arn} and confirm",
+                operation="sns:Publish",
+            )
 
     def announce(self, alert: Alert) -> None:
         """As the port says."""

@@ -9,7 +9,7 @@ from typing import assert_never
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_alert
-from governor.domain.policy import ApprovalRule
+from governor.domain.policy import ApprovalRule, Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
 from governor.ports import Announcer, Clock, LinkSigner, Policies, StateTable, Workflow
@@ -36,11 +36,14 @@ class AskOwner:
         Raises:
             SafetyError: the episode does not exist.
             InputError: a stage that waits came without a task token.
+            NobodyListens: no person would get the message, so no clock may run and nothing may be done.
             CloudError: no channel has taken the message; a retry sends it again.
         """
         episode = self.state.episode(ref)
         if episode is None:
             raise SafetyError("the episode does not exist")
+        if episode.mode is not Mode.OBSERVE:
+            self.announcer.must_be_heard()
         now = self.clock.now()
         if stage is Stage.TELL:
             self.announcer.announce(

@@ -63,7 +63,14 @@ class RecordOutcome:
 
     def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
         applied = self.policies.applied_to(episode.instance) if episode else self.policies.base()
-        return quiet_until(outcome, applied.policy.approval, now, was_opened=episode is not None)
+        return quiet_until(outcome, applied.policy.approval, now, was_opened=self._was_told(episode, outcome))
+
+    def _was_told(self, episode: Episode | None, outcome: Outcome) -> bool:
+        """Whether people can know of it. A question that could not be asked is tried again soon."""
+        if episode is None or episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
+            return episode is not None
+        approval = self.state.approval(episode.approval_id)
+        return approval is not None and approval.stage is not None
 
     def _close_question(self, episode: Episode, outcome: Outcome) -> None:
         """Nobody can answer any more what is over."""

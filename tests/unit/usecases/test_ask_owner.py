@@ -1,0 +1,132 @@
+"""Time starts when people have been told, and nothing waits for an answer nobody was asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alert import AlertKind
+from governor.domain.approval import Answer, ApprovalStatus, Decision
+from governor.domain.episode import Outcome
+from governor.domain.messages import Stage
+from governor.domain.policy import Mode, Policy
+from governor.errors import InputError, NobodyListens, SafetyError, Throttled
+from governor.usecases.ask_owner import AskOwner
+from governor.usecases.record_outcome import RecordOutcome
+from tests.builders import NOW
+from tests.unit.usecases.builders import ACCOUNTS, SIGNER, opener, ref_of
+from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+
+def ask_owner(world: World | FleetWorld) -> AskOwner:
+    """The use case."""
+    return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+
+
+def record_outcome(world: World | FleetWorld) -> RecordOutcome:
+    """What follows when it raises."""
+    return RecordOutcome(
+        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER
+    )
+
+
+@pytest.mark.parametrize(("stage", "hours_left"), [(Stage.ASK, 24), (Stage.REMIND, 20), (Stage.ESCALATE, 16)])
+def test_each_stage_tells_and_waits_for_what_is_left(stage: Stage, hours_left: int) -> None:
+    """The newest token waits, until the expiry that the message names."""
+    world = World(decide=False)
+    ask_owner(world)(world.ref, stage, f"token-{stage.value}")
+    approval = world.state.approval(APPROVAL_ID)
+
+    assert approval is not None
+    assert (f"token-{stage.value}", stage.value, NOW + timedelta(hours=hours_left)) == (
+        approval.task_token,
+        approval.stage,
+        approval.expires_at,
+    )
+    (sent,) = world.announcer.sent
+    assert sent.link is not None
+    assert APPROVAL_ID in sent.link
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+def test_no_clock_runs_when_nobody_listens(mode: Mode) -> None:
+    """A topic takes a message also when it has nobody to give it to."""
+    world = FleetWorld()
+    world.policies.policy = Policy(mode=mode)
+    instance_id = world.add(1)
+    world.sweep()
+    ref = ref_of(world, instance_id)
+    opener(world)(ref)
+    world.announcer.is_heard = False
+    stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
+
+    with pytest.raises(NobodyListens):
+        ask_owner(world)(ref, stage, "token")
+    approval = world.state.approval("approval-1")
+    assert approval is not None
+    assert (None, None) == (approval.task_token, approval.stage)
+
+
+def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
+    """Not a day later, as one that was asked: somebody confirms the subscription meanwhile."""
+    unheard, heard = FleetWorld(), FleetWorld()
+    for world, token in ((unheard, None), (heard, "token")):
+        instance_id = world.add(1)
+        world.sweep()
+        ref = ref_of(world, instance_id)
+        opener(world)(ref)
+        if token:
+            ask_owner(world)(ref, Stage.ASK, token)
+        record_outcome(world)(ref, Outcome.FAILED, "NobodyListens: subscribe")
+        minutes = 61 if token is None else 24 * 60 + 1
+        record = world.state.record(ref.target, instance_id)
+        assert record.quiet_until is not None
+        assert timedelta(minutes=minutes - 1) == record.quiet_until - NOW
+        assert world.sweep(minutes).episodes_started == 1
+
+
+def test_a_dry_run_needs_no_listener() -> None:
+    """Nothing is done, so nobody has to know first."""
+    world = World(mode=Mode.OBSERVE, decide=False)
+    world.announcer.is_heard = False
+    ask_owner(world)(world.ref, Stage.TELL, None)
+
+    assert [AlertKind.IDLE_FOUND] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_a_message_that_no_channel_took_is_sent_again_by_a_retry() -> None:
+    """The same stage with the same token."""
+    world = World(decide=False)
+    world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        ask_owner(world)(world.ref, Stage.ASK, "token")
+
+    world.announcer.failure = None
+    ask_owner(world)(world.ref, Stage.ASK, "token")
+    assert 1 == len(world.announcer.sent)
+
+
+def test_an_answer_between_two_stages_goes_to_the_new_token() -> None:
+    """The earlier one no longer waits; nobody is told what is decided."""
+    world = World(decide=False)
+    world.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
+    world.workflow.waiting.add("second")
+    ask_owner(world)(world.ref, Stage.REMIND, "second")
+
+    assert "approve" == world.workflow.answers["second"]["decision"]
+    assert [] == world.announcer.sent
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.APPROVED is approval.status
+
+
+def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
+    """Both are the state machine's to give."""
+    world = World(decide=False)
+    with pytest.raises(InputError, match="task_token"):
+        ask_owner(world)(world.ref, Stage.ASK, None)
+    world.state._episodes.clear()
+    with pytest.raises(SafetyError, match="does not exist"):
+        ask_owner(world)(world.ref, Stage.ASK, "token")
