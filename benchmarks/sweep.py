@@ -22,6 +22,8 @@ from governor.adapters.memory import (
 )
 from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
+from governor.usecases.accounts import Accounts
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.sweep_target import SweepTarget
@@ -89,6 +91,7 @@ class Bench:
             announcer=RecordingAnnouncer(),
             void=VoidEpisode(self.state, deliver),
             deliver=deliver,
+            book=BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients)),
         )
 
     def run(self) -> float:

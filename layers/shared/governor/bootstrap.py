@@ -6,6 +6,7 @@ an environment variable or opens a client it has no right to.
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,11 @@ from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
+from governor.errors import PolicyError
 from governor.ports import Policies
 from governor.usecases.accounts import Accounts
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     # Only named here: a function imports the modules of its own use case and nothing more.
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
     from governor.contracts.policy import PolicyBook
     from governor.usecases.ask_owner import AskOwner
+    from governor.usecases.book_saving import BookSaving
     from governor.usecases.check_progress import CheckProgress
     from governor.usecases.conclude_approval import ConcludeApproval
     from governor.usecases.deliver_decision import DeliverDecision
@@ -56,10 +61,10 @@ def sweep_target() -> SweepTarget:
     from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.sweep_target import SweepTarget
 
-    deliver = _deliver()
+    deliver, policies = _deliver(), _policies()
     return SweepTarget(
         clock=SystemClock(),
-        policies=_policies(),
+        policies=policies,
         instances=_instances(),
         gather=_gather(),
         catalogue=_catalogue(),
@@ -69,6 +74,7 @@ def sweep_target() -> SweepTarget:
         announcer=_announcer(),
         void=_void(deliver),
         deliver=deliver,
+        book=_book(policies),
     )
 
 
@@ -148,14 +154,16 @@ def record_outcome() -> RecordOutcome:
     from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.record_outcome import RecordOutcome
 
+    policies = _policies_or_defaults()
     return RecordOutcome(
         clock=SystemClock(),
-        policies=_policies(),
+        policies=policies,
         accounts=_accounts(),
         state=_state(),
         tagger=Ec2Tags(_clients()),
         announcer=_announcer(),
         signer=_signer(),
+        book=_book(policies),
     )
 
 
@@ -187,8 +195,13 @@ def react_to_execution_end() -> ReactToExecutionEnd:
     """For `handle_execution_end`."""
     from governor.usecases.react import ReactToExecutionEnd
 
+    policies = _policies_or_defaults()
     return ReactToExecutionEnd(
-        clock=SystemClock(), policies=_policies(), state=_state(), announcer=_announcer()
+        clock=SystemClock(),
+        policies=policies,
+        state=_state(),
+        announcer=_announcer(),
+        book=_book(policies),
     )
 
 
@@ -220,6 +233,23 @@ def _policies() -> PolicyBook:
     from governor.contracts.policy import parse_policy
 
     return parse_policy(PolicyParameter(_clients(), _settings().policy_parameter).read())
+
+
+def _policies_or_defaults() -> PolicyBook:
+    """For what must come to an end whatever the document says: locks are freed, people are told."""
+    from governor.contracts.policy import parse_policy
+
+    try:
+        return _policies()
+    except PolicyError as error:
+        _log.error("%s; its defaults are used", error)
+        return parse_policy("")
+
+
+def _book(policies: Policies) -> BookSaving:
+    from governor.usecases.book_saving import BookSaving
+
+    return BookSaving(policies, _accounts(), _instances())
 
 
 @cache

@@ -208,7 +208,7 @@ class StateTable(Protocol):
         ...
 
     def records(self, target: Target) -> Mapping[str, InstanceRecord]:
-        """All instance records of a target, by instance id."""
+        """All instance records of a target, by instance id; one that cannot be read says so in `problem`."""
         ...
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:

@@ -168,6 +168,24 @@ def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: DynamoStateTa
         table.episode(ref())
 
 
+def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: DynamoStateTable) -> None:
+    """The sweep reads them all at once; what acts reads one, and gets an error."""
+    table.set_marked(TARGET, "i-00000000000000001", NOW)
+    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    aws.client("dynamodb").update_item(
+        TableName=TABLE,
+        Key={"pk": {"S": PK}, "sk": {"S": f"INSTANCE#{INSTANCE_ID}"}},
+        UpdateExpression="SET marked_at = :x",
+        ExpressionAttributeValues={":x": {"S": "yesterday"}},
+    )
+    records = table.records(TARGET)
+
+    assert (None, NOW) == (records["i-00000000000000001"].problem, records["i-00000000000000001"].marked_at)
+    assert INSTANCE_ID in (records[INSTANCE_ID].problem or "")
+    with pytest.raises(CloudError, match=INSTANCE_ID):
+        table.record(TARGET, INSTANCE_ID)
+
+
 def test_a_busy_item_is_tried_again() -> None:
     """A transaction that met another one is repeated after a pause that grows."""
     busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])

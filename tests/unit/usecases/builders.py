@@ -13,13 +13,14 @@ from governor.adapters.memory import StaticPrices
 from governor.domain.approval import Answer, Approval, Decision
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Price
-from governor.usecases.accounts import Accounts
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.inspect_instance import InspectInstance
 from governor.usecases.open_episode import OpenEpisode
+from governor.usecases.record_outcome import RecordOutcome
 from tests.builders import NOW, TARGET
-from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
+from tests.unit.usecases.world import World
 
-ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 PRICE = Price(Decimal("1.006"), "list price")
 SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
 
@@ -38,6 +39,14 @@ def ref_of(world: FleetWorld, instance_id: str, number: int = 1) -> EpisodeRef:
     """The episode of an instance as it runs now."""
     launched = world.ec2.instances[instance_id].launch_time
     return EpisodeRef(TARGET.account, TARGET.region, instance_id, launched, number)
+
+
+def recorder(world: FleetWorld | World) -> RecordOutcome:
+    """The last step of every flow."""
+    book = BookSaving(world.policies, ACCOUNTS, world.ec2)
+    return RecordOutcome(
+        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER, book
+    )
 
 
 def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:

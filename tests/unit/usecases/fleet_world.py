@@ -18,12 +18,15 @@ from governor.adapters.memory import (
     StaticPolicies,
 )
 from governor.domain.policy import Mode, Policy
+from governor.usecases.accounts import Accounts
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 
+ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"
 
 
@@ -52,6 +55,7 @@ class FleetWorld:
             announcer=self.announcer,
             void=VoidEpisode(self.state, deliver),
             deliver=deliver,
+            book=BookSaving(self.policies, ACCOUNTS, self.ec2),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -13,9 +13,8 @@ from governor.domain.messages import Stage
 from governor.domain.policy import Mode, Policy
 from governor.errors import InputError, NobodyListens, SafetyError, Throttled
 from governor.usecases.ask_owner import AskOwner
-from governor.usecases.record_outcome import RecordOutcome
 from tests.builders import NOW
-from tests.unit.usecases.builders import ACCOUNTS, SIGNER, opener, ref_of
+from tests.unit.usecases.builders import SIGNER, opener, recorder, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.world import APPROVAL_ID, World
 
@@ -23,13 +22,6 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 def ask_owner(world: World | FleetWorld) -> AskOwner:
     """The use case."""
     return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
-
-
-def record_outcome(world: World | FleetWorld) -> RecordOutcome:
-    """What follows when it raises."""
-    return RecordOutcome(
-        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER
-    )
 
 
 @pytest.mark.parametrize(("stage", "hours_left"), [(Stage.ASK, 24), (Stage.REMIND, 20), (Stage.ESCALATE, 16)])
@@ -79,7 +71,7 @@ def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
         opener(world)(ref)
         if token:
             ask_owner(world)(ref, Stage.ASK, token)
-        record_outcome(world)(ref, Outcome.FAILED, "NobodyListens: subscribe")
+        recorder(world)(ref, Outcome.FAILED, "NobodyListens: subscribe")
         minutes = 61 if token is None else 24 * 60 + 1
         record = world.state.record(ref.target, instance_id)
         assert record.quiet_until is not None

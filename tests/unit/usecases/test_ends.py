@@ -7,35 +7,35 @@ from decimal import Decimal
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Outcome, Phase
 from governor.domain.plan import Step
-from governor.usecases.accounts import Accounts
+from governor.domain.policy import Action, AppliedPolicy, Mode
+from governor.errors import PolicyError, Protected
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.react import ReactToExecutionEnd, ReactToSpotWarning, ReactToStateChange
-from governor.usecases.record_outcome import RecordOutcome, outcome_of_error
+from governor.usecases.record_outcome import outcome_of_error
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import APPROVAL_ID, World
 
-ACCOUNTS = Accounts(TARGET.account, TARGET.region)
-SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
 TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination": "true"}
-
-
-def record(world: World) -> RecordOutcome:
-    """The use case over the world."""
-    return RecordOutcome(
-        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER
-    )
 
 
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
     void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
     return ReactToStateChange(world.policies, ACCOUNTS, world.state, void)
+
+
+def execution_end(world: World) -> ReactToExecutionEnd:
+    """The use case over the world."""
+    book = BookSaving(world.policies, ACCOUNTS, world.ec2)
+    return ReactToExecutionEnd(world.clock, world.policies, world.state, world.announcer, book)
 
 
 def tell(world: World, state: str, minutes: float = 0) -> str:
@@ -47,9 +47,9 @@ def tell(world: World, state: str, minutes: float = 0) -> str:
 def test_a_stop_is_booked_from_the_moment_it_was_asked_for() -> None:
     """1.006 an hour, less the snapshots; the lock is free and people know."""
     world = World()
-    world.put_away(world.ref, Step.STOP)
+    world.stop_and_snapshot()
     world.clock.moment = NOW + timedelta(hours=2)
-    record(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
 
     (entry,) = world.state.entries("2026-11")
     assert NOW == entry.booked_at
@@ -62,8 +62,8 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
     """A repeated record tells again and changes nothing."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    first = record(world)(world.ref, Outcome.STOPPED, "stopped")
-    again = record(world)(world.ref, Outcome.FAILED, "something else")
+    first = recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    again = recorder(world)(world.ref, Outcome.FAILED, "something else")
 
     assert (Outcome.STOPPED, Outcome.STOPPED) == (first, again)
     assert 1 == len(world.state.entries("2026-11"))
@@ -73,7 +73,7 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
     """And nothing is booked."""
     world = World(changes={"tags": TAGS})
-    record(world)(world.ref, outcome, "said so")
+    recorder(world)(world.ref, outcome, "said so")
 
     assert {"Purpose": "GPU-Workload"} == world.ec2.instances[world.ref.instance_id].tags
     assert [] == world.state.entries("2026-11")
@@ -86,20 +86,114 @@ def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
 def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bool) -> None:
     """A day by default, unless the outcome itself says what comes next."""
     world = World()
-    record(world)(world.ref, outcome, "because")
+    recorder(world)(world.ref, outcome, "because")
 
     until = world.state.record(TARGET, world.ref.instance_id).quiet_until
     assert (NOW + timedelta(hours=24) if quiet else None) == until
 
 
-def test_a_failure_is_critical() -> None:
-    """And says that nothing is destroyed."""
-    world = World()
-    record(world)(world.ref, Outcome.FAILED, "SnapshotFailed: snap-1")
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((), "Nothing was done to the instance"),
+        ((Step.STOP,), "nothing was destroyed"),
+        ((Step.STOP, Step.TERMINATE), "look whether it still exists"),
+    ],
+)
+def test_a_failure_is_critical_and_says_what_had_been_asked(steps: tuple[Step, ...], said: str) -> None:
+    """A person must know whether to look for the instance."""
+    world = World(action=Action.TERMINATE)
+    if steps:
+        world.stop_and_snapshot()
+    if Step.TERMINATE in steps:
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
 
     (alert,) = world.announcer.sent
     assert (AlertKind.FAILURE, Severity.CRITICAL) == (alert.kind, alert.severity)
-    assert "nothing is destroyed" in " ".join(alert.lines)
+    assert said in " ".join(alert.lines)
+
+
+def booked(world: World) -> list[tuple[Outcome, Decimal | None]]:
+    """What is in the ledger: what became of the instance, and what it saves an hour."""
+    return [(entry.outcome, entry.saved_usd_per_hour) for entry in world.state.entries("2026-11")]
+
+
+GIB_HOUR = Decimal("0.05") / 730
+
+
+def test_a_stop_saves_although_the_flow_failed_after_it() -> None:
+    """No snapshot is kept where none was made."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.FAILED, "SnapshotFailed: snap-1")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_a_termination_that_was_sent_saves_although_the_flow_failed_after_it() -> None:
+    """The whole plan was carried out; only its bookkeeping failed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
+
+    ebs = Decimal(100) * (Decimal("0.08") / 730)
+    assert [(Outcome.TERMINATED, Decimal("1.006") + ebs - 100 * GIB_HOUR)] == booked(world)
+
+
+def test_a_stop_that_ec2_refused_saves_nothing() -> None:
+    """It was noted before it was asked for; the instance runs on as it was."""
+    world = World()
+    world.ec2.failures["stop"] = [Protected("flag")]
+    with pytest.raises(Protected):
+        world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag")
+
+    assert [] == booked(world)
+
+
+def test_what_others_terminated_after_our_stop_is_not_our_saving() -> None:
+    """Nobody asked for it here."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.change_instance(state="terminated")
+    recorder(world)(world.ref, Outcome.FAILED, "WrongState: terminated")
+
+    assert [] == booked(world)
+
+
+def test_a_rehearsal_saves_nothing() -> None:
+    """Every step was noted, none took effect."""
+    world = World(mode=Mode.OBSERVE, decide=False)
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.OBSERVED, "dry run")
+
+    assert [] == booked(world)
+
+
+def test_a_workflow_that_dies_after_its_stop_still_saves() -> None:
+    """Somebody aborts the execution while the snapshots are under way."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_an_end_comes_whatever_the_overrides_say() -> None:
+    """Overrides that contradict each other would keep the lock otherwise."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+
+    def refuse(_: object) -> AppliedPolicy:
+        raise PolicyError((("overrides.a+b", "contradict each other"),))
+
+    world.policies.applied_to = refuse  # type: ignore[method-assign, assignment]
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+
+    assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
+    assert 1 == len(booked(world))
 
 
 def test_what_was_refused_is_told_from_what_failed() -> None:
@@ -134,7 +228,7 @@ def test_a_restart_settles_the_saving(minutes: float, false_stop: bool) -> None:
     """Soon after the stop it counts as false; doubled events settle once."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    record(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
     tell(world, "running", minutes)
     tell(world, "running", minutes + 1)
 
@@ -146,7 +240,7 @@ def test_an_event_older_than_the_booking_settles_nothing() -> None:
     """Events come out of order."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    record(world)(world.ref, Outcome.STOPPED, "stopped")
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
     tell(world, "running", -5)
 
     (entry,) = world.state.entries("2026-11")
@@ -173,7 +267,7 @@ def test_a_spot_warning_tells_the_seconds_left() -> None:
 def test_a_workflow_that_dies_frees_its_instance() -> None:
     """Closed as failed, told, and not asked again at once."""
     world = World(decide=False, phase=Phase.ASKING)
-    react = ReactToExecutionEnd(world.clock, world.policies, world.state, world.announcer)
+    react = execution_end(world)
 
     assert react(world.ref.execution_name, "ABORTED")
     assert not react(world.ref.execution_name, "ABORTED")
@@ -185,7 +279,7 @@ def test_a_workflow_that_dies_frees_its_instance() -> None:
 def test_an_execution_of_another_machine_is_refused() -> None:
     """Its name is not one of ours."""
     world = World()
-    react = ReactToExecutionEnd(world.clock, world.policies, world.state, world.announcer)
+    react = execution_end(world)
 
     with pytest.raises(ValueError, match="not the name"):
         react("nightly-report", "FAILED")

@@ -11,9 +11,8 @@ from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Step
 from governor.errors import Throttled
-from governor.usecases.record_outcome import RecordOutcome
 from tests.builders import NOW
-from tests.unit.usecases.builders import ACCOUNTS, SIGNER, asked, start_acting, stored_episode
+from tests.unit.usecases.builders import asked, recorder, start_acting, stored_episode
 from tests.unit.usecases.fleet_world import FleetWorld
 
 
@@ -21,17 +20,15 @@ def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
     """The stop is asked for now; its snapshots are under way, so nothing is booked yet."""
     world, instance_id, ref = asked()
     start_acting(world, ref)
-    world.state.note_step(ref, Step.STOP.value, NOW)
+    for step in (Step.STOP, Step.SNAPSHOT):
+        world.state.note_step(ref, step.value, NOW)
     world.change(instance_id, state="stopped")
     return world, instance_id, ref
 
 
 def book(world: FleetWorld, ref: EpisodeRef) -> None:
     """The last step of the workflow."""
-    record = RecordOutcome(
-        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER
-    )
-    record(ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(ref, Outcome.STOPPED, "the instance is stopped")
 
 
 def restart(world: FleetWorld, instance_id: str, minutes: float) -> datetime:

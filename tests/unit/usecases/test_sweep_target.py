@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from governor.domain.alert import AlertKind
-from governor.domain.episode import EpisodeRef, Outcome, episode_from_execution_name
-from governor.domain.policy import Mode, Policy
-from governor.errors import AccessDenied, Throttled
+from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.instance import Instance
+from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.errors import AccessDenied, PolicyError, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
@@ -265,3 +266,108 @@ def test_in_auto_mode_a_freeze_does_not_end_by_time_alone() -> None:
     assert world.sweep(200).frozen
     assert world.sweep(600).frozen
     assert {} == world.workflow.executions
+
+
+def outage(world: FleetWorld) -> None:
+    """Six busy instances report zero at once."""
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.sweep()
+    for instance_id in ids:
+        world.publish(instance_id, [0.0] * 12)
+
+
+def told(world: FleetWorld, kind: AlertKind) -> int:
+    """How many messages of a kind went out."""
+    return sum(alert.kind is kind for alert in world.announcer.sent)
+
+
+def test_a_freeze_is_told_until_a_channel_takes_it() -> None:
+    """An outage may hit the alerts, too; once told, it is not told again."""
+    world = FleetWorld()
+    outage(world)
+    world.announcer.failure = Throttled("later")
+    assert world.sweep(65).frozen
+    assert 0 == told(world, AlertKind.BREAKER_TRIPPED)
+
+    world.announcer.failure = None
+    for _ in range(3):
+        world.sweep(5)
+    assert 1 == told(world, AlertKind.BREAKER_TRIPPED)
+
+
+def test_a_freeze_does_not_end_before_its_end_can_be_told() -> None:
+    """Waiting costs little; a fleet that is asked about again without a word costs trust."""
+    world = FleetWorld()
+    outage(world)
+    world.sweep(65)
+    world.announcer.failure = Throttled("later")
+    assert world.state.breaker(TARGET) is not None
+    world.sweep(200)
+    assert world.state.breaker(TARGET) is not None
+
+    world.announcer.failure = None
+    world.sweep(5)
+    assert world.state.breaker(TARGET) is None
+    assert 1 == told(world, AlertKind.BREAKER_RELEASED)
+
+
+def test_silence_is_told_until_a_channel_takes_it() -> None:
+    """Then once, until the instance has been heard of again."""
+    world = FleetWorld()
+    silent = world.add(1)
+    world.silence(silent)
+    world.announcer.failure = Throttled("later")
+    world.sweep()
+    world.announcer.failure = None
+    for _ in range(3):
+        world.sweep(5)
+    assert 1 == told(world, AlertKind.TELEMETRY_SILENT)
+
+    world.publish(silent, BUSY)
+    world.sweep(5)
+    world.silence(silent)
+    world.sweep(65)
+    assert 2 == told(world, AlertKind.TELEMETRY_SILENT)
+
+
+def test_a_throttled_read_hides_no_silence_that_follows_it() -> None:
+    """Both are no data; only one of them is a broken agent."""
+    world = FleetWorld()
+    silent = world.add(1)
+    world.metrics.broken[UTILIZATION] = "Throttling"
+    world.sweep()
+    assert 0 == told(world, AlertKind.TELEMETRY_SILENT)
+
+    world.metrics.broken.clear()
+    world.silence(silent)
+    world.sweep(5)
+    assert 1 == told(world, AlertKind.TELEMETRY_SILENT)
+
+
+def test_overrides_that_contradict_each_other_sink_one_instance_only() -> None:
+    """It is not judged, and the sweep says why."""
+    world = FleetWorld()
+    good, bad = world.add(1), world.add(2, tags={"Purpose": "GPU-Workload", "team": "b"})
+    applied_to = world.policies.applied_to
+
+    def contradict(instance: Instance) -> AppliedPolicy:
+        if instance.instance_id == bad:
+            raise PolicyError((("overrides.a+b", "window_minutes must be a whole number of periods"),))
+        return applied_to(instance)
+
+    world.policies.applied_to = contradict  # type: ignore[method-assign]
+    summary = world.sweep()
+
+    assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
+    assert [bad] == [problem.partition(":")[0] for problem in summary.problems]
+
+
+def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:
+    """It may hold an exemption: nothing follows for that instance."""
+    world = FleetWorld()
+    good, bad = world.add(1), world.add(2)
+    world.state._store(InstanceRecord(TARGET, bad, problem="the item cannot be read"))
+    summary = world.sweep()
+
+    assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
+    assert [f"{bad}: the item cannot be read"] == summary.problems

@@ -372,7 +372,11 @@ def record_from_document(target: Target, instance_id: str, document: Mapping[str
 
 def breaker_document(state: BreakerState) -> Document:
     """A tripped breaker."""
-    return {"tripped_at": moment(state.tripped_at), "why": state.why}
+    return {
+        "tripped_at": moment(state.tripped_at),
+        "why": state.why,
+        "told_at": moment_or_none(state.told_at),
+    }
 
 
 def breaker_from_document(document: Mapping[str, Any]) -> BreakerState:
@@ -381,7 +385,7 @@ def breaker_from_document(document: Mapping[str, Any]) -> BreakerState:
     Raises:
         KeyError, ValueError: not a breaker's document.
     """
-    return BreakerState(parse_iso(document["tripped_at"]), document["why"])
+    return BreakerState(parse_iso(document["tripped_at"]), document["why"], _parsed(document.get("told_at")))
 
 
 def ledger_document(entry: LedgerEntry) -> Document:
@@ -463,6 +467,7 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "dimensions": seen.dimensions,
             "searched_at": moment_or_none(seen.searched_at),
             "next_gpu_check_at": moment_or_none(seen.next_gpu_check_at),
+            "told_silent": seen.told_silent,
             "advice": seen.advice,
         }
         yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
@@ -498,6 +503,7 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
         ),
         searched_at=_parsed(document.get("searched_at")),
         next_gpu_check_at=_parsed(document.get("next_gpu_check_at")),
+        told_silent=bool(document.get("told_silent", False)),
         advice=tuple(document.get("advice") or ()),
     )
 

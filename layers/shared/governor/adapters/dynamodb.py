@@ -136,8 +136,12 @@ class DynamoStateTable:
         found = {}
         for item in self._query(_target_pk(target), "INSTANCE#"):
             instance_id = item["sk"].partition("#")[2]
-            with _readable(item["pk"], item["sk"]):
-                found[instance_id] = record_from_document(target, instance_id, item)
+            try:
+                with _readable(item["pk"], item["sk"]):
+                    found[instance_id] = record_from_document(target, instance_id, item)
+            except CloudError as error:
+                # One damaged record must not end the sweep of all others; nothing follows from it either.
+                found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
         return found
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:

@@ -156,6 +156,8 @@ class InstanceRecord:
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None
+    problem: str | None = None
+    """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ class Observation:
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
     searched_at: UtcDatetime | None = None
     """When the dimension sets were last looked for."""
+    told_silent: bool = False
+    """Whether people were told of the silence that has lasted since."""
     next_gpu_check_at: UtcDatetime | None = None
     """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
@@ -189,3 +193,5 @@ class BreakerState:
 
     tripped_at: UtcDatetime
     why: str
+    told_at: UtcDatetime | None = None
+    """When people were told; `None` until a channel has taken the message."""

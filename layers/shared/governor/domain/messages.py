@@ -145,8 +145,8 @@ def outcome_alert(
     severity = Severity.INFO if outcome in _GOOD else Severity.WARNING
     name = episode.instance.name if episode else ref.instance_id
     lines = [f"{name} ({ref.instance_id}) in {ref.target}: {outcome.value}. {reason}".strip()]
-    if failed:
-        lines.append("The flow stopped where it was; nothing is destroyed after an error.")
+    if outcome in (Outcome.FAILED, Outcome.REFUSED):
+        lines.append(_left_behind(episode))
     if episode is not None and episode.snapshot_ids:
         lines.append(f"Snapshots: {', '.join(episode.snapshot_ids)}")
     if episode is not None and outcome in (Outcome.STOPPED, Outcome.TERMINATED):
@@ -172,6 +172,16 @@ def outcome_alert(
             "outcome_reason": reason,
         },
     )
+
+
+def _left_behind(episode: Episode | None) -> str:
+    """What a flow that did not get to its end had asked of EC2 before."""
+    done = {} if episode is None or episode.mode is Mode.OBSERVE else episode.steps_done
+    if Step.TERMINATE.value in done:
+        return "Its termination had been asked of EC2 before: look whether it still exists."
+    if Step.STOP.value in done:
+        return "Its stop had been asked of EC2 before; nothing was destroyed, and nothing more is done."
+    return "Nothing was done to the instance, and nothing more is done."
 
 
 def episode_facts(episode: Episode) -> dict[str, object]:

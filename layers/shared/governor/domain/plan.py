@@ -105,7 +105,7 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
         replaced_because=tuple(reasons),
         losses=_losses(facts, steps),
         stays=_stays(facts, steps, policy),
-        saving=_saving(facts, steps, policy),
+        saving=saving_of(facts.instance, facts.price, steps, policy),
     )
 
 
@@ -232,9 +232,10 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
     return tuple(stays)
 
 
-def _saving(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    price = facts.price.usd_per_hour
-    attached = facts.instance.volumes
+def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
+    """What these steps change on the bill, by the policy's prices of storage."""
+    price = price_of.usd_per_hour
+    attached = instance.volumes
     sizes = [(volume, Decimal(volume.size_gib)) for volume in attached if volume.size_gib is not None]
     if price is None or len(sizes) < len(attached):
         return Saving(None, None)

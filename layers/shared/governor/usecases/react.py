@@ -17,6 +17,7 @@ from governor.domain.units import UtcDatetime, iso
 from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
@@ -123,6 +124,7 @@ class ReactToExecutionEnd:
     policies: Policies
     state: StateTable
     announcer: Announcer
+    book: BookSaving
 
     def __call__(self, execution_name: str, status: str) -> bool:
         """True when an episode was still open and is closed as failed now.
@@ -141,7 +143,8 @@ class ReactToExecutionEnd:
             self._void(episode.approval_id, why)
         rule = self.policies.base().policy.approval
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
-        if not self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=None):
+        entry = self.book(episode, Outcome.FAILED, now) if episode else None
+        if not self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry):
             return False
         self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
         return True

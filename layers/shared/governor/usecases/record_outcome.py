@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
-from governor.domain.ledger import LedgerEntry
 from governor.domain.messages import outcome_alert
-from governor.domain.plan import Step
 from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
@@ -17,6 +15,7 @@ from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.ask_owner import BROADCAST
+from governor.usecases.book_saving import BookSaving, policy_at_the_end
 from governor.usecases.sweep_target import LOW_UTILIZATION_TAG, REVIEW_TAG
 
 _RECORD_LINK_DAYS = 30
@@ -33,6 +32,7 @@ class RecordOutcome:
     tagger: InstanceTagger
     announcer: Announcer
     signer: LinkSigner
+    book: BookSaving
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
         """Closes the episode with this outcome; returns the one that stands (the first one does).
@@ -51,7 +51,7 @@ class RecordOutcome:
                 reason,
                 now,
                 quiet_until=self._quiet_until(episode, outcome, now),
-                ledger=_ledger_entry(episode, outcome, now) if episode else None,
+                ledger=self.book(episode, outcome, now) if episode else None,
             )
         if episode is not None:
             self._close_question(episode, outcome)
@@ -62,8 +62,9 @@ class RecordOutcome:
         return outcome
 
     def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
-        applied = self.policies.applied_to(episode.instance) if episode else self.policies.base()
-        return quiet_until(outcome, applied.policy.approval, now, was_opened=self._was_told(episode, outcome))
+        base = self.policies.base().policy
+        policy = policy_at_the_end(self.policies, episode.instance) if episode else base
+        return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome))
 
     def _was_told(self, episode: Episode | None, outcome: Outcome) -> bool:
         """Whether people can know of it. A question that could not be asked is tried again soon."""
@@ -106,27 +107,3 @@ def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
     refused = ("SafetyError", "Protected", "Unsupported", "WrongState", "NotFound")
     return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]
-
-
-def _ledger_entry(episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-    """Booked from the moment EC2 stopped charging as asked: the step, not its bookkeeping."""
-    match outcome:
-        case Outcome.STOPPED:
-            step = Step.STOP
-        case Outcome.TERMINATED:
-            step = Step.STOP if Step.STOP in episode.plan.steps else Step.TERMINATE
-        case _:
-            return None
-    saving = episode.plan.saving
-    return LedgerEntry(
-        episode=episode.ref,
-        outcome=outcome,
-        instance_type=episode.instance.instance_type,
-        owner=episode.owner,
-        project=episode.project,
-        price_source=episode.price.source,
-        booked_at=episode.steps_done.get(step.value, now),
-        cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
-        cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
-        saved_usd_per_hour=saving.saved_usd_per_hour,
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
@@ -26,6 +26,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target
+from governor.domain.messages import outcome_alert
 from governor.domain.policy import AppliedPolicy, Mode, Policy
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
@@ -38,7 +39,7 @@ from governor.domain.verdict import (
     judge_utilization_only,
     still_busy,
 )
-from governor.errors import ConflictError, GovernorError
+from governor.errors import ConflictError, GovernorError, PolicyError
 from governor.ports import (
     Announcer,
     Catalogue,
@@ -49,6 +50,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
+from governor.usecases.book_saving import BookSaving
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.settle_ledger import settle_restart
@@ -93,6 +95,9 @@ class _Case:
     gathered: Gathered | None = None
     was_read: bool = False
     checked_gpus: bool = False
+    unknown: str | None = None
+    """Why nothing can be said about it, whatever its metrics show."""
+    told_silent: bool = False
     first_gpu_check_at: UtcDatetime | None = None
 
     @property
@@ -121,6 +126,7 @@ class SweepTarget:
     announcer: Announcer
     void: VoidEpisode
     deliver: DeliverDecision
+    book: BookSaving
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -135,6 +141,7 @@ class SweepTarget:
         summary = SweepSummary(target, now, instances=len(cases))
         self._breaker(target, cases, base, now, summary)
         summary.verdicts.update(case.settled.kind.value for case in cases)
+        summary.problems += [f"{c.instance.instance_id}: {c.unknown}" for c in cases if c.unknown is not None]
         self._apply_marks(target, cases, now, summary)
         self._follow_up(cases, records, now, summary)
         self._announce_silent(target, cases, now, summary)
@@ -155,13 +162,25 @@ class SweepTarget:
             if before is not None and before.launch_time != instance.launch_time:
                 before = None
             record = records.get(instance.instance_id) or InstanceRecord(target, instance.instance_id)
-            cases.append(_Case(instance, self.policies.applied_to(instance), record, before))
+            cases.append(self._case(instance, record, before))
         return cases, records
+
+    def _case(self, instance: Instance, record: InstanceRecord, before: Observation | None) -> _Case:
+        """One instance that cannot be judged never sinks the others; its own sweep ends in no data."""
+        told = before is not None and before.told_silent
+        try:
+            applied = self.policies.applied_to(instance)
+        except PolicyError as error:
+            return _Case(instance, self.policies.base(), record, before, unknown=str(error), told_silent=told)
+        return _Case(instance, applied, record, before, unknown=record.problem, told_silent=told)
 
     def _judge_all(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
         to_read = []
         self._spread_gpu_checks(cases, now)
         for case in cases:
+            if case.unknown is not None:
+                case.verdict = Verdict(VerdictKind.NO_DATA, case.unknown)
+                continue
             case.verdict = judge_unread(case.instance, case.record.hold, case.policy, now) or _cannot_be_idle(
                 case, now
             )
@@ -210,10 +229,12 @@ class SweepTarget:
         why = assess([_change(case) for case in cases], base.breaker)
         tripped = self.state.breaker(target)
         if why is not None:
-            new = BreakerState(now, why)
-            if self.state.set_breaker(target, new) and tripped is None:
-                self._attempt(summary, "breaker alert", lambda: self._announce_breaker(target, new))
+            # Frozen first, told then; until people are told, every sweep tries again.
+            since = tripped.told_at if tripped else None
+            self.state.set_breaker(target, BreakerState(now, why, since))
+            self._tell_frozen(target, BreakerState(now, why, since), now, summary)
         elif tripped is not None:
+            self._tell_frozen(target, tripped, now, summary)
             hold = timedelta(minutes=base.breaker.hold_minutes)
             # Where nobody is asked, a freeze never ends by time alone: work must be seen again.
             acts_alone = any(
@@ -224,8 +245,9 @@ class SweepTarget:
                 for case in cases
             )
             if now - tripped.tripped_at >= hold and not acts_alone:
-                self.state.set_breaker(target, None)
-                self._attempt(summary, "breaker alert", lambda: self._announce_release(target, now))
+                # Told first: a freeze that nobody knows has ended would be told by nobody ever after.
+                if self._attempt(summary, "breaker alert", lambda: self._announce_release(target, now)):
+                    self.state.set_breaker(target, None)
             else:
                 why = tripped.why
         if why is None:
@@ -234,6 +256,14 @@ class SweepTarget:
         for case in cases:
             if case.settled.kind is VerdictKind.IDLE and case.record.open_episode is None:
                 case.verdict = freeze(case.settled, why)
+
+    def _tell_frozen(
+        self, target: Target, tripped: BreakerState, now: UtcDatetime, summary: SweepSummary
+    ) -> None:
+        if tripped.told_at is None and self._attempt(
+            summary, "breaker alert", lambda: self._announce_breaker(target, tripped)
+        ):
+            self.state.set_breaker(target, replace(tripped, told_at=now))
 
     def _announce_breaker(self, target: Target, tripped: BreakerState) -> None:
         now, why = tripped.tripped_at, tripped.why
@@ -404,20 +434,9 @@ class SweepTarget:
                 pass  # decided meanwhile: the record of the decision stays, the episode closes all the same
         rule = self.policies.base().policy.approval
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
-        if self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=None):
-            self.announcer.announce(
-                Alert(
-                    kind=AlertKind.FAILURE,
-                    severity=Severity.CRITICAL,
-                    account=ref.account,
-                    region=ref.region,
-                    subject=f"GPU Governor: the workflow for {ref.instance_id} died",
-                    lines=(f"Episode {ref.execution_name}: {why}.",),
-                    dedup_id=f"died-{ref.execution_name}",
-                    at=now,
-                    instance_id=ref.instance_id,
-                )
-            )
+        entry = self.book(episode, Outcome.FAILED, now) if episode else None
+        if self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry):
+            self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
 
     def _announce_silent(
         self, target: Target, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary
@@ -440,14 +459,18 @@ class SweepTarget:
             at=now,
             facts={"instance_ids": [case.instance.instance_id for case in silent]},
         )
-        self._attempt(summary, "silence alert", lambda: self.announcer.announce(alert))
+        if self._attempt(summary, "silence alert", lambda: self.announcer.announce(alert)):
+            for case in silent:
+                case.told_silent = True
 
-    def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> None:
+    def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> bool:
         """Tries one effect. A failure is written down and repaired by the next sweep, which computes anew."""
         try:
             effect()
         except GovernorError as error:
             summary.problems.append(f"{label}: {type(error).__name__}: {error}")
+            return False
+        return True
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
@@ -501,10 +524,9 @@ def _has_several_gpus(catalogue: Catalogue, instance: Instance) -> bool:
 
 
 def _fell_silent(case: _Case) -> bool:
-    now_silent = case.settled.kind is VerdictKind.NO_DATA
-    if not now_silent or case.gathered is None or case.gathered.evidence.read_problem is not None:
-        return False
-    return case.before is None or case.before.verdict != VerdictKind.NO_DATA
+    """Silence that was seen, and that people were not told of: a read that failed is neither."""
+    was_seen = case.gathered is not None and case.gathered.evidence.read_problem is None
+    return case.settled.kind is VerdictKind.NO_DATA and was_seen and not case.told_silent
 
 
 def _change(case: _Case) -> Change:
@@ -544,6 +566,7 @@ def _observation(case: _Case, now: UtcDatetime) -> Observation:
         dimensions=dimensions,
         searched_at=searched,
         next_gpu_check_at=due,
+        told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
     )
 

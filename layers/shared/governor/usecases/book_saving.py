@@ -1,0 +1,94 @@
+"""What an ended episode goes into the ledger with: by what EC2 shows, not by what the flow hoped for.
+
+A flow that fails after its stop has still stopped the instance, and one whose termination was sent may have
+terminated it. This module must not know how an episode came to its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.episode import Episode, Outcome
+from governor.domain.instance import Instance
+from governor.domain.ledger import LedgerEntry
+from governor.domain.plan import Saving, Step, saving_of
+from governor.domain.policy import Mode, Policy
+from governor.domain.units import UtcDatetime
+from governor.errors import PolicyError
+from governor.ports import InstanceReader, Policies
+from governor.usecases.accounts import Accounts
+
+_GONE = ("shutting-down", "terminated")
+
+
+@dataclass(frozen=True, slots=True)
+class BookSaving:
+    """Makes the ledger entry of an episode; storing it is the close's part."""
+
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+
+    def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+        """The entry, or `None` when the instance was not put away by this episode.
+
+        Raises:
+            CloudError: the instance could not be read; repeat it.
+        """
+        became = self._became(episode, outcome)
+        if became is None:
+            return None
+        saving = _saving(episode, became, policy_at_the_end(self.policies, episode.instance))
+        # From the moment EC2 stopped charging as asked: the first step, not its bookkeeping.
+        first = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
+        return LedgerEntry(
+            episode=episode.ref,
+            outcome=became,
+            instance_type=episode.instance.instance_type,
+            owner=episode.owner,
+            project=episode.project,
+            price_source=episode.price.source,
+            booked_at=episode.steps_done.get(first.value, now),
+            cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
+            cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
+            saved_usd_per_hour=saving.saved_usd_per_hour,
+        )
+
+    def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:
+        done = episode.steps_done
+        if episode.mode is Mode.OBSERVE or not {Step.STOP.value, Step.TERMINATE.value} & done.keys():
+            return None
+        ref = episode.ref
+        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        instance = self.instances.describe(target, ref.instance_id)
+        if instance is None or instance.state in _GONE:
+            # Gone without our asking for it is somebody else's deed, and saves nothing of ours from now on.
+            return Outcome.TERMINATED if Step.TERMINATE.value in done else None
+        if Step.STOP.value not in done:
+            return None
+        # A stop is noted before it is asked for. One that was refused left the instance as it was; after one
+        # that was seen to work, an instance that runs was started anew, and the ledger settles that.
+        left_running = instance.state == "running" and instance.launch_time == ref.launch_time
+        return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
+
+
+def policy_at_the_end(policies: Policies, instance: Instance) -> Policy:
+    """The instance's policy; the base where its overrides contradict each other, since an end must come."""
+    try:
+        return policies.applied_to(instance).policy
+    except PolicyError:
+        return policies.base().policy
+
+
+def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
+    plan = episode.plan
+    if all(step.value in episode.steps_done for step in plan.steps):
+        return plan.saving  # what people were shown
+    done = tuple(
+        step
+        for step in plan.steps
+        if step is Step.STOP
+        or (step is Step.SNAPSHOT and episode.snapshot_ids)
+        or (step is Step.TERMINATE and became is Outcome.TERMINATED)
+    )
+    return saving_of(episode.instance, episode.price, done, policy)
