@@ -10,9 +10,6 @@ from governor.observability import observed
 
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """`{}` to `{"targets": [{"account", "region", "role_arn"}], "target_count": n}`."""
-    targets = [
-        {"account": target.account, "region": target.region, "role_arn": target.role_arn}
-        for target in bootstrap.sweep_targets()
-    ]
+    """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`."""
+    targets = [{"account": account, "region": region} for account, region in bootstrap.swept_accounts()]
     return {"targets": targets, "target_count": len(targets)}

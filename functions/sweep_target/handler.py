@@ -12,7 +12,8 @@ from governor.observability import count, logger, observed
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
-    target = parse(TargetPayload, event).to_domain()
+    payload = parse(TargetPayload, event)
+    target = bootstrap.target(payload.account, payload.region)
     summary = bootstrap.sweep_target()(target)
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})

@@ -336,6 +336,21 @@ def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     assert ["idle-found", "outcome"] == kinds
 
 
+def test_a_policy_that_is_refused_meanwhile_ends_the_flow_and_frees_its_instance(stage: Stage) -> None:
+    """Nothing is judged by a document that cannot be read; the episode ends and people are told."""
+    instance_id, link = stage.ask()
+    stage.policy("mode: reckless")
+    try:
+        decide(link, "approve")
+        assert "failed" == stage.outcome(instance_id)
+    finally:
+        stage.policy("mode: ask")
+
+    assert "running" == stage.ec2_state(instance_id)
+    assert "PolicyError" in (stage.episode(instance_id).outcome_reason or "")
+    assert stage.await_mail(instance_id, "failure")
+
+
 def test_an_aborted_workflow_frees_its_instance(stage: Stage) -> None:
     """Somebody aborts the execution: the lock is freed and people are told."""
     instance_id, _ = stage.ask()

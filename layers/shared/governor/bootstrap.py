@@ -51,9 +51,17 @@ if TYPE_CHECKING:
 # use cases, one a handler
 
 
-def sweep_targets() -> tuple[Target, ...]:
-    """Every target of the policy."""
-    return _accounts().all_targets(_policies().base().policy)
+def swept_accounts() -> tuple[tuple[str, str], ...]:
+    """Account and Region of every target of the policy."""
+    from governor.usecases.accounts import swept
+
+    known = _settings()
+    return swept(_policies().base().policy, known.hub_account, known.region)
+
+
+def target(account: str, region: str) -> Target:
+    """The target, with the role this function reaches it by."""
+    return _accounts().target(account, region)
 
 
 def sweep_target() -> SweepTarget:
@@ -171,9 +179,7 @@ def react_to_state_change() -> ReactToStateChange:
     """For `handle_state_change`."""
     from governor.usecases.react import ReactToStateChange
 
-    return ReactToStateChange(
-        policies=_policies(), accounts=_accounts(), state=_state(), void=_void(_deliver())
-    )
+    return ReactToStateChange(policies=_policies(), state=_state(), void=_void(_deliver()))
 
 
 def react_to_spot_warning() -> ReactToSpotWarning:
@@ -255,7 +261,7 @@ def _book(policies: Policies) -> BookSaving:
 @cache
 def _accounts() -> Accounts:
     known = _settings()
-    return Accounts(known.hub_account, known.region, known.partition)
+    return Accounts(known.hub_account, known.region, known.partition, known.member_role_name)
 
 
 @cache

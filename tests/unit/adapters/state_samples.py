@@ -73,7 +73,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
         policy_version="abc",
         overrides=("research",),
         instance=Instance(
-            target=Target(TARGET.account, TARGET.region, "arn:aws:iam::111122223333:role/member"),
+            target=TARGET,
             instance_id=instance_id,
             instance_type="p4d.24xlarge",
             state="running",

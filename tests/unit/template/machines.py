@@ -19,9 +19,9 @@ def definition(name: str) -> dict[str, Any]:
     return document
 
 
-def template() -> dict[str, Any]:
-    """The template."""
-    return load_template(ROOT / "template.yaml")
+def template(path: str = "template.yaml") -> dict[str, Any]:
+    """A template of the project."""
+    return load_template(ROOT / path)
 
 
 def scopes(machine: dict[str, Any]) -> Iterator[dict[str, Any]]:

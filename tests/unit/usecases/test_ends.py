@@ -29,7 +29,7 @@ TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination"
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
     void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
-    return ReactToStateChange(world.policies, ACCOUNTS, world.state, void)
+    return ReactToStateChange(world.policies, world.state, void)
 
 
 def execution_end(world: World) -> ReactToExecutionEnd:

@@ -153,7 +153,6 @@ def _instance_document(instance: Instance) -> Document:
     return {
         "account": instance.target.account,
         "region": instance.target.region,
-        "role_arn": instance.target.role_arn,
         "instance_id": instance.instance_id,
         "instance_type": instance.instance_type,
         "state": instance.state,
@@ -184,7 +183,7 @@ def _instance_document(instance: Instance) -> Document:
 
 def _instance_from_document(document: Mapping[str, Any]) -> Instance:
     return Instance(
-        target=Target(document["account"], document["region"], document.get("role_arn")),
+        target=Target(document["account"], document["region"]),
         instance_id=document["instance_id"],
         instance_type=document["instance_type"],
         state=document["state"],

@@ -12,7 +12,6 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from governor.domain.episode import EpisodeRef, Outcome
-from governor.domain.instance import Target
 from governor.domain.messages import Stage
 from governor.domain.plan import Step
 from governor.domain.units import as_utc
@@ -57,11 +56,6 @@ class TargetPayload(_Payload):
 
     account: AccountId
     region: Region
-    role_arn: str | None = None
-
-    def to_domain(self) -> Target:
-        """As the domain knows it."""
-        return Target(self.account, self.region, self.role_arn)
 
 
 class EpisodePayload(_Payload):

@@ -61,6 +61,11 @@ class Settings:
         return account
 
     @property
+    def member_role_name(self) -> str | None:
+        """This function's role in member accounts; absent where it needs none."""
+        return self.variables.get("MEMBER_ROLE_NAME", "").strip() or None
+
+    @property
     def region(self) -> str:
         """The Region the stack lives in, as the Lambda runtime gives it."""
         return self.variables.get("AWS_REGION") or self._need("AWS_DEFAULT_REGION")

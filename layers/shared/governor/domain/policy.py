@@ -56,8 +56,6 @@ class Targets:
 
     accounts: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
-    member_role_name: str = "gpu-governor-member"
-    """Role assumed in accounts other than the hub's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which role reaches an account: none in the hub's own, the member role elsewhere."""
+"""Which role reaches an account: none in the hub's own, a member role elsewhere."""
 
 from __future__ import annotations
 
@@ -6,25 +6,39 @@ from dataclasses import dataclass
 
 from governor.domain.instance import Target
 from governor.domain.policy import Policy
+from governor.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`."""
+    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`.
+
+    `member_role_name` is this function's own role in member accounts, so that there too only one function may
+    stop or terminate; `None` for a function that reaches none.
+    """
 
     hub_account: str
     hub_region: str
     partition: str = "aws"
+    member_role_name: str | None = None
 
-    def target(self, account: str, region: str, policy: Policy) -> Target:
-        """The target with the role to assume, if one is needed."""
+    def target(self, account: str, region: str) -> Target:
+        """The target with the role to assume, if one is needed.
+
+        Raises:
+            ConfigurationError: another account, and this function has no role to reach it with.
+        """
         if account == self.hub_account:
             return Target(account, region)
-        role = f"arn:{self.partition}:iam::{account}:role/{policy.targets.member_role_name}"
-        return Target(account, region, role)
+        if self.member_role_name is None:
+            raise ConfigurationError(
+                f"account {account} cannot be reached: the environment variable MEMBER_ROLE_NAME is missing"
+            )
+        return Target(account, region, f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}")
 
-    def all_targets(self, policy: Policy) -> tuple[Target, ...]:
-        """Every account of the policy in every Region of the policy, in that order, without repeats."""
-        accounts = dict.fromkeys(policy.targets.accounts or (self.hub_account,))
-        regions = dict.fromkeys(policy.targets.regions or (self.hub_region,))
-        return tuple(self.target(account, region, policy) for account in accounts for region in regions)
+
+def swept(policy: Policy, hub_account: str, hub_region: str) -> tuple[tuple[str, str], ...]:
+    """Every account of the policy in every Region of the policy, in that order, without repeats."""
+    accounts = dict.fromkeys(policy.targets.accounts or (hub_account,))
+    regions = dict.fromkeys(policy.targets.regions or (hub_region,))
+    return tuple((account, region) for account in accounts for region in regions)

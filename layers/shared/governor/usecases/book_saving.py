@@ -59,7 +59,7 @@ class BookSaving:
         if episode.mode is Mode.OBSERVE or not {Step.STOP.value, Step.TERMINATE.value} & done.keys():
             return None
         ref = episode.ref
-        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        target = self.accounts.target(ref.account, ref.region)
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in _GONE:
             # Gone without our asking for it is somebody else's deed, and saves nothing of ours from now on.

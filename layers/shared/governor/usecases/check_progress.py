@@ -92,7 +92,7 @@ class CheckProgress:
         return state == "stopped"
 
     def _has_snapshots(self, episode: Episode, elapsed: timedelta) -> bool:
-        target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
         found = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
         failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
         if failed:
@@ -108,7 +108,7 @@ class CheckProgress:
         return all(snapshot.state == "completed" for snapshot in found)
 
     def _state(self, episode: Episode) -> str | None:
-        target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
         instance = self.instances.describe(target, episode.ref.instance_id)
         return None if instance is None else instance.state
 

@@ -57,7 +57,7 @@ class Guards:
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
         self._authorised(episode)
-        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        target = self.accounts.target(ref.account, ref.region)
         frozen = self.state.breaker(target)
         if frozen is not None:
             raise SafetyError(f"plans are frozen: {frozen.why}")

@@ -55,7 +55,7 @@ class OpenEpisode:
         stored = self.state.episode(ref)
         if stored is not None:
             return Opened(stored, self.policies.applied_to(stored.instance), "already opened")
-        target = self.accounts.target(ref.account, ref.region, self.policies.base().policy)
+        target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         if instance is None or instance.state != "running":
             return self._close(ref, Outcome.VOID, "the instance no longer runs")

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome, Phase, episode_from_execution_name
+from governor.domain.instance import Target
 from governor.domain.messages import outcome_alert
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
@@ -30,27 +31,23 @@ class ReactToStateChange:
     """An instance changed state, by us or by others."""
 
     policies: Policies
-    accounts: Accounts
     state: StateTable
     void: VoidEpisode
 
     def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:
         """Closes a question that others answered by deed; settles the ledger. Returns what was done."""
-        target = self.accounts.target(account, region, self.policies.base().policy)
+        target = Target(account, region)
         done = []
         record = self.state.record(target, instance_id)
         if record.open_episode is not None and ec2_state in _ENDING:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
             reason = f"the instance is {ec2_state} by others"
             done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
-        done += self._settle(account, region, instance_id, ec2_state, at)
+        done += self._settle(target, instance_id, ec2_state, at)
         return ", ".join(done) or "nothing to do"
 
-    def _settle(
-        self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
-    ) -> list[str]:
+    def _settle(self, target: Target, instance_id: str, ec2_state: str, at: UtcDatetime) -> list[str]:
         policy = self.policies.base().policy
-        target = self.accounts.target(account, region, policy)
         if ec2_state == "running":
             within = timedelta(minutes=policy.ledger.false_stop_within_minutes)
             return settle_restart(self.state, target, instance_id, at, within)
@@ -81,7 +78,7 @@ class ReactToSpotWarning:
     ) -> bool:
         """Tells the owner how long is left, and takes back an open question. False when not ours or told."""
         policy = self.policies.base().policy
-        target = self.accounts.target(account, region, policy)
+        target = self.accounts.target(account, region)
         instance = self.instances.describe(target, instance_id)
         record = self.state.record(target, instance_id)
         if record.open_episode is not None:

@@ -59,7 +59,7 @@ class RecheckEpisode:
 
     def _outcome_of(self, ref: EpisodeRef) -> Outcome:
         """An instance that is gone or started anew voids the episode; every other guard refuses."""
-        target = self.guards.accounts.target(ref.account, ref.region, self.guards.policies.base().policy)
+        target = self.guards.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         gone = instance is None or instance.launch_time != ref.launch_time
         return Outcome.VOID if gone else Outcome.REFUSED

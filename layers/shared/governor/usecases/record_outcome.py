@@ -84,7 +84,7 @@ class RecordOutcome:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
         if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP):
             return reason
-        target = self.accounts.target(episode.ref.account, episode.ref.region, self.policies.base().policy)
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
         failures = self.tagger.remove_tags(
             target,
             [episode.ref.instance_id],

@@ -1,0 +1,99 @@
+"""What the roles in a member account promise: there, too, one function acts and the others look."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.unit.template.machines import template
+
+HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
+MEMBER = template("stacks/member.yaml")
+ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
+IN_THE_HUB = re.compile(r"^(ssm|dynamodb|states|sns|secretsmanager|kms|sts):")
+
+
+def suffix_of(function: str) -> str | None:
+    """How the name of the role ends that a function assumes, as its environment says."""
+    name = HUB[function].get("Environment", {}).get("Variables", {}).get("MEMBER_ROLE_NAME")
+    return None if name is None else str(name["Fn::Sub"]).removeprefix("${MemberRoleName}-")
+
+
+def role_of(suffix: str) -> dict[str, Any]:
+    """The role with that name."""
+    (found,) = (r for r in ROLES.values() if r["RoleName"]["Fn::Sub"] == f"${{MemberRoleName}}-{suffix}")
+    return found
+
+
+def allowed(statements: list[dict[str, Any]]) -> set[str]:
+    """All actions of these statements."""
+    lists = [s["Action"] if isinstance(s["Action"], list) else [s["Action"]] for s in statements]
+    return {action for actions in lists for action in actions}
+
+
+def statements_of(role: dict[str, Any]) -> list[dict[str, Any]]:
+    """All statements of a member role."""
+    return [s for policy in role["Policies"] for s in policy["PolicyDocument"]["Statement"]]
+
+
+def trusted_by(role: dict[str, Any]) -> set[str]:
+    """The functions whose roles may assume it."""
+    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    arns = statement["Condition"]["ArnLike"]["aws:PrincipalArn"]
+    texts = [arn["Fn::Sub"] for arn in (arns if isinstance(arns, list) else [arns])]
+    found = [re.fullmatch(r".*role/\$\{HubStackName\}-(\w+Function)Role-\*", text) for text in texts]
+    return {match[1] for match in found if match}
+
+
+REACHING = sorted(function for function in HUB if suffix_of(function))
+
+
+@pytest.mark.parametrize("function", REACHING)
+def test_a_function_assumes_its_own_role_and_no_other(function: str) -> None:
+    """The name in its environment, the resource of its permission and the trust of the role agree."""
+    suffix = suffix_of(function)
+    reach = [s for p in HUB[function]["Policies"] for s in p["Statement"] if s["Action"] == "sts:AssumeRole"]
+
+    assert suffix is not None
+    assert [f"arn:${{AWS::Partition}}:iam::*:role/${{MemberRoleName}}-{suffix}"] == [
+        s["Resource"]["Fn::Sub"] for s in reach
+    ]
+    assert function in trusted_by(role_of(suffix))
+
+
+def test_no_role_trusts_a_function_that_does_not_assume_it() -> None:
+    """And each trusts some."""
+    for role in ROLES.values():
+        suffix = role["RoleName"]["Fn::Sub"].removeprefix("${MemberRoleName}-")
+        assert trusted_by(role) == {f for f in REACHING if suffix_of(f) == suffix} != set()
+
+
+@pytest.mark.parametrize("function", REACHING)
+def test_a_role_allows_there_what_the_function_may_do_here(function: str) -> None:
+    """Not less, or members could not be governed."""
+    here = [s for policy in HUB[function]["Policies"] for s in policy["Statement"]]
+    wanted = {action for action in allowed(here) if not IN_THE_HUB.match(action)}
+
+    assert wanted <= allowed(statements_of(role_of(suffix_of(function) or "")))
+
+
+def test_only_put_away_stops_and_terminates_there_too() -> None:
+    """One role holds it, and one function may assume that role."""
+    destructive = {"ec2:StopInstances", "ec2:TerminateInstances", "ec2:CancelSpotInstanceRequests"}
+    holders = [role for role in ROLES.values() if destructive & allowed(statements_of(role))]
+
+    assert [{"PutAwayFunction"}] == [trusted_by(role) for role in holders]
+
+
+def test_every_write_there_is_on_governed_instances() -> None:
+    """The condition on the tag is the member account's own."""
+    for role in ROLES.values():
+        for statement in statements_of(role):
+            writes = [a for a in allowed([statement]) if not re.match(r"^(ec2:Describe|cloudwatch:)", a)]
+            if statement["Resource"] == "*":
+                assert [] == writes
+            elif "instance/*" in str(statement["Resource"]):
+                condition = statement["Condition"]["StringEquals"]
+                assert {"Ref": "SelectorTagValue"} == condition["aws:ResourceTag/Purpose"]
