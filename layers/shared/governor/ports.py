@@ -344,10 +344,11 @@ class Workflow(Protocol):
         """
         ...
 
-    def has_ended(self, ref: EpisodeRef) -> bool:
-        """Whether the execution of that episode is known to have ended.
+    def is_running(self, ref: EpisodeRef) -> bool | None:
+        """Whether the execution of that episode runs or has ended; `None` for one that is not known.
 
-        False for one that is not known (yet): a description lags behind a start by moments.
+        A description lags behind a start by moments; long after it, `None` means forgotten: after 90 days,
+        or with a state machine that was replaced.
         """
         ...
 

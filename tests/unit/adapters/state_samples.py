@@ -102,6 +102,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
         owner="research",
         project="llm",
         keep_at_most=timedelta(days=7),
+        idle_below_percent=7.5,
         acts_on_silence=True,
         phase_since=NOW,
     )

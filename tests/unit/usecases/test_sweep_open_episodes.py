@@ -13,7 +13,7 @@ from governor.domain.approval import Answer, ApprovalStatus
 from governor.domain.episode import EpisodeRef, Outcome, Phase
 from governor.domain.policy import Breaker, Mode, Policy
 from governor.domain.verdict import Hold
-from governor.errors import Throttled, Unavailable
+from governor.errors import DecisionRefused, Throttled, Unavailable
 from governor.usecases.decide import Decide
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import (
@@ -155,6 +155,17 @@ def test_a_workflow_that_moved_lately_is_not_called_dead() -> None:
     world.sweep(30)
 
     assert Phase.ASKING is stored_episode(world, ref).phase
+
+
+def test_a_workflow_that_is_forgotten_frees_its_instance_after_an_hour() -> None:
+    """Its state machine was replaced, say: nobody will ever end this episode, and the lock would stay."""
+    world, _, ref = asked()
+    world.workflow.executions.clear()
+    world.sweep(59)
+    assert Phase.ASKING is stored_episode(world, ref).phase
+
+    world.sweep(5)
+    assert Outcome.FAILED is stored_episode(world, ref).outcome
 
 
 def test_a_running_workflow_is_never_called_dead() -> None:
@@ -460,3 +471,16 @@ def test_an_answer_keeps_its_meaning() -> None:
 
     assert "snoozed" == world.verdict(instance_id)
     assert (ApprovalStatus.KEPT, None, "keep") == void_of(world, instance_id)
+
+
+def test_another_date_or_reason_is_another_decision() -> None:
+    """A repeated request is answered as the first; a different one comes too late and is told so."""
+    world, instance_id, _ = asked()
+    decide = Decide(world.state, world.workflow, world.clock)
+    keep = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(hours=4))
+    decide(approval_id_of(instance_id), keep)
+    assert ApprovalStatus.KEPT is decide(approval_id_of(instance_id), keep).approval.status
+
+    longer = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(days=7))
+    with pytest.raises(DecisionRefused, match="already decided"):
+        decide(approval_id_of(instance_id), longer)

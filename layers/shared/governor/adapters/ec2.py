@@ -65,7 +65,7 @@ class Ec2Instances:
         client = self._clients.client("ec2", target)
         try:
             with aws_errors("ec2:DescribeInstances"):
-                answer = client.describe_instances(InstanceIds=[instance_id])
+                answer = client.describe_instances(InstanceIds=[instance_id], **_including_managed(client))
         except NotFound:
             return None
         found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]

@@ -325,9 +325,9 @@ class MemoryWorkflow:
             raise self.failure
         return self.executions.setdefault(ref.execution_name, True)
 
-    def has_ended(self, ref: EpisodeRef) -> bool:
+    def is_running(self, ref: EpisodeRef) -> bool | None:
         """As the port says."""
-        return self.executions.get(ref.execution_name) is False
+        return self.executions.get(ref.execution_name)
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """As the port says."""

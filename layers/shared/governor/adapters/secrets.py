@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.errors import ConfigurationError
 
+_KEPT_SECONDS = 60.0
+"""A flood of requests must not become a flood of paid reads; a rotation counts within a minute."""
+
 
 class SecretDocument:
     """One secret that holds a JSON object of strings."""
 
-    def __init__(self, clients: Clients, arn: str) -> None:
+    def __init__(self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
         self._arn = arn
+        self._elapsed = elapsed
+        self._kept: tuple[float, Mapping[str, str]] | None = None
 
     def read(self) -> Mapping[str, str]:
+        """The object, at most a minute old.
+
+        Raises:
+            ConfigurationError, NotFound, AccessDenied, Throttled, Unavailable: as `read_now`.
+        """
+        now = self._elapsed()
+        if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
+            self._kept = now, self.read_now()
+        return self._kept[1]
+
+    def read_now(self) -> Mapping[str, str]:
         """The object as it is now.
 
         Raises:

@@ -34,19 +34,19 @@ class StepFunctionsWorkflow:
                 )
         except CloudError as error:
             if error.code == "ExecutionAlreadyExists":
-                return not self.has_ended(ref)
+                return self.is_running(ref) is not False
             raise
         return True
 
-    def has_ended(self, ref: EpisodeRef) -> bool:
+    def is_running(self, ref: EpisodeRef) -> bool | None:
         """As the port says."""
         arn = self._machine.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
         try:
             with aws_errors("states:DescribeExecution"):
                 answer = self._clients.client("stepfunctions").describe_execution(executionArn=arn)
         except NotFound:
-            return False
-        return bool(answer["status"] != "RUNNING")
+            return None
+        return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """As the port says."""

@@ -16,7 +16,7 @@ from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Mode
-from governor.domain.units import UtcDatetime, as_utc
+from governor.domain.units import Percent, UtcDatetime, as_utc
 from governor.domain.verdict import Hold
 
 
@@ -125,6 +125,8 @@ class Episode:
     owner: str
     project: str
     keep_at_most: timedelta = timedelta(days=30)
+    idle_below_percent: Percent = 5.0
+    """The policy's threshold of utilization when it was judged; the picture's line."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshot_ids: tuple[str, ...] = ()

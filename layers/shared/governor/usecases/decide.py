@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from governor.domain.approval import Answer, Approval, Decision, check_decision
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
@@ -12,7 +12,10 @@ from governor.usecases.deliver_decision import DeliverDecision
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The approval as it stands. `delivered` is false when the workflow will find it in the table later."""
+    """The approval as it stands.
+
+    `delivered` is false when this decision could not be handed to the workflow, which finds it later.
+    """
 
     approval: Approval
     delivered: bool
@@ -42,7 +45,7 @@ class Decide:
         if approval is None:
             raise NotFound(f"approval {approval_id} does not exist")
         if _is_the_same(approval.decision, decision):
-            return Decided(approval, self._deliver(approval_id))
+            return self._again(approval)
         check_decision(approval, decision, self.clock.now())
         self._check_typed(approval, decision, typed_instance_id)
         try:
@@ -70,10 +73,15 @@ class Decide:
         if stored is None:
             raise NotFound(f"approval {approval_id} does not exist") from error
         if _is_the_same(stored.decision, decision):
-            return Decided(stored, self._deliver(approval_id))
+            return self._again(stored)
         check_decision(stored, decision, self.clock.now())
         # Still pending: the table was busy, not decided. The person may press again.
         raise DecisionRefused("please try again", status=stored.status.value) from error
+
+    def _again(self, approval: Approval) -> Decided:
+        """A repeated request. Tried again in case the first was lost; that it was taken before is no news."""
+        self._deliver(approval.approval_id)
+        return Decided(approval, delivered=True)
 
     def _deliver(self, approval_id: str) -> bool:
         try:
@@ -85,8 +93,5 @@ class Decide:
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:
     """Whether a request repeats what the same person has already decided."""
-    return stored is not None and (stored.answer, stored.by, stored.channel) == (
-        new.answer,
-        new.by,
-        new.channel,
-    )
+    # Everything but the time: another date or reason is another decision, and is told as one that came late.
+    return stored is not None and stored == replace(new, at=stored.at)

@@ -108,6 +108,7 @@ class OpenEpisode:
                 owner=owner,
                 project=project,
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
+                idle_below_percent=applied.policy.idle.utilization_below_percent,
                 acts_on_silence=applied.policy.approval.on_expiry == "act",
             )
         )

@@ -420,10 +420,16 @@ class SweepTarget:
         """Closes an episode whose workflow is gone, and delivers a decision that was not taken."""
         episode = self.state.episode(ref)
         since = None if episode is None else episode.phase_since or episode.opened_at
-        if (since is None or now - since >= _REPAIR_AFTER) and self.workflow.has_ended(ref):
+        if self._is_dead(ref, since, now):
             self._close_dead(ref, episode, now)
         elif episode is not None and episode.phase is Phase.ASKING:
             self.deliver(episode.approval_id)
+
+    def _is_dead(self, ref: EpisodeRef, since: UtcDatetime | None, now: UtcDatetime) -> bool:
+        if since is None:
+            # Locked and not opened: only an end that is known counts, its start may be moments ago.
+            return self.workflow.is_running(ref) is False
+        return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)
 
     def _close_dead(self, ref: EpisodeRef, episode: Episode | None, now: UtcDatetime) -> None:
         why = "its workflow ended without a result; nothing more is done for this episode"

@@ -48,9 +48,7 @@ def style_source() -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def approval_page(
-    view: ApprovalView, *, threshold_percent: float, csrf: str, action: str, problem: str | None = None
-) -> str:
+def approval_page(view: ApprovalView, *, csrf: str, action: str, problem: str | None = None) -> str:
     """The question, or the record once it is answered. `action` is where the form goes: the link itself."""
     episode = view.episode
     price = episode.price.usd_per_hour
@@ -61,7 +59,9 @@ def approval_page(
             view=view,
             episode=episode,
             plan=episode.plan,
-            picture=Markup(picture.svg(episode.evidence, threshold_percent)),  # noqa: S704 - built of numbers
+            picture=Markup(  # noqa: S704 - built of numbers
+                picture.svg(episode.evidence, episode.idle_below_percent)
+            ),
             rows=picture.rows(episode.evidence),
             costs=cost_lines(episode),
             per_day=None if price is None else money(price * 24),

@@ -50,7 +50,6 @@ class ApprovalSite:
     decide: Decide
     signer: LinkSigner
     clock: Clock
-    threshold_percent: float = 5.0
 
     def handle(self, request: Request) -> Response:
         """Never raises for what a client can send; each refusal has its own page and status."""
@@ -96,7 +95,6 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.approval_page(
             view,
-            threshold_percent=self.threshold_percent,
             csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
             action=_address(request),
             problem=problem,
