@@ -29,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         response = bootstrap.approval_site().handle(request)
     if response.note:
         logger.warning(response.note, extra={"approval_id": http.path_parameters.get("approval_id", "")})
-        count("UndeliveredDecisions")
+        count("ApprovalProblems")
     logger.info("answered", extra={"method": http.method, "status": response.status})
     count("ApprovalRequests", Method=http.method, Status=str(response.status))
     return {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}

@@ -23,6 +23,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "conclude_approval": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
     "recheck_episode": lambda event: payloads.parse(payloads.RecheckPayload, event),
     "put_away": lambda event: payloads.parse(payloads.PutAwayPayload, event),
+    "undo_episode": lambda event: payloads.parse(payloads.UndoPayload, event),
     "take_snapshot": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
     "check_progress": lambda event: payloads.parse(payloads.ProgressPayload, event),
     "record_outcome": lambda event: payloads.parse(payloads.OutcomePayload, event),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from governor.usecases.record_outcome import RecordOutcome
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.take_snapshot import TakeSnapshot
+    from governor.usecases.undo_episode import UndoEpisode
     from governor.usecases.void_episode import VoidEpisode
     from governor.web.site import ApprovalSite
 
@@ -89,9 +90,16 @@ def sweep_target() -> SweepTarget:
 def open_episode() -> OpenEpisode:
     """For `open_episode`."""
     from governor.usecases.open_episode import OpenEpisode
+    from governor.usecases.read_history import ReadHistory
 
+    gather = _gather()
     return OpenEpisode(
-        clock=SystemClock(), policies=_policies(), accounts=_accounts(), inspect=_inspect(), state=_state()
+        clock=SystemClock(),
+        policies=_policies(),
+        accounts=_accounts(),
+        inspect=_inspect(),
+        history=ReadHistory(gather, gather.metrics, _catalogue()),
+        state=_state(),
     )
 
 
@@ -213,6 +221,7 @@ def react_to_execution_end() -> ReactToExecutionEnd:
 
 def approval_site() -> ApprovalSite:
     """For `serve_approval`."""
+    from governor.adapters.undo import LambdaUndoer
     from governor.usecases.decide import Decide
     from governor.usecases.show_approval import ShowApproval
     from governor.web.site import ApprovalSite
@@ -220,8 +229,24 @@ def approval_site() -> ApprovalSite:
     return ApprovalSite(
         show=ShowApproval(state=_state(), clock=SystemClock()),
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        undoer=LambdaUndoer(_clients(), _settings().undo_function_name),
         signer=_signer(),
         clock=SystemClock(),
+    )
+
+
+def undo_episode() -> UndoEpisode:
+    """For `undo_episode`."""
+    from governor.adapters.ec2 import Ec2Starter
+    from governor.usecases.undo_episode import UndoEpisode
+
+    return UndoEpisode(
+        clock=SystemClock(),
+        accounts=_accounts(),
+        instances=_instances(),
+        starter=Ec2Starter(_clients()),
+        state=_state(),
+        announcer=_announcer(),
     )
 
 

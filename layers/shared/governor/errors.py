@@ -20,6 +20,7 @@
         ├── NobodyListens           a message would be taken and reach no person
         ├── WrongState              the resource is in a state that does not allow the call
         ├── Protected               a protection flag or a managing service forbids the call
+        ├── NoCapacity              EC2 has no free capacity of the type at this moment
         └── Unsupported             this kind of resource can never do this
 
 Class names are part of the contract with the state machines: `Retry` and `Catch` match them as error types.
@@ -123,6 +124,10 @@ class WrongState(CloudError):
 
 class Protected(CloudError):
     """A protection flag or the service that manages the resource forbids the call. Never worked around."""
+
+
+class NoCapacity(CloudError):
+    """EC2 has no free capacity of the type at this moment; it may have some later, or elsewhere."""
 
 
 class Unsupported(CloudError):

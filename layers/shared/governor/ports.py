@@ -155,6 +155,30 @@ class InstanceController(Protocol):
         ...
 
 
+class InstanceStarter(Protocol):
+    """The only way to start an instance again."""
+
+    def start(self, target: Target, instance_id: str) -> None:
+        """Raises: NoCapacity, WrongState, NotFound, AccessDenied, Unsupported, Throttled, Unavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UndoAnswer:
+    """Whether the instance was asked to start, and what to tell the person who asked."""
+
+    done: bool
+    text: str
+
+
+class Undoer(Protocol):
+    """Has a stopped instance of an episode started again, by the one function that may."""
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Raises: CloudError when that function could not be asked."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """State is `pending`, `completed` or `error`."""
@@ -263,14 +287,21 @@ class StateTable(Protocol):
         """A recheck lets this step through: the episode acts. Raises ConflictError when it is closed."""
         ...
 
-    def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
-        """Notes the snapshot ids of the episode."""
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
+        """Notes the snapshots of the episode: volume id by snapshot id."""
         ...
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """Notes when a step was first asked of EC2; later notes of the same step change nothing.
 
         Raises ConflictError when the episode is closed: the last barrier before EC2 is called.
+        """
+        ...
+
+    def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
+        """Notes who had the instance started again; true when nobody was noted before.
+
+        Raises ConflictError when the episode is not closed.
         """
         ...
 

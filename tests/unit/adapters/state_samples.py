@@ -12,12 +12,14 @@ from governor.adapters.dynamodb import DynamoStateTable
 from governor.domain.approval import Answer, Decision
 from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Phase
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
-from governor.domain.instance import Instance, Lifecycle, Target, Volume
+from governor.domain.history import History
+from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Plan, Price, Saving, Step
 from governor.domain.policy import Action, Mode
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
+_DAY_END = NOW.replace(microsecond=0)
 LAUNCHED = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 TARGET = Target("111122223333", "us-east-1")
 INSTANCE_ID = "i-0123456789abcdef0"
@@ -85,6 +87,15 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
             public_ip="203.0.113.7",
             spot_request_id="sir-1",
             host_id="h-1",
+            launch=LaunchFacts(
+                image_id="ami-1",
+                subnet_id="subnet-1",
+                security_group_ids=("sg-1", "sg-2"),
+                key_name="key",
+                instance_profile_arn="arn:aws:iam::123456789012:instance-profile/gpu",
+                private_ip="10.0.0.4",
+                ebs_optimized=True,
+            ),
         ),
         reason="every GPU stayed under 5 %",
         evidence=evidence,
@@ -102,6 +113,12 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
         owner="research",
         project="llm",
         keep_at_most=timedelta(days=7),
+        history=History(
+            window=Window(_DAY_END - timedelta(hours=24), _DAY_END, timedelta(hours=8)),
+            gpus=(GpuReadings("0", (93.5, None, 1.0)),),
+            memory_percent=(50.0, None, 12.5),
+            power_percent=(),
+        ),
         idle_below_percent=7.5,
         acts_on_silence=True,
         phase_since=NOW,

@@ -195,15 +195,29 @@ def test_what_does_not_exist_cannot_be_changed(table: StateTable) -> None:
     with pytest.raises(ConflictError):
         table.clear_step(ref(), "stop", NOW)
     with pytest.raises(ConflictError):
-        table.set_snapshots(ref(), ["snap-1"])
+        table.set_snapshots(ref(), {"snap-1": "vol-1"})
     with pytest.raises(ConflictError):
         table.note_step(ref(), "stop", NOW)
     assert table.episode(ref()) is None
 
 
+def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: StateTable) -> None:
+    """The first who asked is the one on record."""
+    with pytest.raises(ConflictError):
+        opened.note_undo(ref(), "ada", NOW)
+    opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
+
+    assert opened.note_undo(ref(), "ada", NOW)
+    assert not opened.note_undo(ref(), "bob", NOW + timedelta(minutes=1))
+
+    stored = opened.episode(ref())
+    assert stored is not None
+    assert ("ada", NOW) == (stored.undone_by, stored.undone_at)
+
+
 def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
     """Snapshot ids are kept; of a step the first time counts."""
-    opened.set_snapshots(ref(), ["snap-1", "snap-2"])
+    opened.set_snapshots(ref(), {"snap-2": "vol-2", "snap-1": "vol-1"})
     opened.note_step(ref(), "stop", NOW)
     opened.note_step(ref(), "stop", NOW + timedelta(hours=1))
     opened.note_step(ref(), "cancel-spot-request", NOW + timedelta(hours=2))
@@ -211,6 +225,7 @@ def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
     stored = opened.episode(ref())
     assert stored is not None
     assert ("snap-1", "snap-2") == stored.snapshot_ids
+    assert {"snap-1": "vol-1", "snap-2": "vol-2"} == dict(stored.snapshots)
     assert {"stop": NOW, "cancel-spot-request": NOW + timedelta(hours=2)} == dict(stored.steps_done)
 
 

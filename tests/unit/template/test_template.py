@@ -24,6 +24,7 @@ BY_MACHINE_OR_API = {
     "CheckProgressFunction",
     "RecordOutcomeFunction",
     "ServeApprovalFunction",
+    "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess)$"
@@ -96,6 +97,14 @@ def test_one_function_may_stop_terminate_and_cancel() -> None:
     assert {"PutAwayFunction"} == holders
 
 
+def test_one_function_may_start_and_one_may_ask_it_to() -> None:
+    """undo_episode, on governed instances only, asked by the page."""
+    starters = {n for n, p in FUNCTIONS.items() for s in statements(p) if "ec2:StartInstances" in actions(s)}
+    askers = {n for n, p in FUNCTIONS.items() for s in statements(p) if "lambda:InvokeFunction" in actions(s)}
+
+    assert ({"UndoEpisodeFunction"}, {"ServeApprovalFunction"}) == (starters, askers)
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
     """Every write on instances carries the condition on the selector tag."""
@@ -125,6 +134,7 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("TABLE_NAME" in environment) == ("StateTable" in sids)
     assert ("POLICY_PARAMETER" in environment) == ("Policy" in sids)
     assert ("ALERT_TOPIC_ARN" in environment) == ("Announce" in sids)
+    assert ("UNDO_FUNCTION_NAME" in environment) == ("Undo" in sids)
     assert ("LINK_KEY_SECRET_ARN" in environment) == ("LinkKeys" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches

@@ -16,6 +16,7 @@ from governor.domain.plan import Price
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.inspect_instance import InspectInstance
 from governor.usecases.open_episode import OpenEpisode
+from governor.usecases.read_history import ReadHistory
 from governor.usecases.record_outcome import RecordOutcome
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
@@ -58,8 +59,9 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         prices=StaticPrices(PRICE),
         state=world.state,
     )
+    history = ReadHistory(inspect.gather, inspect.gather.metrics, inspect.catalogue)
     return OpenEpisode(
-        world.clock, world.policies, ACCOUNTS, inspect, world.state, approval_id=lambda: approval_id
+        world.clock, world.policies, ACCOUNTS, inspect, history, world.state, approval_id=lambda: approval_id
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -14,12 +16,15 @@ import pytest
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, EpisodeRef, Phase
-from governor.domain.evidence import evidence_hash
+from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.evidence import GpuReadings, Window, evidence_hash
+from governor.domain.history import History
+from governor.domain.instance import LaunchFacts
 from governor.domain.plan import draw_plan
 from governor.domain.policy import Action, Mode, PlanRule, Policy
 from governor.domain.units import iso
 from governor.errors import Unavailable
+from governor.ports import UndoAnswer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
 from governor.web.site import ApprovalSite, Request, Response
@@ -32,6 +37,21 @@ LATER = NOW + timedelta(hours=24)
 XSS = '<script>alert("1")</script>'
 
 
+@dataclass
+class FakeUndoer:
+    """The function that may start instances; answers as a test says."""
+
+    answer: UndoAnswer | Exception = UndoAnswer(True, "asked")
+    asked: list[tuple[EpisodeRef, str, str]] = field(default_factory=list)
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """As the port says."""
+        self.asked.append((ref, by, channel))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
 class World:
     """A question that waits, behind the site."""
 
@@ -42,6 +62,7 @@ class World:
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow(waiting={TOKEN})
         self.clock = FakeClock(NOW)
+        self.undoer = FakeUndoer()
         facts = make_facts(instance)
         self.state.take_lock(self.ref)
         self.state.save_opened(
@@ -67,6 +88,7 @@ class World:
         self.site = ApprovalSite(
             show=ShowApproval(self.state, self.clock),
             decide=Decide(self.state, self.workflow, self.clock),
+            undoer=self.undoer,
             signer=SIGNER,
             clock=self.clock,
         )
@@ -80,6 +102,22 @@ class World:
         """Presses a button of the page."""
         fields = {"csrf": SIGNER.csrf(ID, "broadcast", LATER), "answer": answer, **form}
         return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
+
+    @property
+    def episode(self) -> Episode:
+        """As stored."""
+        episode = self.state.episode(self.ref)
+        assert episode is not None
+        return episode
+
+    def change(self, **changes: Any) -> None:
+        """The episode was stored otherwise."""
+        self.state._change(self.ref, **changes)
+
+    def end(self, outcome: Outcome) -> None:
+        """The workflow has come to its end."""
+        self.state.note_step(self.ref, "stop", NOW)
+        self.state.close_episode(self.ref, outcome, "as approved", NOW, quiet_until=None, ledger=None)
 
     @property
     def status(self) -> ApprovalStatus:
@@ -175,8 +213,8 @@ def test_gaps_are_drawn_as_gaps() -> None:
     """A period without a reading is marked, not bridged."""
     page = World().get().body
 
-    assert 1 == page.count('class="gap"')
-    assert 11 == page.count('<rect class="idle"')
+    assert 1 == page.count('<rect class="gap"')
+    assert 2 == page.count('<rect class="idle"')
 
 
 @pytest.mark.parametrize(
@@ -304,6 +342,89 @@ def test_an_expired_link_says_so() -> None:
 
     assert (410, 410) == (world.get().status, world.post("approve").status)
     assert ApprovalStatus.PENDING is world.status
+
+
+def test_the_day_before_is_drawn_with_memory_and_power_beneath() -> None:
+    """And the money it has cost since the last work in it, up to now."""
+    world = World()
+    window = Window(NOW - timedelta(hours=24), NOW, timedelta(hours=1))
+    busy_until_noon_yesterday_plus_4 = (90.0,) * 4 + (1.0,) * 20
+    history = History(
+        window, (GpuReadings("0", busy_until_noon_yesterday_plus_4),), (75.0,) * 24, (None,) * 24
+    )
+    world.change(history=history)
+
+    page = world.get().body
+
+    assert all(part in page for part in (">memory</text>", ">power</text>", 'class="judged"'))
+    assert 1 == page.count('<rect class="busy"')
+    assert "<dd>20.12 USD</dd>" in page  # 20 hours at 1.006
+    assert "They could not be read" in World().get().body
+
+
+def test_the_record_of_a_stop_can_be_undone() -> None:
+    """The button is there, the one function is asked, and the page is shown again by GET."""
+    world = World()
+    assert "Start it again" not in world.get().body
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+
+    assert "Start it again" in world.get().body
+    response = world.post("undo")
+
+    assert (303, [(world.ref, "link:broadcast", "page")]) == (response.status, world.undoer.asked)
+
+
+def test_an_undo_that_cannot_be_says_why() -> None:
+    """No capacity is an answer with advice; a failure of ours asks to try again and is logged."""
+    world = World()
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+
+    world.undoer.answer = UndoAnswer(False, "EC2 has no free capacity")
+    refused = world.post("undo")
+    world.undoer.answer = Unavailable("the function did not answer")
+    failed = world.post("undo")
+
+    assert (409, True) == (refused.status, "Not started: EC2 has no free capacity." in refused.body)
+    assert (503, True) == (failed.status, "did not answer" in str(failed.note))
+
+
+def test_what_was_undone_has_no_button_any_more() -> None:
+    """It says who and when."""
+    world = World()
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+    world.state.note_undo(world.ref, "ada", NOW)
+
+    page = world.get().body
+
+    assert "Start it again" not in page
+    assert "ada had it started again" in page
+
+
+def test_the_record_of_a_termination_tells_how_to_rebuild() -> None:
+    """Launch facts, and which snapshot was which device."""
+    world = World(Action.TERMINATE)
+    world.post("approve", typed_instance_id="i-0123456789abcdef0")
+    world.state.set_snapshots(world.ref, {"snap-1": "vol-0123456789abcdef0"})
+    world.change(instance=replace(world.episode.instance, launch=LaunchFacts(image_id="ami-1")))
+    world.end(Outcome.TERMINATED)
+
+    page = world.get().body
+
+    assert "Start it again" not in page
+    assert all(part in page for part in ("ami-1", "Snapshot of /dev/xvda", "snap-1"))
+
+
+def test_an_undo_needs_the_form_of_its_page() -> None:
+    """As every POST."""
+    world = World()
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+
+    assert 403 == world.post("undo", csrf="k1.nonsense").status
+    assert [] == world.undoer.asked
 
 
 def test_an_unknown_question_is_told_only_behind_a_right_signature() -> None:

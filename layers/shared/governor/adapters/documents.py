@@ -26,7 +26,8 @@ from governor.domain.episode import (
     episode_from_execution_name,
 )
 from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
-from governor.domain.instance import Instance, Lifecycle, Target, Volume
+from governor.domain.history import History, history_document, history_from_document
+from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Plan, Price, Saving, Step
 from governor.domain.policy import Action, Mode
@@ -65,7 +66,7 @@ def _decimal(text: str | None) -> Decimal | None:
 
 
 def episode_document(episode: Episode) -> Document:
-    """All of an episode but its evidence, which is packed by itself."""
+    """All of an episode but its evidence and history, which are packed by themselves."""
     return {
         "execution_name": episode.ref.execution_name,
         "phase": episode.phase.value,
@@ -94,12 +95,16 @@ def episode_document(episode: Episode) -> Document:
         "keep_at_most_seconds": int(episode.keep_at_most.total_seconds()),
         "idle_below_percent": str(episode.idle_below_percent),
         "acts_on_silence": episode.acts_on_silence,
-        "snapshot_ids": list(episode.snapshot_ids),
+        "snapshots": dict(episode.snapshots),
+        "undone_at": moment_or_none(episode.undone_at),
+        "undone_by": episode.undone_by,
         "steps_done": {step: moment(at) for step, at in episode.steps_done.items()},
     }
 
 
-def episode_from_document(document: Mapping[str, Any], evidence: Evidence) -> Episode:
+def episode_from_document(
+    document: Mapping[str, Any], evidence: Evidence, history: History | None
+) -> Episode:
     """The inverse of `episode_document`.
 
     Raises:
@@ -130,9 +135,12 @@ def episode_from_document(document: Mapping[str, Any], evidence: Evidence) -> Ep
         owner=document["owner"],
         project=document["project"],
         keep_at_most=timedelta(seconds=int(document["keep_at_most_seconds"])),
+        history=history,
         idle_below_percent=float(document.get("idle_below_percent", 5.0)),
         acts_on_silence=bool(document.get("acts_on_silence", False)),
-        snapshot_ids=tuple(document.get("snapshot_ids") or ()),
+        snapshots=dict(document.get("snapshots") or {}),
+        undone_at=_parsed(document.get("undone_at")),
+        undone_by=document.get("undone_by"),
         steps_done={step: parse_iso(at) for step, at in (document.get("steps_done") or {}).items()},
     )
 
@@ -149,6 +157,22 @@ def unpacked_evidence(data: bytes) -> Evidence:
         KeyError, ValueError, zlib.error: not packed evidence.
     """
     return evidence_from_document(json.loads(zlib.decompress(data)))
+
+
+def packed_history(history: History | None) -> bytes | None:
+    """As `packed_evidence`."""
+    if history is None:
+        return None
+    return zlib.compress(json.dumps(history_document(history), separators=(",", ":")).encode())
+
+
+def unpacked_history(data: bytes | None) -> History | None:
+    """The inverse of `packed_history`; `None` also where an older version stored none.
+
+    Raises:
+        KeyError, ValueError, zlib.error: not a packed history.
+    """
+    return None if data is None else history_from_document(json.loads(zlib.decompress(data)))
 
 
 def _instance_document(instance: Instance) -> Document:
@@ -180,6 +204,7 @@ def _instance_document(instance: Instance) -> Document:
         "host_id": instance.host_id,
         "operator_managed": instance.operator_managed,
         "operator_principal": instance.operator_principal,
+        "launch": _launch_document(instance.launch) if instance.launch else None,
     }
 
 
@@ -211,6 +236,33 @@ def _instance_from_document(document: Mapping[str, Any]) -> Instance:
         host_id=document.get("host_id"),
         operator_managed=document["operator_managed"],
         operator_principal=document.get("operator_principal"),
+        launch=_launch_from_document(document.get("launch")),
+    )
+
+
+def _launch_document(launch: LaunchFacts) -> Document:
+    return {
+        "image_id": launch.image_id,
+        "subnet_id": launch.subnet_id,
+        "security_group_ids": list(launch.security_group_ids),
+        "key_name": launch.key_name,
+        "instance_profile_arn": launch.instance_profile_arn,
+        "private_ip": launch.private_ip,
+        "ebs_optimized": launch.ebs_optimized,
+    }
+
+
+def _launch_from_document(document: Mapping[str, Any] | None) -> LaunchFacts | None:
+    if document is None:
+        return None
+    return LaunchFacts(
+        image_id=document.get("image_id"),
+        subnet_id=document.get("subnet_id"),
+        security_group_ids=tuple(document.get("security_group_ids") or ()),
+        key_name=document.get("key_name"),
+        instance_profile_arn=document.get("instance_profile_arn"),
+        private_ip=document.get("private_ip"),
+        ebs_optimized=bool(document.get("ebs_optimized")),
     )
 
 

@@ -43,9 +43,11 @@ from governor.adapters.documents import (
     moment,
     moment_or_none,
     packed_evidence,
+    packed_history,
     packed_observations,
     record_from_document,
     unpacked_evidence,
+    unpacked_history,
     unpacked_observations,
 )
 from governor.adapters.errors import aws_errors
@@ -214,7 +216,11 @@ class DynamoStateTable:
     def save_opened(self, episode: Episode) -> Episode:
         """As the port says."""
         approval = first_approval(episode)
-        item = {**episode_document(episode), "evidence": packed_evidence(episode.evidence)}
+        item = {
+            **episode_document(episode),
+            "evidence": packed_evidence(episode.evidence),
+            "history": packed_history(episode.history),
+        }
         request = {
             **approval_document(approval),
             "expires_at_epoch": _epoch(approval.created_at + _APPROVALS_KEPT),
@@ -245,7 +251,8 @@ class DynamoStateTable:
         if item is None:
             return None
         with _readable(*key):
-            return episode_from_document(item, unpacked_evidence(item["evidence"]))
+            evidence, history = unpacked_evidence(item["evidence"]), unpacked_history(item.get("history"))
+            return episode_from_document(item, evidence, history)
 
     def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""
@@ -261,11 +268,26 @@ class DynamoStateTable:
             values={":closed": Phase.CLOSED.value},
         )
 
-    def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
         """As the port says."""
-        self._update(
-            _episode_key(ref), {"snapshot_ids": list(snapshot_ids)}, condition="attribute_exists(pk)"
-        )
+        self._update(_episode_key(ref), {"snapshots": dict(snapshots)}, condition="attribute_exists(pk)")
+
+    def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
+        """As the port says."""
+        key = _episode_key(ref)
+        try:
+            self._update(
+                key,
+                {"undone_at": moment(at), "undone_by": by},
+                condition="#phase = :closed AND (attribute_not_exists(undone_at) OR undone_at = :none)",
+                names={"#phase": "phase"},
+                values={":closed": Phase.CLOSED.value, ":none": None},
+            )
+        except ConflictError:
+            if (self._get(key) or {}).get("undone_at") is None:
+                raise
+            return False
+        return True
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""

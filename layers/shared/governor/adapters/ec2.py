@@ -16,6 +16,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import DRY_RUN_OK, aws_errors
 from governor.domain.instance import (
     Instance,
+    LaunchFacts,
     Lifecycle,
     Protection,
     SpotRequestType,
@@ -69,7 +70,7 @@ class Ec2Instances:
         except NotFound:
             return None
         found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]
-        return _instance(target, found[0]) if found else None
+        return replace(_instance(target, found[0]), launch=_launch(found[0])) if found else None
 
     def protection(self, target: Target, instance_id: str) -> Protection:
         """As the port says. EC2 tells one attribute a call."""
@@ -194,6 +195,19 @@ class Ec2Controller:
                 SpotInstanceRequestIds=[spot_request_id], DryRun=dry_run
             ),
         )
+
+
+class Ec2Starter:
+    """The port `InstanceStarter`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def start(self, target: Target, instance_id: str) -> None:
+        """As the port says."""
+        client = self._clients.client("ec2", target)
+        with aws_errors("ec2:StartInstances"):
+            client.start_instances(InstanceIds=[instance_id])
 
 
 class EbsSnapshots:
@@ -346,6 +360,18 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
         host_id=(found.get("Placement") or {}).get("HostId"),
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
+    )
+
+
+def _launch(found: Mapping[str, Any]) -> LaunchFacts:
+    return LaunchFacts(
+        image_id=found.get("ImageId"),
+        subnet_id=found.get("SubnetId"),
+        security_group_ids=tuple(group["GroupId"] for group in found.get("SecurityGroups", ())),
+        key_name=found.get("KeyName"),
+        instance_profile_arn=(found.get("IamInstanceProfile") or {}).get("Arn"),
+        private_ip=found.get("PrivateIpAddress"),
+        ebs_optimized=bool(found.get("EbsOptimized")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from governor.adapters.documents import first_approval, hold_after
@@ -96,6 +96,7 @@ class MemoryEc2:
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
+    started_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
     def add(self, *instances: Instance) -> None:
         """Adds instances, or replaces those with the same id."""
@@ -191,6 +192,15 @@ class MemoryEc2:
         if not dry_run:
             state = "stopped" if self.instant else "stopping"
             self.instances[instance_id] = replace(instance, state=state, public_ip=None)
+
+    # InstanceStarter
+
+    def start(self, target: Target, instance_id: str) -> None:
+        """As the port says: it runs at once, since `started_at`."""
+        instance = self._checked("start", instance_id, False, False)
+        if instance.state not in ("stopped", "pending", "running"):
+            raise WrongState(f"{instance_id} is {instance.state}")
+        self.instances[instance_id] = replace(instance, state="running", launch_time=self.started_at)
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         """As the port says."""
@@ -454,10 +464,21 @@ class MemoryStateTable:
             self._open(ref)
             self._change(ref, phase=Phase.ACTING, phase_since=at, cleared_step=step, cleared_at=at)
 
-    def set_snapshots(self, ref: EpisodeRef, snapshot_ids: Sequence[str]) -> None:
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
         """As the port says."""
         with self._lock:
-            self._change(ref, snapshot_ids=tuple(snapshot_ids))
+            self._change(ref, snapshots=dict(snapshots))
+
+    def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
+        """As the port says."""
+        with self._lock:
+            episode = self._episodes.get(ref.execution_name)
+            if episode is None or episode.phase is not Phase.CLOSED:
+                raise ConflictError(f"episode {ref.execution_name} is not closed")
+            if episode.undone_at is not None:
+                return False
+            self._change(ref, undone_at=at, undone_by=by)
+            return True
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """As the port says."""

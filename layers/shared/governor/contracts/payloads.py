@@ -107,6 +107,14 @@ class ProgressPayload(_Payload):
     until: Until
 
 
+class UndoPayload(_Payload):
+    """Input of `undo_episode`: who asks for it, as the channel has verified."""
+
+    episode: EpisodePayload
+    by: str = Field(min_length=1, max_length=256)
+    channel: Literal["page", "slack", "command-line"]
+
+
 class StepError(BaseModel):
     """`Error` and `Cause` of a caught state."""
 

@@ -53,6 +53,11 @@ class Settings:
         return self.variables.get("APPROVAL_BASE_URL", "").strip().rstrip("/") or None
 
     @property
+    def undo_function_name(self) -> str:
+        """The function that starts instances again."""
+        return self._need("UNDO_FUNCTION_NAME")
+
+    @property
     def hub_account(self) -> str:
         """The account the stack lives in."""
         account = self._need("HUB_ACCOUNT_ID")

@@ -22,6 +22,8 @@ class AlertKind(StrEnum):
     """Told without a question: observe or auto mode, or a plan that only notifies."""
     OUTCOME = "outcome"
     FAILURE = "failure"
+    UNDONE = "undone"
+    """A stopped instance was started again by somebody through the record's page."""
     TELEMETRY_SILENT = "telemetry-silent"
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"

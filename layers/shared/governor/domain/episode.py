@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from governor.domain.evidence import Evidence
+from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Mode
@@ -127,9 +128,12 @@ class Episode:
     keep_at_most: timedelta = timedelta(days=30)
     idle_below_percent: Percent = 5.0
     """The policy's threshold of utilization when it was judged; the picture's line."""
+    history: History | None = None
+    """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
-    snapshot_ids: tuple[str, ...] = ()
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """Volume id by snapshot id."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
     """The step the last recheck let through; a recheck lets one step through, not those after it."""
@@ -138,6 +142,14 @@ class Episode:
     outcome: Outcome | None = None
     outcome_reason: str | None = None
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    undone_at: UtcDatetime | None = None
+    """When somebody had the stopped instance started again."""
+    undone_by: str | None = None
+
+    @property
+    def snapshot_ids(self) -> tuple[str, ...]:
+        """The ids alone, sorted."""
+        return tuple(sorted(self.snapshots))
 
 
 @dataclass(frozen=True, slots=True)

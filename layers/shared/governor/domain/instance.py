@@ -49,6 +49,19 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What one needs to launch the like of an instance again (`RunInstances`), as far as EC2 still tells."""
+
+    image_id: str | None = None
+    subnet_id: str | None = None
+    security_group_ids: tuple[str, ...] = ()
+    key_name: str | None = None
+    instance_profile_arn: str | None = None
+    private_ip: str | None = None
+    ebs_optimized: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """A GPU instance as EC2 describes it. `launch_time` is the last start, as everywhere in EC2."""
 
@@ -70,6 +83,8 @@ class Instance:
     """The Dedicated Host it runs on."""
     operator_managed: bool = False
     operator_principal: str | None = None
+    launch: LaunchFacts | None = None
+    """Only where one instance is described by itself; a sweep does not carry it."""
 
     @property
     def name(self) -> str:

@@ -41,9 +41,13 @@ def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
     """USD saved between the booking and its end (or now)."""
     if entry.saved_usd_per_hour is None:
         return None
-    end = entry.ended_at or now
-    away = max(timedelta(0), end - entry.booked_at)
-    return entry.saved_usd_per_hour * (away // _MICROSECOND) / _MICROSECONDS_PER_HOUR
+    return cost_between(entry.saved_usd_per_hour, entry.booked_at, entry.ended_at or now)
+
+
+def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Usd:
+    """The amount for the time from `start` to `end`; zero when that is no time at all."""
+    passed = max(timedelta(0), end - start)
+    return usd_per_hour * (passed // _MICROSECOND) / _MICROSECONDS_PER_HOUR
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:

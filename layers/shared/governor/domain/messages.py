@@ -11,6 +11,7 @@ from typing import assert_never
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.instance import Lifecycle
 from governor.domain.plan import Plan, Step
 from governor.domain.policy import Mode
 from governor.domain.units import UtcDatetime, iso, money
@@ -67,6 +68,25 @@ def _saving_line(plan: Plan) -> str:
     if per_day < 0:
         return f"The plan would cost {money(-per_day)} USD a day more: its snapshots cost more than it saves"
     return f"The plan would save {money(per_day)} USD a day, what stays already subtracted"
+
+
+def restart_text(episode: Episode) -> str | None:
+    """What may stand in the way of having it back, or `None` where nothing is put away."""
+    instance, steps = episode.instance, episode.plan.steps
+    if Step.TERMINATE in steps:
+        return (
+            "It cannot be started again. It can be rebuilt from its snapshots, with another id and address, "
+            f"when EC2 has capacity for {instance.instance_type}"
+        )
+    if Step.STOP not in steps:
+        return None
+    zone = instance.availability_zone or "its zone"
+    if instance.lifecycle is Lifecycle.SPOT:
+        return f"Started again only when EC2 has Spot capacity for {instance.instance_type} in {zone}"
+    return (
+        f"A stopped instance holds no capacity: EC2 may have no {instance.instance_type} free in {zone} when "
+        "you want it back, for hours or days with large GPU types"
+    )
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
@@ -171,6 +191,29 @@ def outcome_alert(
             "outcome": outcome.value,
             "outcome_reason": reason,
         },
+    )
+
+
+def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
+    """Somebody had the stopped instance started again."""
+    instance = episode.instance
+    return Alert(
+        kind=AlertKind.UNDONE,
+        severity=Severity.INFO,
+        account=episode.ref.account,
+        region=episode.ref.region,
+        subject=f"{instance.name}: started again",
+        lines=(
+            f"{by} had {instance.name} ({instance.instance_id}) in {instance.target} started again "
+            f"through the {channel}.",
+            "It costs again what it cost before, and is judged again like any other instance.",
+        ),
+        dedup_id=f"undone-{episode.ref.execution_name}",
+        at=at,
+        instance_id=instance.instance_id,
+        owner=episode.owner,
+        project=episode.project,
+        facts={**episode_facts(episode), "undone_by": by, "channel": channel},
     )
 
 

@@ -17,6 +17,7 @@ from governor.domain.verdict import Verdict, VerdictKind
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
+from governor.usecases.read_history import ReadHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class OpenEpisode:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
+    history: ReadHistory
     state: StateTable
     approval_id: Callable[[], str] = new_approval_id
 
@@ -108,6 +110,7 @@ class OpenEpisode:
                 owner=owner,
                 project=project,
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
+                history=self.history(sized, applied.policy, now),
                 idle_below_percent=applied.policy.idle.utilization_below_percent,
                 acts_on_silence=applied.policy.approval.on_expiry == "act",
             )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.domain.approval import Approval, ApprovalStatus
-from governor.domain.episode import Episode
-from governor.domain.units import UtcDatetime
+from governor.domain.episode import Episode, Outcome
+from governor.domain.history import IdleSpan, idle_span
+from governor.domain.ledger import cost_between
+from governor.domain.plan import Step
+from governor.domain.policy import Mode
+from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
 from governor.ports import Clock, StateTable
 
@@ -28,6 +32,33 @@ class ApprovalView:
     def is_moving(self) -> bool:
         """Whether the record may still grow, so that the page refreshes itself."""
         return not self.can_decide and self.episode.outcome is None
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether the instance was stopped by this episode and nobody had it started again."""
+        return self.episode.outcome is Outcome.STOPPED and self.episode.undone_at is None
+
+    @property
+    def idle(self) -> IdleSpan | None:
+        """Since when it is known to be idle."""
+        episode = self.episode
+        if episode.history is None:
+            return None
+        return idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
+
+    @property
+    def cost_since_idle(self) -> Usd | None:
+        """What it has cost since then: until it was put away, or until now. `None` when not known."""
+        idle, price = self.idle, self.episode.price.usd_per_hour
+        if idle is None or price is None:
+            return None
+        return cost_between(price, idle.since, self._runs_until)
+
+    @property
+    def _runs_until(self) -> UtcDatetime:
+        done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}
+        put_away = [done[step] for step in (Step.STOP.value, Step.TERMINATE.value) if step in done]
+        return min([*put_away, self.episode.closed_at or self.now])
 
 
 @dataclass(frozen=True, slots=True)

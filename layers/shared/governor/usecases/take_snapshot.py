@@ -49,9 +49,8 @@ class TakeSnapshot:
         if cleared.dry_run:
             return (), True
         _check_complete_set(cleared, found)
-        ids = tuple(sorted(snapshot.snapshot_id for snapshot in found))
-        self.state.set_snapshots(ref, ids)
-        return ids, False
+        self.state.set_snapshots(ref, {snapshot.snapshot_id: snapshot.volume_id for snapshot in found})
+        return tuple(sorted(snapshot.snapshot_id for snapshot in found)), False
 
     def _tags(self, cleared: Cleared) -> dict[str, str]:
         instance = cleared.instance

@@ -12,8 +12,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from governor.domain.episode import Episode
 from governor.domain.instance import console_url
-from governor.domain.messages import cost_lines, silence_text, step_text
+from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.policy import Mode
 from governor.domain.units import UtcDatetime, iso, money
 from governor.usecases.show_approval import ApprovalView
@@ -60,11 +61,20 @@ def approval_page(view: ApprovalView, *, csrf: str, action: str, problem: str | 
             episode=episode,
             plan=episode.plan,
             picture=Markup(  # noqa: S704 - built of numbers
-                picture.svg(episode.evidence, episode.idle_below_percent)
+                picture.window_svg(episode.evidence, episode.idle_below_percent)
+            ),
+            day=None
+            if episode.history is None
+            else Markup(  # noqa: S704 - built of numbers
+                picture.day_svg(episode.history, episode.idle_below_percent, episode.evidence.window)
             ),
             rows=picture.rows(episode.evidence),
             costs=cost_lines(episode),
+            per_hour=None if price is None else money(price, 4),
             per_day=None if price is None else money(price * 24),
+            since_idle=None if view.cost_since_idle is None else money(view.cost_since_idle),
+            restart=restart_text(episode),
+            rebuild=_rebuild(episode),
             console=console_url(episode.instance),
             keep_options=keep_options(view),
             latest=(view.now + view.approval.keep_at_most).date().isoformat(),
@@ -80,6 +90,25 @@ def approval_page(view: ApprovalView, *, csrf: str, action: str, problem: str | 
 def refusal_page(title: str, text: str) -> str:
     """Why a link or a request was refused. Says nothing about any instance."""
     return _environment().get_template("refusal.html").render(title=title, text=text)
+
+
+def _rebuild(episode: Episode) -> Mapping[str, str]:
+    """What one needs to launch its like again, as label and value; only what EC2 told."""
+    instance, launch = episode.instance, episode.instance.launch
+    facts = {
+        "Instance type": instance.instance_type,
+        "Availability Zone": instance.availability_zone,
+        "Image": launch.image_id if launch else None,
+        "Subnet": launch.subnet_id if launch else None,
+        "Security groups": ", ".join(launch.security_group_ids) if launch else None,
+        "Key pair": launch.key_name if launch else None,
+        "Instance profile": launch.instance_profile_arn if launch else None,
+        "Private address": launch.private_ip if launch else None,
+    }
+    devices = {volume.volume_id: volume.device for volume in instance.volumes}
+    for snapshot, volume in sorted(episode.snapshots.items()):
+        facts[f"Snapshot of {devices.get(volume) or volume}"] = f"{snapshot} (was {volume})"
+    return {label: value for label, value in facts.items() if value}
 
 
 def keep_options(view: ApprovalView) -> Mapping[str, str]:

@@ -12,13 +12,15 @@ from urllib.parse import quote, urlencode
 
 from governor.domain.approval import Answer, Decision
 from governor.domain.units import UtcDatetime, parse_iso
-from governor.errors import DecisionRefused, InputError, LinkExpired, LinkForged, NotFound
-from governor.ports import Clock, LinkSigner
+from governor.errors import CloudError, DecisionRefused, InputError, LinkExpired, LinkForged, NotFound
+from governor.ports import Clock, LinkSigner, Undoer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
 from governor.web import pages
 
 _LONGEST_REASON = 300
+_UNDO = "undo"
+"""Not an answer to the question: the record's own button."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class ApprovalSite:
 
     show: ShowApproval
     decide: Decide
+    undoer: Undoer
     signer: LinkSigner
     clock: Clock
 
@@ -77,6 +80,8 @@ class ApprovalSite:
             self.signer.check_csrf(request.approval_id, request.query, request.form.get("csrf", ""))
         except LinkForged:
             return _refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
+        if request.form.get("answer") == _UNDO:
+            return self._undo(request, recipient)
         try:
             decision = _decision(request.form, recipient, self.clock.now())
         except InputError as error:
@@ -90,7 +95,26 @@ class ApprovalSite:
         note = None if decided.delivered else "decided, but the workflow has not taken it yet"
         return Response(303, "", {**_headers(), "Location": _address(request)}, note)
 
-    def _page(self, request: Request, recipient: str, status: int, *, problem: str | None = None) -> Response:
+    def _undo(self, request: Request, recipient: str) -> Response:
+        view = self.show(request.approval_id)
+        try:
+            answer = self.undoer.undo(view.episode.ref, f"link:{recipient}", "page")
+        except CloudError as error:
+            text = "It could not be started, and nothing was changed. Please try again in a minute."
+            return self._page(request, recipient, 503, problem=text, note=f"an undo failed: {error}")
+        if not answer.done:
+            return self._page(request, recipient, 409, problem=f"Not started: {answer.text}.")
+        return Response(303, "", {**_headers(), "Location": _address(request)})
+
+    def _page(
+        self,
+        request: Request,
+        recipient: str,
+        status: int,
+        *,
+        problem: str | None = None,
+        note: str | None = None,
+    ) -> Response:
         view = self.show(request.approval_id)
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.approval_page(
@@ -99,7 +123,7 @@ class ApprovalSite:
             action=_address(request),
             problem=problem,
         )
-        return Response(status, "" if request.method == "HEAD" else body, _headers())
+        return Response(status, "" if request.method == "HEAD" else body, _headers(), note)
 
 
 def bad_request(text: str) -> Response:

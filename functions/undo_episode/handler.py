@@ -1,0 +1,21 @@
+"""Starts an instance again that an episode has stopped. The only function whose role may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import UndoPayload, parse
+from governor.observability import count, logger, observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Episode and who asks to `{"done", "text"}`; the text is for that person."""
+    payload = parse(UndoPayload, event)
+    ref = payload.episode.to_domain()
+    logger.append_keys(episode=ref.execution_name)
+    answer = bootstrap.undo_episode()(ref, payload.by, payload.channel)
+    logger.info("answered", extra={"done": answer.done, "text": answer.text, "by": payload.by})
+    count("Undos", Done=str(answer.done).lower())
+    return {"done": answer.done, "text": answer.text}

@@ -1,0 +1,94 @@
+"""Starts an instance again that an episode has stopped. The only use case that can start one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.instance import Instance
+from governor.domain.messages import undo_alert
+from governor.domain.units import iso
+from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
+from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, StateTable, UndoAnswer
+from governor.usecases.accounts import Accounts
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoEpisode:
+    """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
+
+    clock: Clock
+    accounts: Accounts
+    instances: InstanceReader
+    starter: InstanceStarter
+    state: StateTable
+    announcer: Announcer
+
+    def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Starts the instance, or says why not and what to do instead.
+
+        Raises:
+            CloudError: EC2 or the state table could not be asked; nothing was started.
+        """
+        episode = self.state.episode(ref)
+        refusal = _refusal(episode)
+        if episode is None or refusal is not None:
+            return UndoAnswer(False, refusal or "there is no such episode")
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.instances.describe(target, ref.instance_id)
+        refusal = _not_startable(instance, episode)
+        if instance is None or refusal is not None:
+            return UndoAnswer(False, refusal or "the instance no longer exists")
+        try:
+            self.starter.start(target, ref.instance_id)
+        except NoCapacity as error:
+            return UndoAnswer(False, _no_capacity(instance, error))
+        except (AccessDenied, WrongState, Unsupported) as error:
+            return UndoAnswer(False, f"EC2 refused to start it: {error}")
+        now = self.clock.now()
+        if self.state.note_undo(ref, by, now):
+            self._tell(episode, by, channel)
+        return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+
+    def _tell(self, episode: Episode, by: str, channel: str) -> None:
+        """The instance starts whether or not others can be told: a failure here is none of the undo."""
+        try:
+            self.announcer.announce(undo_alert(episode, by, channel, self.clock.now()))
+        except CloudError:
+            _log.exception("an undo could not be announced")
+
+
+def _refusal(episode: Episode | None) -> str | None:
+    if episode is None:
+        return "there is no such episode"
+    if episode.outcome is Outcome.TERMINATED:
+        return "a terminated instance cannot be started; the record says what is needed to rebuild it"
+    if episode.outcome is not Outcome.STOPPED:
+        return "this episode did not stop the instance, so there is nothing to undo"
+    if episode.undone_at is not None:
+        return f"{episode.undone_by} has already had it started, on {iso(episode.undone_at)}"
+    return None
+
+
+def _not_startable(instance: Instance | None, episode: Episode) -> str | None:
+    if instance is None or instance.state in ("shutting-down", "terminated"):
+        return "the instance no longer exists"
+    if instance.state in ("pending", "running"):
+        return "it runs already"
+    if instance.launch_time != episode.ref.launch_time:
+        return "it has been started and stopped by others since; start it in the console if it is still yours"
+    if instance.state != "stopped":
+        return f"it is still {instance.state}; try again in a minute"
+    return None
+
+
+def _no_capacity(instance: Instance, error: NoCapacity) -> str:
+    return (
+        f"EC2 has no free capacity for {instance.instance_type} in "
+        f"{instance.availability_zone or 'its zone'} at this moment ({error.code}). Nothing was lost: try "
+        "again later, change its type while it is stopped, or launch another from its snapshots in "
+        "another zone"
+    )

@@ -1,0 +1,59 @@
+"""The day before: since when an instance is idle, told without overstating it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.evidence import GpuReadings, Series, Window
+from governor.domain.history import (
+    History,
+    IdleSpan,
+    history_document,
+    history_from_document,
+    idle_span,
+)
+from tests.builders import NOW
+
+DAY = Window(NOW - timedelta(hours=24), NOW, timedelta(hours=4))
+LONG_AGO = NOW - timedelta(days=9)
+
+
+def history(*gpus: Series) -> History:
+    """One day in six bins."""
+    return History(DAY, tuple(GpuReadings(str(n), series) for n, series in enumerate(gpus)))
+
+
+def test_idle_since_the_end_of_the_last_work_of_any_gpu() -> None:
+    """The other GPU's quiet does not count."""
+    quiet, worked = (1.0,) * 6, (1.0, 1.0, 5.0, 1.0, None, 1.0)
+
+    span = idle_span(history(quiet, worked), 5.0, LONG_AGO)
+
+    assert IdleSpan(DAY.start + timedelta(hours=12), at_least=False) == span
+
+
+def test_a_day_without_work_is_at_least_a_day() -> None:
+    """More is not known."""
+    assert IdleSpan(DAY.start, at_least=True) == idle_span(history((1.0,) * 6), 5.0, LONG_AGO)
+
+
+def test_nothing_is_idle_before_it_was_launched() -> None:
+    """An instance younger than the day has been idle since its start at most, and that is exact."""
+    launch = NOW - timedelta(hours=3)
+
+    assert IdleSpan(launch, at_least=False) == idle_span(history((None,) * 5 + (1.0,)), 5.0, launch)
+
+
+@pytest.mark.parametrize("series", [(None,) * 6, (-1.0,) * 6])
+def test_nothing_measured_is_nothing_known(series: Series) -> None:
+    """Neither work nor idleness follows from silence."""
+    assert idle_span(history(series), 5.0, LONG_AGO) is None
+
+
+def test_a_history_is_written_down_without_loss() -> None:
+    """Gaps stay gaps."""
+    full = History(DAY, (GpuReadings("all", (1.25, None, 99.0, 0.0, 0.0, 0.0)),), (50.0,) * 6, (None,) * 6)
+
+    assert full == history_from_document(history_document(full))

@@ -1,0 +1,143 @@
+"""An undo starts what this episode has stopped, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alert import AlertKind
+from governor.domain.episode import Outcome
+from governor.domain.plan import Step
+from governor.domain.policy import Action, Mode
+from governor.errors import AccessDenied, NoCapacity, Unavailable
+from governor.ports import UndoAnswer
+from governor.usecases.accounts import Accounts
+from governor.usecases.undo_episode import UndoEpisode
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.world import World
+
+
+def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
+    """Stopped by its episode, which is over."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+    return world
+
+
+def undo(world: World, by: str = "ada") -> UndoAnswer:
+    """Somebody presses the button."""
+    accounts = Accounts(TARGET.account, TARGET.region)
+    use_case = UndoEpisode(world.clock, accounts, world.ec2, world.ec2, world.state, world.announcer)
+    return use_case(world.ref, by, "page")
+
+
+def starts(world: World) -> int:
+    """How often EC2 was asked."""
+    return sum(name == "start" for name, _, _ in world.ec2.calls)
+
+
+def test_what_was_stopped_runs_again_and_others_are_told() -> None:
+    """Who did it is on record."""
+    world = stopped()
+
+    answer = undo(world)
+
+    episode = world.state.episode(world.ref)
+    assert answer.done
+    assert "running" == world.ec2.instances[world.instance.instance_id].state
+    assert episode is not None
+    assert ("ada", NOW) == (episode.undone_by, episode.undone_at)
+    assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_pressed_twice_it_starts_once() -> None:
+    """The second is told by whom."""
+    world = stopped()
+    undo(world)
+
+    answer = undo(world, "bob")
+
+    assert (False, True, 1) == (answer.done, "ada has already" in answer.text, starts(world))
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.STOPPED])
+def test_only_a_stop_can_be_undone(outcome: Outcome) -> None:
+    """Whatever else the episode came to, EC2 is not asked."""
+    world = stopped(outcome)
+
+    assert not undo(world).done
+    assert 0 == starts(world)
+
+
+def test_an_open_episode_has_nothing_to_undo() -> None:
+    """Its workflow still acts."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+
+    assert not undo(world).done
+    assert 0 == starts(world)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"state": "running"}, "runs already"),
+        ({"state": "stopping"}, "still stopping"),
+        ({"state": "terminated"}, "no longer exists"),
+        ({"launch_time": NOW + timedelta(hours=1)}, "by others since"),
+    ],
+)
+def test_an_instance_that_others_have_changed_is_left_alone(changes: dict[str, object], why: str) -> None:
+    """And it is said why."""
+    world = stopped()
+    world.change_instance(**changes)
+
+    answer = undo(world)
+
+    assert (False, True, 0) == (answer.done, why in answer.text, starts(world))
+
+
+def test_an_instance_that_is_gone_is_told() -> None:
+    """EC2 forgets terminated ones after an hour."""
+    world = stopped()
+    world.ec2.instances.clear()
+
+    assert "no longer exists" in undo(world).text
+
+
+def test_no_capacity_says_what_to_do_instead() -> None:
+    """And nothing is noted, so that it can be tried again."""
+    world = stopped()
+    world.ec2.failures["start"] = [NoCapacity("none free", code="InsufficientInstanceCapacity")]
+
+    answer = undo(world)
+
+    assert not answer.done
+    assert all(part in answer.text for part in ("g5.xlarge", "us-east-1a", "try again later", "snapshots"))
+    assert undo(world).done
+
+
+def test_a_refusal_of_ec2_is_told_and_a_failure_raised() -> None:
+    """What may pass is the caller's to repeat."""
+    world = stopped()
+    world.ec2.failures["start"] = [AccessDenied("no right to its key"), Unavailable("EC2 is down")]
+
+    assert "no right to its key" in undo(world).text
+    with pytest.raises(Unavailable):
+        undo(world)
+
+
+def test_an_undo_stands_when_nobody_can_be_told() -> None:
+    """The instance starts either way, and saying that it does not would be a lie."""
+    world = stopped()
+    world.announcer.failure = Unavailable("SNS is down")
+
+    assert undo(world).done
+
+
+def test_the_world_of_these_tests_stops_for_real() -> None:
+    """A dry run would make every test above pass for nothing."""
+    assert ["stop"] == stopped().writes()
+    assert (Action.STOP, Mode.ASK) == (World().action, World().mode)
