@@ -22,6 +22,31 @@ def test_an_approval_stops_and_snapshots(stage: Stage) -> None:
     assert ["Stop", "TakeSnapshot"] == order
 
 
+def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
+    """The page asks the one function that may start; a lack of capacity is told, and can be tried again."""
+    instance_id, link = stage.ask()
+    decide(link, "approve")
+    assert "stopped" == stage.outcome(instance_id)
+    record = stage.question(instance_id, "outcome")
+    stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
+
+    refused, page = decide(record, "undo")
+    assert (409, True) == (refused, "no free capacity for g5.xlarge" in page)
+    assert "stopped" == stage.ec2_state(instance_id)
+
+    assert 303 == decide(record, "undo")[0]
+
+    stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
+    stage.await_mail(instance_id, "undone")
+    assert "had it started again" in request(record)[1]
+    month = f"{stage.episode(instance_id).opened_at:%Y-%m}"
+
+    def settled() -> bool | None:
+        return all(entry.ended_at and entry.false_stop for entry in stage.state.entries(month)) or None
+
+    stage.eventually(settled, "the false stop was not booked")
+
+
 def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> None:
     """Terminate comes last, after a second recheck, and the snapshots carry episode and DeleteAfter."""
     stage.policy("mode: ask\nplan: {action: terminate}")
