@@ -24,6 +24,7 @@ from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
+from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.sweep_target import SweepTarget
@@ -79,6 +80,8 @@ class Bench:
         self.state = MemoryStateTable() if remembers else _Forgetful()
         deliver = DeliverDecision(self.state, self.workflow)
         catalogue = ShippedCatalogue()
+        announcer = RecordingAnnouncer()
+        book = BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients))
         self.sweep = SweepTarget(
             clock=self.clock,
             policies=StaticPolicies(),
@@ -88,10 +91,10 @@ class Bench:
             state=self.state,
             tagger=Ec2Tags(clients),
             workflow=self.workflow,
-            announcer=RecordingAnnouncer(),
+            announcer=announcer,
             void=VoidEpisode(self.state, deliver),
             deliver=deliver,
-            book=BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients)),
+            close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
         )
 
     def run(self) -> float:

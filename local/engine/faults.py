@@ -58,8 +58,9 @@ class Faults:
                 raise AwsError(fault.code, fault.message)
 
     def plan(self, operation: str, fault: Fault, times: int) -> None:
-        """The next `times` calls that meet the fault get it."""
-        self.planned.setdefault(operation, []).extend([fault] * times)
+        """The next `times` calls that meet the fault get it, instead of those planned like it before."""
+        others = [planned for planned in self.planned.get(operation, []) if planned != fault]
+        self.planned[operation] = others + [fault] * times
 
     def clear(self) -> None:
         """Forgets plans and counts."""

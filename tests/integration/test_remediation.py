@@ -42,7 +42,8 @@ def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
     month = f"{stage.episode(instance_id).opened_at:%Y-%m}"
 
     def settled() -> bool | None:
-        return all(entry.ended_at and entry.false_stop for entry in stage.state.entries(month)) or None
+        entries = [e for e in stage.state.entries(month) if e.episode.instance_id == instance_id]
+        return [True] == [entry.ended_at is not None and entry.false_stop for entry in entries] or None
 
     stage.eventually(settled, "the false stop was not booked")
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from governor.usecases.ask_owner import AskOwner
     from governor.usecases.book_saving import BookSaving
     from governor.usecases.check_progress import CheckProgress
+    from governor.usecases.close_dead import CloseDead
     from governor.usecases.conclude_approval import ConcludeApproval
     from governor.usecases.deliver_decision import DeliverDecision
     from governor.usecases.gather_evidence import GatherEvidence
@@ -83,7 +84,7 @@ def sweep_target() -> SweepTarget:
         announcer=_announcer(),
         void=_void(deliver),
         deliver=deliver,
-        book=_book(policies),
+        close_dead=_close_dead(policies),
     )
 
 
@@ -209,14 +210,7 @@ def react_to_execution_end() -> ReactToExecutionEnd:
     """For `handle_execution_end`."""
     from governor.usecases.react import ReactToExecutionEnd
 
-    policies = _policies_or_defaults()
-    return ReactToExecutionEnd(
-        clock=SystemClock(),
-        policies=policies,
-        state=_state(),
-        announcer=_announcer(),
-        book=_book(policies),
-    )
+    return ReactToExecutionEnd(clock=SystemClock(), close=_close_dead(_policies_or_defaults()))
 
 
 def approval_site() -> ApprovalSite:
@@ -275,6 +269,12 @@ def _policies_or_defaults() -> PolicyBook:
     except PolicyError as error:
         _log.error("%s; its defaults are used", error)
         return parse_policy("")
+
+
+def _close_dead(policies: Policies) -> CloseDead:
+    from governor.usecases.close_dead import CloseDead
+
+    return CloseDead(policies, _state(), _announcer(), _book(policies))
 
 
 def _book(policies: Policies) -> BookSaving:

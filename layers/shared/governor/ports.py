@@ -298,6 +298,10 @@ class StateTable(Protocol):
         """
         ...
 
+    def note_told(self, ref: EpisodeRef, at: datetime) -> None:
+        """Notes that people were told of the outcome. Raises ConflictError when there is no such episode."""
+        ...
+
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """Notes who had the instance started again; true when nobody was noted before.
 

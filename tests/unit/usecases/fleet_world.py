@@ -20,6 +20,7 @@ from governor.adapters.memory import (
 from governor.domain.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
+from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
@@ -55,7 +56,9 @@ class FleetWorld:
             announcer=self.announcer,
             void=VoidEpisode(self.state, deliver),
             deliver=deliver,
-            book=BookSaving(self.policies, ACCOUNTS, self.ec2),
+            close_dead=CloseDead(
+                self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
+            ),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -7,13 +7,16 @@ from decimal import Decimal
 
 import pytest
 
+from governor.adapters.memory import MemoryStateTable
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Outcome, Phase
+from governor.domain.episode import InstanceRecord, Outcome, Phase
+from governor.domain.instance import Target
 from governor.domain.plan import Step
 from governor.domain.policy import Action, AppliedPolicy, Mode
-from governor.errors import PolicyError, Protected
+from governor.errors import AccessDenied, PolicyError, Protected, Throttled, Unavailable
 from governor.usecases.book_saving import BookSaving
+from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.react import ReactToExecutionEnd, ReactToSpotWarning, ReactToStateChange
 from governor.usecases.record_outcome import outcome_of_error
@@ -35,7 +38,8 @@ def state_change(world: World) -> ReactToStateChange:
 def execution_end(world: World) -> ReactToExecutionEnd:
     """The use case over the world."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
-    return ReactToExecutionEnd(world.clock, world.policies, world.state, world.announcer, book)
+    close = CloseDead(world.policies, world.state, world.announcer, book)
+    return ReactToExecutionEnd(world.clock, close)
 
 
 def tell(world: World, state: str, minutes: float = 0) -> str:
@@ -129,6 +133,76 @@ def test_a_stop_saves_although_the_flow_failed_after_it() -> None:
     recorder(world)(world.ref, Outcome.FAILED, "SnapshotFailed: snap-1")
 
     assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_a_termination_that_was_refused_is_booked_as_the_stop_it_left() -> None:
+    """It was noted before it was asked for; the volumes stay, and are paid for."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.ec2.failures["terminate"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    assert [(Outcome.STOPPED, Decimal("1.006") - 100 * GIB_HOUR)] == booked(world)
+
+
+def test_snapshots_that_were_refused_cost_nothing() -> None:
+    """Noted before they were asked for, too."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.ec2.failures["create_snapshots"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.take_snapshot(world.ref)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_a_death_is_told_by_the_retry_when_the_first_try_could_not() -> None:
+    """A workflow that died must not go unnoticed because SNS was busy once."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        execution_end(world)(world.ref.execution_name, "ABORTED")
+    world.announcer.failure = None
+
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+    assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
+    assert not execution_end(world)(world.ref.execution_name, "ABORTED")
+
+
+def test_an_outcome_that_its_last_step_could_not_tell_is_told_when_the_workflow_ends() -> None:
+    """As it is recorded, not as a failure."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    world.announcer.failure = None
+
+    assert execution_end(world)(world.ref.execution_name, "FAILED")
+
+    (alert,) = world.announcer.sent
+    assert (AlertKind.OUTCOME, "stopped") == (alert.kind, alert.facts["outcome"])
+
+
+def test_an_end_that_was_told_is_not_told_again() -> None:
+    """The execution may fail after its last step did its work."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+
+    assert not execution_end(world)(world.ref.execution_name, "FAILED")
+    assert 1 == len(world.announcer.sent)
+
+
+def test_a_late_event_of_an_earlier_run_says_nothing_about_this_one() -> None:
+    """Events are retried for hours, and redriven from the queue days later."""
+    world = World(decide=False, phase=Phase.ASKING)
+    minutes = (world.ref.launch_time - timedelta(minutes=1) - NOW).total_seconds() / 60
+
+    assert "nothing to do" == tell(world, "stopped", minutes)
 
 
 def test_a_termination_that_was_sent_saves_although_the_flow_failed_after_it() -> None:
@@ -262,6 +336,27 @@ def test_a_spot_warning_tells_the_seconds_left() -> None:
     assert (True, False) == (told, other)
     assert "100 s left" in world.announcer.sent[0].subject
     assert 1 == len(world.announcer.sent)
+
+
+def test_a_spot_warning_is_told_although_the_table_is_busy() -> None:
+    """Two minutes are too short to wait for a retry; what failed is repeated all the same."""
+    world = World(decide=False, phase=Phase.ASKING)
+
+    class Busy(MemoryStateTable):
+        """Throttled at the first read."""
+
+        def record(self, target: Target, instance_id: str) -> InstanceRecord:  # noqa: ARG002
+            raise Throttled("busy")
+
+    void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
+    react = ReactToSpotWarning(
+        world.clock, world.policies, ACCOUNTS, world.ec2, Busy(), void, world.announcer
+    )
+
+    with pytest.raises(Throttled):
+        react(TARGET.account, TARGET.region, world.instance.instance_id, "terminate", NOW, "event-1")
+
+    assert [AlertKind.SPOT_INTERRUPTION] == [alert.kind for alert in world.announcer.sent]
 
 
 def test_a_workflow_that_dies_frees_its_instance() -> None:

@@ -302,3 +302,21 @@ def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
     result = replace(world.recheck, inspect=inspect)(world.ref, Step.STOP)
 
     assert (False, Outcome.WOKE_UP) == (result.proceed, result.outcome)
+
+
+@pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.1, False)])
+def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float, passes: bool) -> None:
+    """What it wrote since they began would be lost, however idle its GPU is."""
+    world = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
+    world.take_snapshot(world.ref)
+    world.ec2.finish_snapshots("completed")
+    world.clock.moment = NOW + timedelta(hours=hours)
+    world.let_through(Step.TERMINATE)
+
+    if passes:
+        world.put_away(world.ref, Step.TERMINATE)
+    else:
+        with pytest.raises(SafetyError, match="running_snapshot_valid_minutes"):
+            world.put_away(world.ref, Step.TERMINATE)
+
+    assert (["terminate"] if passes else []) == world.writes()

@@ -22,6 +22,7 @@ def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
     start_acting(world, ref)
     for step in (Step.STOP, Step.SNAPSHOT):
         world.state.note_step(ref, step.value, NOW)
+    world.state.set_snapshots(ref, {"snap-1": "vol-1"})
     world.change(instance_id, state="stopped")
     return world, instance_id, ref
 

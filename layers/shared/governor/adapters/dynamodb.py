@@ -272,6 +272,10 @@ class DynamoStateTable:
         """As the port says."""
         self._update(_episode_key(ref), {"snapshots": dict(snapshots)}, condition="attribute_exists(pk)")
 
+    def note_told(self, ref: EpisodeRef, at: datetime) -> None:
+        """As the port says."""
+        self._update(_episode_key(ref), {"outcome_told_at": moment(at)}, condition="attribute_exists(pk)")
+
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """As the port says."""
         key = _episode_key(ref)

@@ -469,6 +469,11 @@ class MemoryStateTable:
         with self._lock:
             self._change(ref, snapshots=dict(snapshots))
 
+    def note_told(self, ref: EpisodeRef, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            self._change(ref, outcome_told_at=at)
+
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
         """As the port says."""
         with self._lock:

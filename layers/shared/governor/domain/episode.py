@@ -141,6 +141,8 @@ class Episode:
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None
+    outcome_told_at: UtcDatetime | None = None
+    """When people were told of the outcome; `None` until a channel has taken the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     undone_at: UtcDatetime | None = None
     """When somebody had the stopped instance started again."""

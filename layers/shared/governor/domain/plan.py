@@ -210,7 +210,10 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
             if volume.delete_on_termination
         ]
         if Step.STOP not in steps:
-            losses.append("what the system had not yet written: the snapshots are crash-consistent")
+            losses.append(
+                "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; "
+                "they are crash-consistent"
+            )
     return tuple(losses)
 
 

@@ -158,12 +158,16 @@ class PlanRule:
     snapshot_limit_minutes: int = 1_440
     recheck_valid_minutes: int = 15
     """How long a recheck lets a stop or a termination through; retries of the step must fit in it."""
+    running_snapshot_valid_minutes: int = 240
+    """Of an instance that cannot be stopped first: how old its snapshots may be when it is terminated. What it
+    writes after they began is in none of them."""
 
     def __post_init__(self) -> None:
         _between("snapshot_retention_days", self.snapshot_retention_days, 1, 3_650)
         _between("stop_limit_minutes", self.stop_limit_minutes, 1, 240)
         _between("snapshot_limit_minutes", self.snapshot_limit_minutes, 1, 2_880)
         _between("recheck_valid_minutes", self.recheck_valid_minutes, 1, 60)
+        _between("running_snapshot_valid_minutes", self.running_snapshot_valid_minutes, 1, 2_880)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,14 +81,16 @@ def policy_at_the_end(policies: Policies, instance: Instance) -> Policy:
 
 
 def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
+    """By what became of the instance: a step is noted before it is asked for, and EC2 may have refused it."""
     plan = episode.plan
-    if all(step.value in episode.steps_done for step in plan.steps):
-        return plan.saving  # what people were shown
     done = tuple(
         step
         for step in plan.steps
-        if step is Step.STOP
-        or (step is Step.SNAPSHOT and episode.snapshot_ids)
+        if (step is Step.STOP and step.value in episode.steps_done)
+        or (step is Step.SNAPSHOT and episode.snapshots)
         or (step is Step.TERMINATE and became is Outcome.TERMINATED)
+        or (step is Step.CANCEL_SPOT_REQUEST and became is Outcome.TERMINATED)
     )
+    if done == plan.steps:
+        return plan.saving  # what people were shown
     return saving_of(episode.instance, episode.price, done, policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Step
@@ -59,6 +60,7 @@ class PutAway:
             raise SafetyError(f"the instance is {instance.state}, not {wanted}")
         if not cleared.dry_run:
             self.guards.completed_snapshots(cleared)
+            self._snapshots_must_be_recent(cleared)
         self.state.note_step(episode.ref, Step.TERMINATE.value, self.clock.now())
         if Step.CANCEL_SPOT_REQUEST in episode.plan.steps:
             request = instance.spot_request_id
@@ -66,6 +68,20 @@ class PutAway:
                 raise SafetyError("its Spot request is not known, so a successor could be launched")
             self.controller.cancel_spot_request(instance.target, request, dry_run=cleared.dry_run)
         self.controller.terminate(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+    def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
+        """An instance that was stopped first has written nothing since; one that ran on may have."""
+        episode = cleared.episode
+        if Step.STOP in episode.plan.steps:
+            return
+        limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
+        taken = episode.steps_done.get(Step.SNAPSHOT.value)
+        if taken is None or self.clock.now() - taken > limit:
+            minutes = int(limit.total_seconds() // 60)
+            raise SafetyError(
+                f"the instance ran on and its snapshots are older than {minutes} minutes "
+                "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
+            )
 
 
 def _was_asked(episode: Episode, step: Step) -> bool:

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.episode import Outcome, Phase, episode_from_execution_name
-from governor.domain.instance import Target
-from governor.domain.messages import outcome_alert
-from governor.domain.quiet import quiet_until
+from governor.domain.episode import Outcome, episode_from_execution_name
+from governor.domain.instance import Instance, Target
+from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso
-from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.book_saving import BookSaving
+from governor.usecases.close_dead import CloseDead
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
@@ -39,7 +37,8 @@ class ReactToStateChange:
         target = Target(account, region)
         done = []
         record = self.state.record(target, instance_id)
-        if record.open_episode is not None and ec2_state in _ENDING:
+        # An event of an earlier run of the instance, delivered late, says nothing about this one.
+        if record.open_episode is not None and ec2_state in _ENDING and at >= record.open_episode.launch_time:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
             reason = f"the instance is {ec2_state} by others"
             done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
@@ -80,12 +79,18 @@ class ReactToSpotWarning:
         policy = self.policies.base().policy
         target = self.accounts.target(account, region)
         instance = self.instances.describe(target, instance_id)
+        selector = policy.selector
+        ours = instance is not None and instance.tags.get(selector.tag_key) == selector.tag_value
+        # Told first: of the two minutes, none may be lost to a table that is busy.
+        if instance is not None and ours:
+            self._tell(instance, policy, action, at, event_id)
         record = self.state.record(target, instance_id)
         if record.open_episode is not None:
             self.void(record.open_episode, f"Spot interruption: {action}", Outcome.INTERRUPTED)
-        selector = policy.selector
-        if instance is None or instance.tags.get(selector.tag_key) != selector.tag_value:
-            return False
+        # Noted after the message went out: a repeated event may tell twice, a failed one is never lost.
+        return ours and self.state.first_time(event_id, self.clock.now())
+
+    def _tell(self, instance: Instance, policy: Policy, action: str, at: UtcDatetime, event_id: str) -> None:
         now = self.clock.now()
         owner, project = owner_and_project(instance, policy.ownership)
         ends = at + timedelta(minutes=2)
@@ -94,23 +99,21 @@ class ReactToSpotWarning:
             Alert(
                 kind=AlertKind.SPOT_INTERRUPTION,
                 severity=Severity.CRITICAL,
-                account=account,
-                region=region,
+                account=instance.target.account,
+                region=instance.target.region,
                 subject=f"Spot interruption: {instance.instance_type} {instance.name}, {left} s left",
                 lines=(
-                    f"EC2 will {action} {instance.name} ({instance_id}) at about {iso(ends)}.",
+                    f"EC2 will {action} {instance.name} ({instance.instance_id}) at about {iso(ends)}.",
                     f"{left} seconds are left. Save your work now.",
                 ),
                 dedup_id=f"spot-{event_id}",
                 at=now,
-                instance_id=instance_id,
+                instance_id=instance.instance_id,
                 owner=owner,
                 project=project,
                 facts={"action": action, "ends_at": iso(ends), "instance_type": instance.instance_type},
             )
         )
-        # Noted after the message went out: a repeated event may tell twice, a failed one is never lost.
-        return self.state.first_time(event_id, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,36 +121,14 @@ class ReactToExecutionEnd:
     """A remediation workflow ended other than by itself: the lock is freed and people are told."""
 
     clock: Clock
-    policies: Policies
-    state: StateTable
-    announcer: Announcer
-    book: BookSaving
+    close: CloseDead
 
     def __call__(self, execution_name: str, status: str) -> bool:
-        """True when an episode was still open and is closed as failed now.
+        """True when an episode was still open, or its end not told yet.
 
         Raises:
             ValueError: not an execution of the remediation machine.
             CloudError: the state table or the channel could not be reached; repeat it.
         """
         ref = episode_from_execution_name(execution_name)
-        episode = self.state.episode(ref)
-        if episode is not None and episode.phase is Phase.CLOSED:
-            return False
-        now = self.clock.now()
-        why = f"its workflow ended {status}"
-        if episode is not None and episode.phase is Phase.ASKING:
-            self._void(episode.approval_id, why)
-        rule = self.policies.base().policy.approval
-        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
-        entry = self.book(episode, Outcome.FAILED, now) if episode else None
-        if not self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry):
-            return False
-        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
-        return True
-
-    def _void(self, approval_id: str, why: str) -> None:
-        try:
-            self.state.void(approval_id, why, expired=False, outcome=Outcome.FAILED.value)
-        except ConflictError:
-            return  # decided before the workflow died; the record keeps the decision
+        return self.close(ref, f"its workflow ended {status}", self.clock.now())

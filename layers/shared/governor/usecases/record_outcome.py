@@ -59,6 +59,8 @@ class RecordOutcome:
         if outcome is not Outcome.TOLD:
             link = self._link(episode, now)
             self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link))
+        if episode is not None:
+            self.state.note_told(ref, now)
         return outcome
 
     def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:

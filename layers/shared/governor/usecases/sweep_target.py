@@ -17,7 +17,6 @@ from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.breaker import Change, assess
 from governor.domain.episode import (
     BreakerState,
-    Episode,
     EpisodeRef,
     InstanceRecord,
     Observation,
@@ -26,9 +25,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target
-from governor.domain.messages import outcome_alert
 from governor.domain.policy import AppliedPolicy, Mode, Policy
-from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.verdict import (
     Verdict,
@@ -39,7 +36,7 @@ from governor.domain.verdict import (
     judge_utilization_only,
     still_busy,
 )
-from governor.errors import ConflictError, GovernorError, PolicyError
+from governor.errors import GovernorError, PolicyError
 from governor.ports import (
     Announcer,
     Catalogue,
@@ -50,7 +47,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
-from governor.usecases.book_saving import BookSaving
+from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.settle_ledger import settle_restart
@@ -126,7 +123,7 @@ class SweepTarget:
     announcer: Announcer
     void: VoidEpisode
     deliver: DeliverDecision
-    book: BookSaving
+    close_dead: CloseDead
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -421,7 +418,9 @@ class SweepTarget:
         episode = self.state.episode(ref)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(ref, since, now):
-            self._close_dead(ref, episode, now)
+            self.close_dead(
+                ref, "its workflow ended without a result; nothing more is done for this episode", now
+            )
         elif episode is not None and episode.phase is Phase.ASKING:
             self.deliver(episode.approval_id)
 
@@ -430,19 +429,6 @@ class SweepTarget:
             # Locked and not opened: only an end that is known counts, its start may be moments ago.
             return self.workflow.is_running(ref) is False
         return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)
-
-    def _close_dead(self, ref: EpisodeRef, episode: Episode | None, now: UtcDatetime) -> None:
-        why = "its workflow ended without a result; nothing more is done for this episode"
-        if episode is not None and episode.phase is Phase.ASKING:
-            try:
-                self.state.void(episode.approval_id, why, expired=False)
-            except ConflictError:
-                pass  # decided meanwhile: the record of the decision stays, the episode closes all the same
-        rule = self.policies.base().policy.approval
-        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
-        entry = self.book(episode, Outcome.FAILED, now) if episode else None
-        if self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry):
-            self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
 
     def _announce_silent(
         self, target: Target, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary
