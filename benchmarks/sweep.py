@@ -7,6 +7,7 @@ import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
@@ -22,6 +23,7 @@ from governor.adapters.memory import (
 )
 from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
+from governor.domain.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
@@ -31,6 +33,10 @@ from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.void_episode import VoidEpisode
 
 SIZES = (200, 2_000, 10_000)
+_TEMPLATE = Path(__file__).parents[1] / "template.yaml"
+ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
+OWN_METRICS = 2 + len(VerdictKind)
+"""Those that every sweep writes: problems, episodes started, and instances by verdict."""
 TARGET = Target(ACCOUNT, REGION)
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 SWEEPS_AN_HOUR = 12
@@ -164,8 +170,8 @@ def _hour(bench: Bench) -> int:
 def monthly_usd(size: int) -> dict[str, Decimal]:
     """What the governor costs a month in AWS charges, by item, at list prices in us-east-1.
 
-    Calls come from the bench, prices from the facts in docs/costs.md. The agent's own metrics are not part of
-    it: they are paid for with or without the governor.
+    Calls come from the bench. Not in it: the agent's own metrics, which are paid for with or without the
+    governor; logs, traces, and what an episode costs, all of which stay within cents.
     """
     hours = Decimal(730)
     calls, reads = calls_of_an_hour("aggregate", size)
@@ -182,5 +188,6 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
         ),
         "KMS key (1 USD)": Decimal(1),
         "Secrets Manager (0.40 USD a secret)": Decimal("0.40"),
-        "CloudWatch alarms (0.10 USD each, 6)": Decimal("0.60"),
+        f"CloudWatch alarms (0.10 USD each, {ALARMS})": ALARMS * Decimal("0.10"),
+        f"CloudWatch metrics of its own (0.30 USD each, {OWN_METRICS})": OWN_METRICS * Decimal("0.30"),
     }

@@ -140,14 +140,14 @@ class Demo:
 
 
 def _hidden_fields(page: str) -> dict[str, str]:
-    """The hidden fields of the page's first form."""
+    """The hidden fields of the page's first form, and the boxes of what is lost as ticked."""
 
     class Fields(HTMLParser):
         found: dict[str, str]
 
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             values = dict(attrs)
-            if tag == "input" and values.get("type") == "hidden" and values.get("name"):
+            if tag == "input" and values.get("type") in ("hidden", "checkbox") and values.get("name"):
                 self.found.setdefault(str(values["name"]), values.get("value") or "")
 
     parser = Fields()

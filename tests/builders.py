@@ -47,6 +47,7 @@ def make_evidence(*gpus: Sequence[float | None], **changes: Any) -> Evidence:
         power_percent_of_limit=10.0,
         cpu_percent=2.0,
         network_bytes_per_second=5_000.0,
+        measured_percent={"power": 100.0, "cpu": 100.0, "network": 100.0, "memory": 100.0},
         read=frozenset({"power", "cpu", "network"}),
     )
     return replace(plain, **changes)

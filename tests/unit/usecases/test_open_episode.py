@@ -77,10 +77,11 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     [
         (Policy(mode=Mode.ASK), Phase.ASKING),
         (Policy(mode=Mode.OBSERVE), Phase.OPENING),
-        (Policy(mode=Mode.AUTO), Phase.OPENING),
+        (Policy(mode=Mode.AUTO), Phase.ASKING),
+        (Policy(mode=Mode.AUTO, plan=PlanRule(local_disks_may_be_lost_unasked=True)), Phase.OPENING),
         (Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY)), Phase.OPENING),
     ],
-    ids=["ask", "observe", "auto", "notify-only"],
+    ids=["ask", "observe", "auto, but a stop wipes local disks", "auto", "notify-only"],
 )
 def test_only_a_question_is_in_the_asking_phase(policy: Policy, phase: Phase) -> None:
     """Who is only told has nothing to answer."""

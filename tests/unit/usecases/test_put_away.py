@@ -156,10 +156,26 @@ def test_an_expired_approval_is_no_yes_unless_the_policy_says_so() -> None:
     with pytest.raises(SafetyError, match="EXPIRED"):
         world.put_away(world.ref, Step.STOP)
 
+    # Not by a policy that changed since people read that nothing would be done, either.
     rule = replace(world.policies.policy.approval, on_expiry="act")
     world.policies.policy = replace(world.policies.policy, approval=rule)
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+
+    world = World(decide=False, on_expiry="act")
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
     world.put_away(world.ref, Step.STOP)
     assert ["stop"] == world.writes()
+
+
+def test_what_is_on_local_disks_is_not_lost_by_silence() -> None:
+    """A stop wipes them: an expiry is no yes to that, unless the policy says so."""
+    world = World(decide=False, on_expiry="act", local_disks_may_be_lost_unasked=False)
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
 
 
 def test_a_step_outside_the_plan_is_refused() -> None:

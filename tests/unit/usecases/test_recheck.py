@@ -54,9 +54,9 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     ),
     "kept": (snooze, Outcome.REFUSED, "snoozed"),
     "mode changed": (
-        lambda w: setattr(w.policies, "policy", Policy(mode=Mode.AUTO)),
+        lambda w: setattr(w.policies, "policy", Policy(mode=Mode.OBSERVE)),
         Outcome.REFUSED,
-        "mode went from ask to auto",
+        "mode went from ask to observe",
     ),
     "GPU works": (lambda w: w.publish_quiet(utilization=5.0), Outcome.WOKE_UP, "busy"),
     "CPU works": (

@@ -102,7 +102,8 @@ def test_an_instance_that_left_the_list_takes_the_question_back(changes: dict[st
 def test_what_the_workflow_does_itself_is_no_news() -> None:
     """An approved instance leaves the list because we stop it."""
     world, instance_id, ref = asked()
-    Decide(world.state, world.workflow, world.clock)(approval_id_of(instance_id), decision())
+    decide = Decide(world.state, world.workflow, world.clock)
+    decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     start_acting(world, ref)
     world.change(instance_id, state="stopping")
     summary = world.sweep(5)
@@ -220,7 +221,8 @@ def test_a_decision_that_was_not_delivered_is_delivered_by_the_next_sweep() -> N
     """It stands in the table; Step Functions could not be reached when it was made."""
     world, instance_id, _ = asked()
     world.workflow.failure = Unavailable("Step Functions")
-    result = Decide(world.state, world.workflow, world.clock)(approval_id_of(instance_id), decision())
+    decide = Decide(world.state, world.workflow, world.clock)
+    result = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     assert not result.delivered
 
     world.workflow.failure = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import (
@@ -22,8 +22,8 @@ from governor.domain.approval import Answer, Decision
 from governor.domain.episode import Episode, EpisodeRef, Phase
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import SpotRequestType
-from governor.domain.plan import PlanFacts, Price, Step, draw_plan
-from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.domain.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
+from governor.domain.policy import Action, ApprovalRule, Mode, PlanRule, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.guards import Guards
@@ -46,10 +46,22 @@ class World:
     changes: dict[str, Any] = field(default_factory=dict)
     decide: bool = True
     phase: Phase = Phase.ACTING
+    on_expiry: Literal["no-action", "act"] = "no-action"
+    local_disks_may_be_lost_unasked: bool = True
+    """A g5.xlarge has local NVMe; what that changes has tests of its own."""
 
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
-        self.policies = StaticPolicies(Policy(mode=self.mode, plan=PlanRule(action=self.action)))
+        self.policies = StaticPolicies(
+            Policy(
+                mode=self.mode,
+                plan=PlanRule(
+                    action=self.action,
+                    local_disks_may_be_lost_unasked=self.local_disks_may_be_lost_unasked,
+                ),
+                approval=ApprovalRule(on_expiry=self.on_expiry),
+            )
+        )
         self.ec2 = MemoryEc2()
         self.metrics = MemoryMetrics()
         self.state = MemoryStateTable()
@@ -88,6 +100,7 @@ class World:
         request = self.ec2.spot_requests.get(instance.spot_request_id or "")
         facts = PlanFacts(instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE)
         evidence = make_evidence()
+        plan = draw_plan(facts, self.policies.policy)
         self.state.take_lock(self.ref)
         self.state.save_opened(
             Episode(
@@ -102,7 +115,8 @@ class World:
                 reason="quiet",
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),
-                plan=draw_plan(facts, self.policies.policy),
+                plan=plan,
+                acts_on_silence=acts_on_silence(self.policies.policy, plan),
                 price=PRICE,
                 owner="ml",
                 project="vision",

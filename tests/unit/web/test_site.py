@@ -100,7 +100,8 @@ class World:
 
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
-        fields = {"csrf": SIGNER.csrf(ID, "broadcast", LATER), "answer": answer, **form}
+        given = {"csrf": SIGNER.csrf(ID, "broadcast", LATER), "answer": answer, "losses": "accepted"}
+        fields = {**given, **form}
         return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
 
     @property
@@ -256,6 +257,16 @@ def test_a_second_answer_is_refused_and_a_repeated_one_is_not() -> None:
     assert 303 == world.post("approve").status
     assert 409 == world.post("exempt", reason="too late").status
     assert ApprovalStatus.APPROVED is world.status
+
+
+def test_wiping_local_disks_needs_a_tick() -> None:
+    """What is in no snapshot is lost only by somebody who said so."""
+    world = World()
+
+    refused = world.post("approve", losses="")
+    assert (400, True) == (refused.status, "local disks would be lost for good" in refused.body)
+    assert ApprovalStatus.PENDING is world.status
+    assert 303 == world.post("approve").status
 
 
 def test_a_termination_needs_the_id_typed() -> None:

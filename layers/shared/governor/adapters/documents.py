@@ -278,6 +278,7 @@ def _plan_document(plan: Plan) -> Document:
         "stays": list(plan.stays),
         "cost_before_usd_per_hour": _amount(plan.saving.cost_before_usd_per_hour),
         "cost_after_usd_per_hour": _amount(plan.saving.cost_after_usd_per_hour),
+        "loses_local_disks": plan.loses_local_disks,
     }
 
 
@@ -292,6 +293,8 @@ def _plan_from_document(document: Mapping[str, Any]) -> Plan:
         saving=Saving(
             _decimal(document["cost_before_usd_per_hour"]), _decimal(document["cost_after_usd_per_hour"])
         ),
+        # Of an episode that was opened before this was recorded: nothing is lost unasked for want of a note.
+        loses_local_disks=bool(document.get("loses_local_disks", True)),
     )
 
 

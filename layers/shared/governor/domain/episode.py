@@ -178,7 +178,7 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the last sweep saw; a cache. Losing it costs reads, never correctness.
+    """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
 
     `source` says by which series utilization was last seen (`aggregate`, `per-gpu`, `None`: not known).
     `dimensions` are the per-GPU dimension sets of the utilization metric, `None` when never listed. Each set

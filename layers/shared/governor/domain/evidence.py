@@ -87,6 +87,8 @@ class Evidence:
     cpu_percent: Percent | None = None
     network_bytes_per_second: BytesPerSecond | None = None
     agentless_power_percent: Percent | None = None
+    measured_percent: Mapping[str, Percent] = field(default_factory=dict)
+    """For `power`, `cpu`, `network`, `memory`: the share of its window's periods that hold a reading."""
     read: frozenset[str] = frozenset()
     read_problem: str | None = None
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
@@ -150,6 +152,7 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
         "cpu_percent": evidence.cpu_percent,
         "network_bytes_per_second": evidence.network_bytes_per_second,
         "agentless_power_percent": evidence.agentless_power_percent,
+        "measured_percent": dict(sorted(evidence.measured_percent.items())),
         "read": sorted(evidence.read),
         "read_problem": evidence.read_problem,
         "last_active": {key: iso(value) for key, value in sorted(evidence.last_active.items())},
@@ -179,6 +182,7 @@ def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
         cpu_percent=document["cpu_percent"],
         network_bytes_per_second=document["network_bytes_per_second"],
         agentless_power_percent=document["agentless_power_percent"],
+        measured_percent=dict(document["measured_percent"]),
         read=frozenset(document["read"]),
         read_problem=document["read_problem"],
         last_active={key: _moment(value) for key, value in document["last_active"].items()},

@@ -113,7 +113,7 @@ def stage_alert(episode: Episode, stage: Stage, at: UtcDatetime, link: str | Non
     ]
     lines += _mode_lines(episode, stage)
     if link is not None:
-        lines.append(f"Look and decide: {link}")
+        lines.append(f"{'See it' if stage is Stage.TELL else 'Look and decide'}: {link}")
     return Alert(
         kind=kind,
         severity=severity,

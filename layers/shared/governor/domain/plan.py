@@ -18,7 +18,7 @@ from governor.domain.instance import (
     SpotRequestType,
     managed_by,
 )
-from governor.domain.policy import Action, PlanRule, Policy
+from governor.domain.policy import Action, Mode, PlanRule, Policy
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
 
 
@@ -75,11 +75,30 @@ class Plan:
     losses: tuple[str, ...]
     stays: tuple[str, ...]
     saving: Saving
+    loses_local_disks: bool = False
+    """Whether disks inside the host are wiped: their data is in no snapshot and never comes back."""
 
     @property
     def destroys(self) -> bool:
         """Whether the instance is gone afterwards."""
         return Step.TERMINATE in self.steps
+
+
+def mode_of(policy: Policy, plan: Plan) -> Mode:
+    """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says else."""
+    if (
+        policy.mode is Mode.AUTO
+        and plan.loses_local_disks
+        and not policy.plan.local_disks_may_be_lost_unasked
+    ):
+        return Mode.ASK
+    return policy.mode
+
+
+def acts_on_silence(policy: Policy, plan: Plan) -> bool:
+    """Whether an expiry counts as a yes to this plan."""
+    may_lose = policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
+    return policy.approval.on_expiry == "act" and may_lose
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +125,13 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
         losses=_losses(facts, steps),
         stays=_stays(facts, steps, policy),
         saving=saving_of(facts.instance, facts.price, steps, policy),
+        loses_local_disks=bool(steps) and _has_local_disks(facts),
     )
+
+
+def _has_local_disks(facts: PlanFacts) -> bool:
+    """What is not known to have none may have some."""
+    return facts.shape is None or bool(facts.shape.local_nvme) or facts.instance.root_device_type != "ebs"
 
 
 def can_stop(facts: PlanFacts) -> str | None:

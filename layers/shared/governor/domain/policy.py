@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from math import inf
 from typing import Any, ClassVar, Literal
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
@@ -123,8 +124,9 @@ class Vetoes:
             value = getattr(self, name)
             if value is not None:
                 _between(name, value, 0.1, 100)
-        if self.network_bytes_per_second is not None and self.network_bytes_per_second <= 0:
-            raise ValueError("network_bytes_per_second must be above 0")
+        limit = self.network_bytes_per_second
+        if limit is not None and not (0 < limit < inf):  # NaN is neither
+            raise ValueError(f"network_bytes_per_second is {limit}; it must be above 0 and finite")
 
     def limit(self, figure: str) -> float | None:
         """The limit of `memory`, `power`, `cpu` or `network`."""
@@ -156,11 +158,13 @@ class PlanRule:
     stop_limit_minutes: int = 30
     """How long a stop or termination may take before the flow fails."""
     snapshot_limit_minutes: int = 1_440
+    local_disks_may_be_lost_unasked: bool = False
+    """Whether `auto`, and an expiry that acts, may stop what has local NVMe: a stop wipes it."""
     recheck_valid_minutes: int = 15
     """How long a recheck lets a stop or a termination through; retries of the step must fit in it."""
     running_snapshot_valid_minutes: int = 240
-    """Of an instance that cannot be stopped first: how old its snapshots may be when it is terminated. What it
-    writes after they began is in none of them."""
+    """Of an instance that cannot be stopped first: how old its snapshots may be when it is terminated.
+    What it writes after their start is in none of them."""
 
     def __post_init__(self) -> None:
         _between("snapshot_retention_days", self.snapshot_retention_days, 1, 3_650)

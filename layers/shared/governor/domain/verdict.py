@@ -283,9 +283,18 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
                 last_busy=ended,
                 not_before=ended + policy.window,
             )
-        if value is None and figure in policy.vetoes.required:
+        if figure not in policy.vetoes.required:
+            continue
+        if value is None:
             return _no_data(
                 evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
+            )
+        seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
+        if seen < needed:
+            return _no_data(
+                evidence,
+                f"{_FIGURE_TEXT[figure]} is required by the policy and was measured {seen:.0f} % of the "
+                f"window, {needed:g} % are needed",
             )
     return None
 

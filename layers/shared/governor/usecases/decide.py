@@ -29,13 +29,21 @@ class Decide:
     workflow: Workflow
     clock: Clock
 
-    def __call__(self, approval_id: str, decision: Decision, typed_instance_id: str | None = None) -> Decided:
+    def __call__(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        typed_instance_id: str | None = None,
+        losses_accepted: bool = False,
+    ) -> Decided:
         """Decides.
 
         Args:
             approval_id: which question.
             decision: the answer, with who gave it.
             typed_instance_id: must name the instance when the plan terminates it.
+            losses_accepted: must be true when the plan wipes local disks.
 
         Raises:
             NotFound: no such question.
@@ -47,15 +55,17 @@ class Decide:
         if _is_the_same(approval.decision, decision):
             return self._again(approval)
         check_decision(approval, decision, self.clock.now())
-        self._check_typed(approval, decision, typed_instance_id)
+        self._check_confirmed(approval, decision, typed_instance_id, losses_accepted)
         try:
             settled = self.state.settle(approval_id, decision, decision.keep_until)
         except ConflictError as error:
             return self._lost(approval_id, decision, error)
         return Decided(settled, self._deliver(approval_id))
 
-    def _check_typed(self, approval: Approval, decision: Decision, typed: str | None) -> None:
-        """Some scanners press buttons; none types an instance id."""
+    def _check_confirmed(
+        self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+    ) -> None:
+        """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
         if decision.answer is not Answer.APPROVE:
             return
         episode = self.state.episode(approval.episode)
@@ -64,6 +74,11 @@ class Decide:
         if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
             raise DecisionRefused(
                 "this plan terminates the instance: type its id into the field to approve",
+                status=approval.status.value,
+            )
+        if episode.plan.loses_local_disks and not accepted:
+            raise DecisionRefused(
+                "what is on its local disks would be lost for good: tick the box that says so to approve",
                 status=approval.status.value,
             )
 

@@ -19,6 +19,7 @@ from governor.domain.evidence import (
     MetricSource,
     Series,
     Window,
+    coverage_percent,
     empty_evidence,
     peak,
     window_before,
@@ -340,10 +341,15 @@ class _Batch:
         }
         values: dict[str, float | None] = {}
         last_active: dict[str, datetime] = {}
+        measured: dict[str, float] = {}
         for figure in FIGURES:
             series, factor, window = scaled[figure]
             top = peak(series) if series is not None else None
             values[figure] = None if top is None or factor is None else round(top * factor, 3)
+            if series is not None:
+                # Of the network, both directions: one alone says nothing about the other.
+                parts = [by_letter.get("i", ()), by_letter.get("o", ())] if figure == "network" else [series]
+                measured[figure] = round(min(map(coverage_percent, parts)), 3)
             if series is not None and top is not None:
                 last_active[figure] = window.bin_end(_last_index(series, top))
         return replace(
@@ -353,6 +359,7 @@ class _Batch:
             power_percent_of_limit=values["power"],
             cpu_percent=values["cpu"],
             network_bytes_per_second=values["network"],
+            measured_percent=measured,
             read=work.request.figures,
             read_problem=problem,
             last_active=last_active,

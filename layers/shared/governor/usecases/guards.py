@@ -14,7 +14,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef, Phase
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
-from governor.domain.plan import Step
+from governor.domain.plan import Step, acts_on_silence, mode_of
 from governor.domain.policy import AppliedPolicy, Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import SafetyError
@@ -114,7 +114,8 @@ class Guards:
             raise SafetyError("the approval was given for other evidence")
         expired_acts = (
             approval.status is ApprovalStatus.EXPIRED
-            and self.policies.applied_to(episode.instance).policy.approval.on_expiry == "act"
+            and episode.acts_on_silence
+            and acts_on_silence(self.policies.applied_to(episode.instance).policy, episode.plan)
         )
         if approval.status is not ApprovalStatus.APPROVED and not expired_acts:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
@@ -129,10 +130,9 @@ class Guards:
             raise SafetyError(f"the instance is exempt: {exemption.tag_key}={exemption.tag_value}")
         if self.state.record(instance.target, instance.instance_id).hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
-        if applied.policy.mode is not episode.mode:
-            raise SafetyError(
-                f"the policy's mode went from {episode.mode.value} to {applied.policy.mode.value} meanwhile"
-            )
+        mode = mode_of(applied.policy, episode.plan)
+        if mode is not episode.mode:
+            raise SafetyError(f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile")
         return applied
 
     def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import Instance
+from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
@@ -89,7 +90,8 @@ class OpenEpisode:
         now: UtcDatetime,
     ) -> Episode:
         sized, plan, price = self.inspect.plan(instance, applied.policy)
-        asks = applied.policy.mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
+        mode = mode_of(applied.policy, plan)
+        asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
         owner, project = owner_and_project(instance, applied.policy.ownership)
         return self.state.save_opened(
             Episode(
@@ -98,7 +100,7 @@ class OpenEpisode:
                 phase_since=now,
                 opened_at=now,
                 approval_id=self.approval_id(),
-                mode=applied.policy.mode,
+                mode=mode,
                 policy_version=applied.version,
                 overrides=applied.overrides,
                 instance=sized,
@@ -112,7 +114,7 @@ class OpenEpisode:
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
                 history=self.history(sized, applied.policy, now),
                 idle_below_percent=applied.policy.idle.utilization_below_percent,
-                acts_on_silence=applied.policy.approval.on_expiry == "act",
+                acts_on_silence=acts_on_silence(applied.policy, plan),
             )
         )
 

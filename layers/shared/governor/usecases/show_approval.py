@@ -9,7 +9,7 @@ from governor.domain.episode import Episode, Outcome
 from governor.domain.history import IdleSpan, idle_span
 from governor.domain.ledger import cost_between
 from governor.domain.plan import Step
-from governor.domain.policy import Mode
+from governor.domain.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
 from governor.ports import Clock, StateTable
@@ -27,6 +27,11 @@ class ApprovalView:
     def can_decide(self) -> bool:
         """Whether an answer would be taken now."""
         return self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
+
+    @property
+    def is_question(self) -> bool:
+        """Whether this episode asks at all, or only tells what is done."""
+        return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property
     def is_moving(self) -> bool:

@@ -87,7 +87,12 @@ class ApprovalSite:
         except InputError as error:
             return self._page(request, recipient, 400, problem=str(error))
         try:
-            decided = self.decide(request.approval_id, decision, request.form.get("typed_instance_id"))
+            decided = self.decide(
+                request.approval_id,
+                decision,
+                typed_instance_id=request.form.get("typed_instance_id"),
+                losses_accepted=request.form.get("losses") == "accepted",
+            )
         except DecisionRefused as error:
             status = 400 if error.status == "PENDING" else 409
             return self._page(request, recipient, status, problem=str(error))

@@ -1,0 +1,30 @@
+"""What the README says the governor costs is what the bench computes."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from benchmarks import sweep
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", [100, 1_000])
+def test_the_readmes_costs_are_the_benchs(size: int) -> None:
+    """To the dollar, and what CloudWatch's reads are of it to ten cents."""
+    items = sweep.monthly_usd(size)
+    row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", README, re.MULTILINE)
+    assert row is not None
+    reads = next(usd for name, usd in items.items() if "GetMetricData" in name)
+
+    assert (round(sum(items.values())), round(reads, 1)) == (int(row[1]), round(Decimal(row[2]), 1))
+
+
+def test_every_alarm_of_the_template_is_counted() -> None:
+    """The bench reads the template, not a number somebody once wrote."""
+    assert any(str(sweep.ALARMS) in name for name in sweep.monthly_usd(100) if "alarms" in name)
+    assert sweep.ALARMS >= 9
