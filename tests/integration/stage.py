@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from governor.adapters.clients import Clients
 from governor.adapters.dynamodb import DynamoStateTable
+from governor.adapters.links import HmacLinkSigner
+from governor.adapters.secrets import SecretDocument
 from governor.domain.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from local.cloud import ACCOUNT, REGION
@@ -54,6 +57,15 @@ class Stage:
         """The link of the message about an instance, once it has arrived."""
         mail = self.await_mail(instance_id, kind)
         return self.scene.cloud.reachable_url(mail["link"])
+
+    def personal(self, link: str, person: str = "alice@example.com") -> str:
+        """The link of the same question that a mail to one person would hold."""
+        secret = self.scene.outputs["LinkKeySecretArn"]
+        parts = urlsplit(link)
+        base, approval_id = link.split("/approvals/")[0], parts.path.rsplit("/", 1)[-1]
+        signer = HmacLinkSigner(SecretDocument(Clients(), secret).read, base)
+        expires_at = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
+        return signer.link(approval_id, person, expires_at)
 
     def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:
         """The first message of a kind about an instance, once it has arrived."""

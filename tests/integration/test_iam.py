@@ -39,7 +39,7 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
         instance_type="g4dn.2xlarge", gpu=T4, lifecycle="spot", spot_request_type="persistent"
     )
 
-    assert 303 == decide(link, "approve", typed_instance_id=instance_id)[0]
+    assert 303 == decide(guarded.personal(link), "approve", typed_instance_id=instance_id)[0]
     assert "terminated" == guarded.outcome(instance_id)
 
 
@@ -47,7 +47,7 @@ def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage)
     """Marks are removed, questions expire, events void them."""
     guarded.policy("mode: ask")
     kept, link = guarded.ask()
-    assert 303 == decide(link, "exempt", reason="licence server")[0]
+    assert 303 == decide(guarded.personal(link), "exempt", reason="licence server")[0]
     assert "exempted" == guarded.outcome(kept)
 
     gone, _ = guarded.ask()

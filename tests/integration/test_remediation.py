@@ -53,7 +53,7 @@ def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> 
     stage.policy("mode: ask\nplan: {action: terminate}")
     instance_id, link = stage.ask()
 
-    decide(link, "approve", typed_instance_id=instance_id)
+    decide(stage.personal(link), "approve", typed_instance_id=instance_id)
 
     assert "terminated" == stage.outcome(instance_id)
     assert "terminated" == stage.ec2_state(instance_id)
@@ -99,7 +99,7 @@ def test_exempt_ends_all_questions(stage: Stage) -> None:
     """Exempted with a reason: the next sweep says exempt."""
     instance_id, link = stage.ask()
 
-    assert 303 == decide(link, "exempt", reason="licence server")[0]
+    assert 303 == decide(stage.personal(link), "exempt", reason="licence server")[0]
 
     assert "exempted" == stage.outcome(instance_id)
     assert 1 == stage.scene.sweep()["results"][0]["summary"]["verdicts"]["exempt"]
@@ -122,7 +122,7 @@ def test_silence_reminds_escalates_and_expires_without_action(stage: Stage) -> N
 def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) -> None:
     """`on_expiry: act` is an explicit choice, and it goes through the recheck like an approval."""
     quick = QUICK.replace("{", "{on_expiry: act, ")
-    stage.policy(f"mode: ask\n{quick}")
+    stage.policy(f"mode: ask\n{quick}\nplan: {{local_disks_may_be_lost_unasked: true}}")
     instance_id = stage.launch()
     stage.scene.sweep()
 
@@ -162,7 +162,7 @@ def test_a_failed_snapshot_destroys_nothing(stage: Stage) -> None:
     stage.scene.simulation.snapshots_end_as("error")
     instance_id, link = stage.ask()
 
-    decide(link, "approve", typed_instance_id=instance_id)
+    decide(stage.personal(link), "approve", typed_instance_id=instance_id)
 
     assert "FAILED" == stage.ended(instance_id)["status"]
     assert "failed" == stage.outcome(instance_id)
@@ -202,7 +202,7 @@ def test_a_one_time_spot_instance_is_snapshot_first_and_never_stopped(stage: Sta
         instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
     )
 
-    decide(link, "approve", typed_instance_id=instance_id)
+    decide(stage.personal(link), "approve", typed_instance_id=instance_id)
 
     assert "terminated" == stage.outcome(instance_id)
     names = stage.history(instance_id)
@@ -217,7 +217,7 @@ def test_a_persistent_spot_request_launches_no_successor(stage: Stage) -> None:
         instance_type="g4dn.2xlarge", gpu=T4, lifecycle="spot", spot_request_type="persistent"
     )
 
-    decide(link, "approve", typed_instance_id=instance_id)
+    decide(stage.personal(link), "approve", typed_instance_id=instance_id)
 
     assert "terminated" == stage.outcome(instance_id)
     dump = stage.scene.simulation.dump()
@@ -353,7 +353,7 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage) -> None:
 
 def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     """Auto is the policy's explicit choice: told, rechecked, stopped, without a question."""
-    stage.policy("mode: auto")
+    stage.policy("mode: auto\nplan: {local_disks_may_be_lost_unasked: true}")
     instance_id = stage.launch()
     stage.scene.sweep()
 

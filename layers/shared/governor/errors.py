@@ -70,6 +70,10 @@ class DecisionRefused(GovernorError):
         super().__init__(message)
 
 
+class NotAllowed(DecisionRefused):
+    """Whoever answered may not give this answer; others may."""
+
+
 class SafetyError(GovernorError):
     """A guard in front of an EC2 write call refused to let it through; the message says which and why."""
 

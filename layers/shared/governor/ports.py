@@ -338,6 +338,13 @@ class StateTable(Protocol):
         """
         ...
 
+    def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
+        """Notes the first of two approvals, while it is pending; returns the approval as stored.
+
+        Raises: NotFound.
+        """
+        ...
+
     def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
         """PENDING to the decision's status, once; a keep or an exemption is written to the instance record
         in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.

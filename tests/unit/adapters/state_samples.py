@@ -10,7 +10,7 @@ from typing import Any
 from governor.adapters.clients import Clients
 from governor.adapters.dynamodb import DynamoStateTable
 from governor.domain.approval import Answer, Decision
-from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Phase
+from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
@@ -120,6 +120,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
             power_percent=(),
         ),
         idle_below_percent=7.5,
+        terms=Terms(frozenset({"keep"}), 2),
         acts_on_silence=True,
         phase_since=NOW,
     )
@@ -141,7 +142,7 @@ def entry(number: int = 1, booked_at: datetime = NOW, instance_id: str = INSTANC
     )
 
 
-def decision(answer: Answer, by: str = "ada") -> Decision:
+def decision(answer: Answer, by: str = "ada", person: str | None = None) -> Decision:
     """An answer that is complete."""
     return Decision(
         answer=answer,
@@ -150,6 +151,7 @@ def decision(answer: Answer, by: str = "ada") -> Decision:
         at=NOW,
         keep_until=NOW + timedelta(days=2) if answer is Answer.KEEP else None,
         reason="it is the demo box" if answer is Answer.EXEMPT else None,
+        person=person,
     )
 
 

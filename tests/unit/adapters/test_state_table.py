@@ -469,3 +469,31 @@ def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:
     opened.close_episode(ref(), Outcome.FAILED, "timed out", NOW, quiet_until=None, ledger=None)
     with pytest.raises(ConflictError):
         opened.note_step(ref(), "stop", NOW)
+
+
+# two people
+
+
+def test_the_first_of_two_approvals_is_noted_once(opened: StateTable) -> None:
+    """Whoever comes second reads who was first; nothing is noted once it is decided."""
+    first, second = (
+        decision(Answer.APPROVE, person="a@example.com"),
+        decision(Answer.APPROVE, person="b@example.com"),
+    )
+
+    assert first == opened.note_first_yes("approval-1", first).first_yes
+    assert first == opened.note_first_yes("approval-1", second).first_yes
+    settled = opened.settle("approval-1", second, None)
+    assert (first, second) == (settled.first_yes, settled.decision)
+
+
+def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) -> None:
+    """It comes back as it stands."""
+    opened.void("approval-1", "it woke up", expired=False)
+
+    assert (
+        opened.note_first_yes("approval-1", decision(Answer.APPROVE, person="a@example.com")).first_yes
+        is None
+    )
+    with pytest.raises(NotFound):
+        opened.note_first_yes("approval-2", decision(Answer.APPROVE))

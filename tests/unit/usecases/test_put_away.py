@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.episode import BreakerState, Outcome, Phase
+from governor.domain.approval import Answer, Decision
+from governor.domain.episode import BreakerState, Outcome, Phase, Terms
 from governor.domain.evidence import empty_evidence
 from governor.domain.instance import Lifecycle, Protection, Volume
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode, PlanRule, Policy
 from governor.errors import CloudError, ConflictError, Protected, SafetyError, Throttled
 from tests.builders import NOW, TARGET
-from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
 
 
 def _tags(world: World, **tags: str) -> None:
@@ -174,6 +175,51 @@ def test_what_is_on_local_disks_is_not_lost_by_silence() -> None:
     world.state.void(APPROVAL_ID, "nobody answered", expired=True)
 
     with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def two_yes(first: str | None, second: str | None) -> World:
+    """A termination that takes two people, as these two would have approved it past every page."""
+    world = World(action=Action.TERMINATE, approval=yes(second), terms=Terms(people_needed=2), decide=False)
+    world.state.note_first_yes(APPROVAL_ID, yes(first))
+    world.state.settle(APPROVAL_ID, yes(second), None)
+    return world
+
+
+def yes(person: str | None) -> Decision:
+    """An approval."""
+    return Decision(Answer.APPROVE, f"link:{person}", "page", NOW, person=person)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "passes"),
+    [
+        (ALICE, "bob@example.com", True),
+        (ALICE, ALICE, False),
+        (ALICE, None, False),
+        (None, ALICE, False),
+        (ALICE, "aws:arn:aws:iam::123456789012:user/bob", False),
+    ],
+)
+def test_two_different_known_people_stand_behind_a_dear_termination(
+    first: str | None, second: str | None, passes: bool
+) -> None:
+    """Looked at again before anything is done, however the approval came about."""
+    world = two_yes(first, second)
+    if passes:
+        world.put_away(world.ref, Step.STOP)
+    else:
+        with pytest.raises(SafetyError, match="those who may give it"):
+            world.put_away(world.ref, Step.STOP)
+    assert (["stop"] if passes else []) == world.writes()
+
+
+def test_a_link_that_went_to_a_list_terminates_nothing() -> None:
+    """Even where the table says APPROVED."""
+    world = World(action=Action.TERMINATE, approval=yes(None))
+
+    with pytest.raises(SafetyError, match="those who may give it"):
         world.put_away(world.ref, Step.STOP)
     assert [] == world.writes()
 

@@ -19,7 +19,7 @@ from governor.adapters.memory import (
     StaticPrices,
 )
 from governor.domain.approval import Answer, Decision
-from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import SpotRequestType
 from governor.domain.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
@@ -33,6 +33,7 @@ from governor.usecases.recheck_episode import RecheckEpisode
 from governor.usecases.take_snapshot import TakeSnapshot
 from tests.builders import NOW, TARGET, make_evidence, make_instance
 
+ALICE = "alice@example.com"
 APPROVAL_ID = "approval-1"
 PRICE = Price(Decimal("1.006"), "list price")
 
@@ -47,6 +48,8 @@ class World:
     decide: bool = True
     phase: Phase = Phase.ACTING
     on_expiry: Literal["no-action", "act"] = "no-action"
+    approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
+    terms: Terms = Terms()
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
 
@@ -116,6 +119,7 @@ class World:
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),
                 plan=plan,
+                terms=self.terms,
                 acts_on_silence=acts_on_silence(self.policies.policy, plan),
                 price=PRICE,
                 owner="ml",
@@ -124,7 +128,7 @@ class World:
         )
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + timedelta(hours=1))
         if self.decide:
-            self.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
+            self.state.settle(APPROVAL_ID, self.approval, None)
         steps = self._stored().plan.steps
         if self.phase is Phase.ACTING and steps:
             self.let_through(steps[0])

@@ -16,12 +16,13 @@ import pytest
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import LaunchFacts
 from governor.domain.plan import draw_plan
 from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.domain.terms import BROADCAST
 from governor.domain.units import iso
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
@@ -30,6 +31,7 @@ from governor.usecases.show_approval import ShowApproval
 from governor.web.site import ApprovalSite, Request, Response
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
 
+ALICE = "alice@example.com"
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
 TOKEN = "task-token-that-nobody-may-see"
 SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
@@ -55,7 +57,8 @@ class FakeUndoer:
 class World:
     """A question that waits, behind the site."""
 
-    def __init__(self, action: Action = Action.STOP) -> None:
+    def __init__(self, action: Action = Action.STOP, link_of: str = ALICE, people: int = 1) -> None:
+        self.link_of = link_of
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
         evidence = make_evidence((*QUIET[:5], None, *QUIET[6:]))
         self.ref = EpisodeRef("123456789012", "us-east-1", instance.instance_id, instance.launch_time, 1)
@@ -80,6 +83,7 @@ class World:
                 evidence_hash=evidence_hash(evidence),
                 plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
                 price=facts.price,
+                terms=Terms(people_needed=people),
                 owner=XSS,
                 project="vision",
             )
@@ -92,7 +96,11 @@ class World:
             signer=SIGNER,
             clock=self.clock,
         )
-        self.query = dict(parse_qsl(urlsplit(SIGNER.link(ID, "broadcast", LATER)).query))
+        self.open_link()
+
+    def open_link(self) -> None:
+        """Goes on with the link of `link_of`."""
+        self.query = dict(parse_qsl(urlsplit(SIGNER.link(ID, self.link_of, LATER)).query))
 
     def get(self, method: str = "GET", **query: str) -> Response:
         """Opens the page."""
@@ -100,7 +108,7 @@ class World:
 
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
-        given = {"csrf": SIGNER.csrf(ID, "broadcast", LATER), "answer": answer, "losses": "accepted"}
+        given = {"csrf": SIGNER.csrf(ID, self.link_of, LATER), "answer": answer, "losses": "accepted"}
         fields = {**given, **form}
         return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
 
@@ -246,7 +254,7 @@ def test_an_approval_is_recorded_and_delivered() -> None:
     assert response.headers["Location"].startswith(f"{ID}?")
     assert ApprovalStatus.APPROVED is world.status
     assert "approve" == world.workflow.answers[TOKEN]["decision"]
-    assert "link:broadcast decided to approve" in world.get().body
+    assert "link:alice@example.com decided to approve" in world.get().body
 
 
 def test_a_second_answer_is_refused_and_a_repeated_one_is_not() -> None:
@@ -267,6 +275,54 @@ def test_wiping_local_disks_needs_a_tick() -> None:
     assert (400, True) == (refused.status, "local disks would be lost for good" in refused.body)
     assert ApprovalStatus.PENDING is world.status
     assert 303 == world.post("approve").status
+
+
+def test_a_link_that_went_to_a_list_keeps_and_stops_and_no_more() -> None:
+    """Whoever reads the list may press; it says what to use instead, and shows no button for it."""
+    page = World(Action.TERMINATE, BROADCAST).get().body
+    assert ("may not be used to terminate or exempt" in page, 'value="approve"' in page) == (True, False)
+
+    cases: tuple[tuple[Action, str, dict[str, Any], int], ...] = (
+        (Action.TERMINATE, "approve", {"typed_instance_id": "i-0123456789abcdef0"}, 403),
+        (Action.STOP, "exempt", {"reason": "licence server"}, 403),
+        (Action.STOP, "approve", {}, 303),
+        (Action.TERMINATE, "keep", {"keep_until": iso(NOW + timedelta(hours=4))}, 303),
+    )
+    for action, answer, form, status in cases:
+        world = World(action, BROADCAST)
+        assert (action, answer, status) == (action, answer, world.post(answer, **form).status)
+        assert (status == 403) == (world.status is ApprovalStatus.PENDING)
+
+
+def test_a_dear_termination_takes_two_people() -> None:
+    """The first yes is noted and shown; pressing again changes nothing; another person's yes settles it."""
+    typed: dict[str, Any] = {"typed_instance_id": "i-0123456789abcdef0"}
+    world = World(Action.TERMINATE, people=2)
+    assert 303 == world.post("approve", **typed).status
+    assert 303 == world.post("approve", **typed).status
+    assert (ApprovalStatus.PENDING, {}) == (world.status, world.workflow.answers)
+    page = world.get().body
+    assert ("A second person must approve" in page, 'value="approve"' in page) == (True, False)
+
+    world.link_of = "bob@example.com"
+    world.open_link()
+    assert 'value="approve"' in world.get().body
+    assert 303 == world.post("approve", **typed).status
+
+    assert ApprovalStatus.APPROVED is world.status
+    reason = str(world.workflow.answers[TOKEN]["reason"])
+    assert "approved by link:alice@example.com and link:bob@example.com" == reason
+
+
+def test_of_two_people_one_may_say_no() -> None:
+    """A keep settles the question, whoever approved before."""
+    world = World(Action.TERMINATE, people=2)
+    world.post("approve", typed_instance_id="i-0123456789abcdef0")
+    world.link_of = "bob@example.com"
+    world.open_link()
+
+    assert 303 == world.post("keep", keep_until=iso(NOW + timedelta(hours=4))).status
+    assert ApprovalStatus.KEPT is world.status
 
 
 def test_a_termination_needs_the_id_typed() -> None:
@@ -383,7 +439,7 @@ def test_the_record_of_a_stop_can_be_undone() -> None:
     assert "Start it again" in world.get().body
     response = world.post("undo")
 
-    assert (303, [(world.ref, "link:broadcast", "page")]) == (response.status, world.undoer.asked)
+    assert (303, [(world.ref, "link:alice@example.com", "page")]) == (response.status, world.undoer.asked)
 
 
 def test_an_undo_that_cannot_be_says_why() -> None:

@@ -23,6 +23,7 @@ from governor.domain.episode import (
     Observation,
     Outcome,
     Phase,
+    Terms,
     episode_from_execution_name,
 )
 from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
@@ -95,6 +96,8 @@ def episode_document(episode: Episode) -> Document:
         "project": episode.project,
         "keep_at_most_seconds": int(episode.keep_at_most.total_seconds()),
         "idle_below_percent": str(episode.idle_below_percent),
+        "broadcast_may": sorted(episode.terms.broadcast_may),
+        "people_needed": episode.terms.people_needed,
         "acts_on_silence": episode.acts_on_silence,
         "snapshots": dict(episode.snapshots),
         "undone_at": moment_or_none(episode.undone_at),
@@ -139,6 +142,10 @@ def episode_from_document(
         keep_at_most=timedelta(seconds=int(document["keep_at_most_seconds"])),
         history=history,
         idle_below_percent=float(document.get("idle_below_percent", 5.0)),
+        terms=Terms(
+            broadcast_may=frozenset(document.get("broadcast_may", ("keep", "stop"))),
+            people_needed=int(document.get("people_needed", 1)),
+        ),
         acts_on_silence=bool(document.get("acts_on_silence", False)),
         snapshots=dict(document.get("snapshots") or {}),
         undone_at=_parsed(document.get("undone_at")),
@@ -330,6 +337,7 @@ def approval_document(approval: Approval) -> Document:
         "task_token": approval.task_token,
         "stage": approval.stage,
         "decision": decision_document(approval.decision) if approval.decision else None,
+        "first_yes": decision_document(approval.first_yes) if approval.first_yes else None,
         "void_reason": approval.void_reason,
         "void_outcome": approval.void_outcome,
     }
@@ -341,7 +349,7 @@ def approval_from_document(document: Mapping[str, Any]) -> Approval:
     Raises:
         KeyError, ValueError, TypeError: not an approval's document.
     """
-    decision = document.get("decision")
+    decision, first_yes = document.get("decision"), document.get("first_yes")
     return Approval(
         approval_id=document["approval_id"],
         episode=episode_from_execution_name(document["episode"]),
@@ -353,6 +361,7 @@ def approval_from_document(document: Mapping[str, Any]) -> Approval:
         task_token=document.get("task_token"),
         stage=document.get("stage"),
         decision=_decision_from_document(decision) if decision else None,
+        first_yes=_decision_from_document(first_yes) if first_yes else None,
         void_reason=document.get("void_reason"),
         void_outcome=document.get("void_outcome"),
     )
@@ -367,6 +376,7 @@ def decision_document(decision: Decision) -> Document:
         "at": moment(decision.at),
         "keep_until": moment_or_none(decision.keep_until),
         "reason": decision.reason,
+        "person": decision.person,
     }
 
 
@@ -378,6 +388,7 @@ def _decision_from_document(document: Mapping[str, Any]) -> Decision:
         at=parse_iso(document["at"]),
         keep_until=_parsed(document.get("keep_until")),
         reason=document.get("reason"),
+        person=document.get("person"),
     )
 
 

@@ -394,6 +394,20 @@ class DynamoStateTable:
             return self._existing_approval(approval_id)
         return _approval(item)
 
+    def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
+        """As the port says."""
+        try:
+            item = self._update(
+                _approval_key(approval_id),
+                {"first_yes": decision_document(decision)},
+                condition="#status = :pending AND (attribute_not_exists(first_yes) OR first_yes = :nobody)",
+                names={"#status": "status"},
+                values={":pending": ApprovalStatus.PENDING.value, ":nobody": None},
+            )
+        except ConflictError:
+            return self._existing_approval(approval_id)
+        return _approval(item)
+
     def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
         """As the port says."""
         approval = self._pending(approval_id)

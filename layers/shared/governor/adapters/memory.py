@@ -549,6 +549,15 @@ class MemoryStateTable:
                 self._approvals[approval_id] = approval
             return approval
 
+    def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
+        """As the port says."""
+        with self._lock:
+            approval = self._known(approval_id)
+            if approval.status is ApprovalStatus.PENDING and approval.first_yes is None:
+                approval = replace(approval, first_yes=decision)
+                self._approvals[approval_id] = approval
+            return approval
+
     def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
         """As the port says."""
         with self._lock:

@@ -47,6 +47,9 @@ class Decision:
     at: UtcDatetime
     keep_until: UtcDatetime | None = None
     reason: str | None = None
+    person: str | None = None
+    """Who it was, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
+    a link that went to a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class Approval:
     task_token: str | None = None
     stage: str | None = None
     decision: Decision | None = None
+    first_yes: Decision | None = None
+    """The first of two approvals, where two people are needed."""
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""

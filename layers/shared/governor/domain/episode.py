@@ -16,7 +16,7 @@ from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
-from governor.domain.policy import Mode
+from governor.domain.policy import Mode, Power
 from governor.domain.units import Percent, UtcDatetime, as_utc
 from governor.domain.verdict import Hold
 
@@ -107,6 +107,18 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """Who may decide, frozen with the question; `domain.terms` reads them.
+
+    `broadcast_may` is what somebody may decide whose link went to a list; `people_needed` is how many
+    different people an approval takes.
+    """
+
+    broadcast_may: frozenset[Power] = frozenset({"keep", "stop"})
+    people_needed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """The record of one idle episode. `evidence_hash` binds the approval to what was measured."""
 
@@ -130,6 +142,8 @@ class Episode:
     """The policy's threshold of utilization when it was judged; the picture's line."""
     history: History | None = None
     """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
+    terms: Terms = Terms()
+    """Who may decide it."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from enum import StrEnum
 from math import inf
 from typing import Any, ClassVar, Literal
 
+from governor.domain.contacts import Contact, Directory
+
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
 
@@ -174,6 +176,10 @@ class PlanRule:
         _between("running_snapshot_valid_minutes", self.running_snapshot_valid_minutes, 1, 2_880)
 
 
+Power = Literal["keep", "stop", "exempt", "terminate"]
+"""What an answer amounts to."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
     """The times of an approval. Each stage begins when the one before has passed without an answer."""
@@ -189,6 +195,10 @@ class ApprovalRule:
     """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
     retry_unopened_after_minutes: float = 60.0
     """After a workflow that failed before it could ask: how long until the next one is started."""
+    broadcast_may: tuple[Power, ...] = ("keep", "stop")
+    """What a link may decide that went to a list, and so to nobody in particular."""
+    two_people_above_usd_per_hour: Decimal | None = None
+    """A termination of what costs more needs two different people. `null`: one is enough."""
 
     def __post_init__(self) -> None:
         for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
@@ -196,6 +206,14 @@ class ApprovalRule:
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
         _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)
+        if self.two_people_above_usd_per_hour is not None and not self.two_people_above_usd_per_hour >= 0:
+            raise ValueError("two_people_above_usd_per_hour cannot be negative")
+        if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
+            raise ValueError(
+                "two_people_above_usd_per_hour cannot go with terminate in broadcast_may: a link that "
+                "went to a "
+                "list does not tell two people apart"
+            )
 
     @property
     def total(self) -> timedelta:
@@ -226,13 +244,40 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Tags that name the person and the project an instance belongs to, first match first."""
+    """Tags that name the person and the project an instance belongs to, first match first, and who that
+    is."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
     project_tag_keys: tuple[str, ...] = ("Project", "project")
     default_owner: str = "unassigned"
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    """By name. An `Owner` tag names one, or is an address."""
+    project_owners: Mapping[str, str] = field(default_factory=dict)
+    """Name of a contact by project, for instances whose owner is not known."""
+    default_contacts: tuple[str, ...] = ()
+    escalation_contacts: tuple[str, ...] = ()
+    """Asked in addition when nobody has answered the reminder."""
+    email_domains: tuple[str, ...] = ()
+    """Domains of addresses in `Owner` tags that are written to. Empty: only addresses of contacts are."""
+
+    def __post_init__(self) -> None:
+        named = (*self.project_owners.values(), *self.default_contacts, *self.escalation_contacts)
+        missing = next((name for name in named if name not in self.contacts), None)
+        if missing is not None:
+            raise ValueError(f"there is no contact {missing!r}: add it under ownership.contacts")
+
+    @property
+    def directory(self) -> Directory:
+        """Who is asked about what."""
+        return Directory(
+            contacts=self.contacts,
+            project_owners=self.project_owners,
+            default_contacts=self.default_contacts,
+            escalation_contacts=self.escalation_contacts,
+            email_domains=self.email_domains,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,11 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_alert
 from governor.domain.policy import ApprovalRule, Mode
+from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
 from governor.ports import Announcer, Clock, LinkSigner, Policies, StateTable, Workflow
 from governor.usecases.deliver_decision import answer_document
-
-BROADCAST = "broadcast"
-"""The recipient named in links of messages that go to a topic, not to a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from governor.domain.approval import Answer, Approval, Decision, check_decision
+from governor.domain.episode import Episode
+from governor.domain.terms import check_terms
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
 from governor.ports import Clock, StateTable, Workflow
 from governor.usecases.deliver_decision import DeliverDecision
@@ -19,6 +21,8 @@ class Decided:
 
     approval: Approval
     delivered: bool
+    needs_another: bool = False
+    """Whether this was the first of two approvals: nothing happens before somebody else approves, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +59,20 @@ class Decide:
         if _is_the_same(approval.decision, decision):
             return self._again(approval)
         check_decision(approval, decision, self.clock.now())
-        self._check_confirmed(approval, decision, typed_instance_id, losses_accepted)
+        episode = self.state.episode(approval.episode)
+        if episode is None:
+            raise DecisionRefused("the episode of this question does not exist", status=approval.status.value)
+        check_terms(episode.terms, episode.plan, approval, decision)
+        _check_confirmed(episode, approval, decision, typed_instance_id, losses_accepted)
+        if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
+            stored = self.state.note_first_yes(approval_id, decision)
+            if stored.first_yes is not None and stored.first_yes.person == decision.person:
+                return Decided(stored, delivered=True, needs_another=True)
         try:
             settled = self.state.settle(approval_id, decision, decision.keep_until)
         except ConflictError as error:
             return self._lost(approval_id, decision, error)
         return Decided(settled, self._deliver(approval_id))
-
-    def _check_confirmed(
-        self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
-    ) -> None:
-        """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
-        if decision.answer is not Answer.APPROVE:
-            return
-        episode = self.state.episode(approval.episode)
-        if episode is None:
-            raise DecisionRefused("the episode of this question does not exist", status=approval.status.value)
-        if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
-            raise DecisionRefused(
-                "this plan terminates the instance: type its id into the field to approve",
-                status=approval.status.value,
-            )
-        if episode.plan.loses_local_disks and not accepted:
-            raise DecisionRefused(
-                "what is on its local disks would be lost for good: tick the box that says so to approve",
-                status=approval.status.value,
-            )
 
     def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
         """Somebody was faster: another person, or this one's own repeated request."""
@@ -104,6 +96,24 @@ class Decide:
         except CloudError:
             # The decision stands in the table. The next stage and the sweep deliver it.
             return False
+
+
+def _check_confirmed(
+    episode: Episode, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+) -> None:
+    """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
+    if decision.answer is not Answer.APPROVE:
+        return
+    if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
+        raise DecisionRefused(
+            "this plan terminates the instance: type its id into the field to approve",
+            status=approval.status.value,
+        )
+    if episode.plan.loses_local_disks and not accepted:
+        raise DecisionRefused(
+            "what is on its local disks would be lost for good: tick the box that says so to approve",
+            status=approval.status.value,
+        )
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:

@@ -21,7 +21,8 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
     by = decision.by if decision else "the governor"
     match approval.status:
         case ApprovalStatus.APPROVED:
-            return {"decision": "approve", "reason": f"approved by {by}", "by": by}
+            first = f"{approval.first_yes.by} and " if approval.first_yes else ""
+            return {"decision": "approve", "reason": f"approved by {first}{by}", "by": by}
         case ApprovalStatus.KEPT:
             return {"decision": "keep", "reason": f"kept by {by}", "by": by}
         case ApprovalStatus.EXEMPTED:

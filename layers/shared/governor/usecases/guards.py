@@ -16,6 +16,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.plan import Step, acts_on_silence, mode_of
 from governor.domain.policy import AppliedPolicy, Mode
+from governor.domain.terms import was_rightly_approved
 from governor.domain.units import UtcDatetime
 from governor.errors import SafetyError
 from governor.ports import Policies, Snapshot, Snapshotter, StateTable
@@ -117,8 +118,12 @@ class Guards:
             and episode.acts_on_silence
             and acts_on_silence(self.policies.applied_to(episode.instance).policy, episode.plan)
         )
-        if approval.status is not ApprovalStatus.APPROVED and not expired_acts:
+        if expired_acts:
+            return
+        if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
+        if not was_rightly_approved(episode.terms, episode.plan, approval):
+            raise SafetyError("the approval was not given by those who may give it")
 
     def _same_rules(self, episode: Episode, instance: Instance) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)

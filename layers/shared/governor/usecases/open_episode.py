@@ -13,6 +13,7 @@ from governor.domain.instance import Instance
 from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
 from governor.domain.quiet import quiet_until
+from governor.domain.terms import terms_of
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import Verdict, VerdictKind
 from governor.ports import Clock, Policies, StateTable
@@ -114,6 +115,7 @@ class OpenEpisode:
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
                 history=self.history(sized, applied.policy, now),
                 idle_below_percent=applied.policy.idle.utilization_below_percent,
+                terms=terms_of(applied.policy, plan, price),
                 acts_on_silence=acts_on_silence(applied.policy, plan),
             )
         )

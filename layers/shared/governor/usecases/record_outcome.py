@@ -10,11 +10,11 @@ from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.messages import outcome_alert
 from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
+from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.ask_owner import BROADCAST
 from governor.usecases.book_saving import BookSaving, policy_at_the_end
 from governor.usecases.sweep_target import LOW_UTILIZATION_TAG, REVIEW_TAG
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from governor.domain.approval import Answer
 from governor.domain.episode import Episode
 from governor.domain.instance import console_url
 from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.policy import Mode
+from governor.domain.terms import may
 from governor.domain.units import UtcDatetime, iso, money
 from governor.usecases.show_approval import ApprovalView
 from governor.web import picture
@@ -49,8 +51,14 @@ def style_source() -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def approval_page(view: ApprovalView, *, csrf: str, action: str, problem: str | None = None) -> str:
-    """The question, or the record once it is answered. `action` is where the form goes: the link itself."""
+def approval_page(
+    view: ApprovalView, *, person: str | None, csrf: str, action: str, problem: str | None = None
+) -> str:
+    """The question, or the record once it is answered.
+
+    `person` is whose link it is, `None` for one that went to a list; `action` is where the form goes: the
+    link itself.
+    """
     episode = view.episode
     price = episode.price.usd_per_hour
     return (
@@ -79,6 +87,8 @@ def approval_page(view: ApprovalView, *, csrf: str, action: str, problem: str | 
             keep_options=keep_options(view),
             latest=(view.now + view.approval.keep_at_most).date().isoformat(),
             silence=silence_text(episode),
+            person=person,
+            may={answer.value: may(episode.terms, episode.plan, answer, person) for answer in Answer},
             is_rehearsal=episode.mode is Mode.OBSERVE,
             csrf=csrf,
             action=action,

@@ -11,8 +11,17 @@ from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
 
 from governor.domain.approval import Answer, Decision
+from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime, parse_iso
-from governor.errors import CloudError, DecisionRefused, InputError, LinkExpired, LinkForged, NotFound
+from governor.errors import (
+    CloudError,
+    DecisionRefused,
+    InputError,
+    LinkExpired,
+    LinkForged,
+    NotAllowed,
+    NotFound,
+)
 from governor.ports import Clock, LinkSigner, Undoer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
@@ -93,6 +102,8 @@ class ApprovalSite:
                 typed_instance_id=request.form.get("typed_instance_id"),
                 losses_accepted=request.form.get("losses") == "accepted",
             )
+        except NotAllowed as error:
+            return self._page(request, recipient, 403, problem=str(error))
         except DecisionRefused as error:
             status = 400 if error.status == "PENDING" else 409
             return self._page(request, recipient, status, problem=str(error))
@@ -124,6 +135,7 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.approval_page(
             view,
+            person=None if recipient == BROADCAST else recipient,
             csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
             action=_address(request),
             problem=problem,
@@ -148,6 +160,7 @@ def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime) -> Deci
     return Decision(
         answer=answer,
         by=f"link:{recipient}",
+        person=None if recipient == BROADCAST else recipient,
         channel="page",
         at=now,
         keep_until=_keep_until(form) if answer is Answer.KEEP else None,

@@ -1,0 +1,136 @@
+"""Who is asked about an instance, and how a proven identity becomes a known person.
+
+A contact is a person or a group, named in the policy. This module must not know channels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_ADDRESS = re.compile(r"[^\s@,;<>\"'\\]{1,64}@[A-Za-z0-9.-]{1,255}")
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+class Weekday(StrEnum):
+    """Days by their short English names."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """A person or a group: addresses, when they work, and by what other identities they are known.
+
+    Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are quiet hours:
+    no question, reminder or escalation is sent then.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    emails: tuple[str, ...] = ()
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """An address of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>`, `aws:<ARN>`."""
+    time_zone: str = "UTC"
+    """By its name in the IANA database, such as `Europe/Berlin`."""
+    working_days: tuple[Weekday, ...] = tuple(Weekday)
+    working_from: str = "00:00"
+    working_until: str = "24:00"
+
+    def __post_init__(self) -> None:
+        for address in self.emails:
+            if _ADDRESS.fullmatch(address) is None:
+                raise ValueError(f"{address!r} is not an email address")
+        strangers = sorted(set(self.identities.values()) - set(self.emails))
+        if strangers:
+            raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"time_zone {self.time_zone!r} is not in the IANA database") from None
+        if not self.working_days:
+            raise ValueError("working_days is empty: nobody could ever be asked")
+        if _CLOCK.fullmatch(self.working_from) is None:
+            raise ValueError(f"working_from is {self.working_from!r}; write HH:MM")
+        if _CLOCK.fullmatch(self.working_until) is None and self.working_until != "24:00":
+            raise ValueError(f"working_until is {self.working_until!r}; write HH:MM, or 24:00")
+        if self.working_from >= self.working_until:
+            raise ValueError("working_from must be before working_until")
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The contacts of a policy, and who is responsible for what.
+
+    An `Owner` tag may name a contact, or be an address: one of a contact, or one of a domain in
+    `email_domains` (empty: addresses in tags are not written to, since whoever may tag could redirect mail).
+    """
+
+    contacts: Mapping[str, Contact]
+    project_owners: Mapping[str, str]
+    default_contacts: Sequence[str]
+    escalation_contacts: Sequence[str]
+    email_domains: Sequence[str]
+
+    def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
+        """Who is asked first: by the owner, else by the project, else the default contacts. May be empty."""
+        by_owner = self._by_owner(owner.strip())
+        if by_owner is not None:
+            return (by_owner,)
+        named = self.project_owners.get(project)
+        if named is not None:
+            return (self.contacts[named],)
+        return tuple(self.contacts[name] for name in self.default_contacts)
+
+    def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
+        """Who is asked in addition when nobody answered; those asked before are not repeated."""
+        before = self.asked(owner, project)
+        names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
+        return tuple(contact for name in names if (contact := self.contacts[name]) not in before)
+
+    def person(self, identity: str) -> str | None:
+        """The address of a known person with this identity (an address, `slack:...`, `oidc:...`,
+        `aws:...`)."""
+        wanted = identity.strip()
+        for contact in self.contacts.values():
+            if wanted in contact.identities:
+                return contact.identities[wanted].lower()
+            if wanted.lower() in (address.lower() for address in contact.emails):
+                return wanted.lower()
+        return None
+
+    def _by_owner(self, owner: str) -> Contact | None:
+        if owner in self.contacts:
+            return self.contacts[owner]
+        if _ADDRESS.fullmatch(owner) is None:
+            return None
+        address = owner.lower()
+        for contact in self.contacts.values():
+            if address in (known.lower() for known in contact.emails):
+                # Only that person, with the hours of the group.
+                return Contact(
+                    emails=(address,),
+                    time_zone=contact.time_zone,
+                    working_days=contact.working_days,
+                    working_from=contact.working_from,
+                    working_until=contact.working_until,
+                )
+        domain = address.rpartition("@")[2]
+        if domain in (allowed.lower() for allowed in self.email_domains):
+            return Contact(emails=(address,))
+        return None
+
+
+def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
+    """All their addresses in lower case, each once."""
+    return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.emails))

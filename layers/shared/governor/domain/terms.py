@@ -1,0 +1,77 @@
+"""Who may decide what: the terms of a question, frozen when it is opened.
+
+A link that went to a list proves nothing about who presses; a personal link, a sign-in, a signed chat message
+or an AWS identity names a person. This module must not know how an identity is proven.
+"""
+
+from __future__ import annotations
+
+from governor.domain.approval import Answer, Approval, Decision
+from governor.domain.episode import Terms
+from governor.domain.plan import Plan, Price
+from governor.domain.policy import Policy, Power
+from governor.errors import NotAllowed
+
+BROADCAST = "broadcast"
+"""The recipient named in links of messages that go to a topic, not to a person."""
+
+
+def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
+    """The terms of a question about this plan. An unknown price counts as above every limit."""
+    limit, usd = policy.approval.two_people_above_usd_per_hour, price.usd_per_hour
+    dear = limit is not None and (usd is None or usd > limit)
+    return Terms(frozenset(policy.approval.broadcast_may), 2 if dear and plan.destroys else 1)
+
+
+def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
+    """Whether this answer may come from this person; `None` is somebody unknown."""
+    if answer is Answer.APPROVE and terms.people_needed > 1:
+        return is_known(person)
+    return person is not None or power(answer, plan) in terms.broadcast_may
+
+
+def power(answer: Answer, plan: Plan) -> Power:
+    """What an answer to this plan amounts to."""
+    if answer is Answer.APPROVE:
+        return "terminate" if plan.destroys else "stop"
+    return "keep" if answer is Answer.KEEP else "exempt"
+
+
+def is_known(person: str | None) -> bool:
+    """Whether a person is known by an address, so that two of them can be told apart."""
+    return person is not None and "@" in person
+
+
+def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision) -> None:
+    """Lets an answer through, or says who may give it.
+
+    Raises:
+        NotAllowed: it may not come from this person.
+    """
+    if may(terms, plan, decision.answer, decision.person):
+        return
+    status = approval.status.value
+    if decision.answer is Answer.APPROVE and terms.people_needed > 1:
+        raise NotAllowed(
+            f"{terms.people_needed} people known to the policy by their address must approve this one: use "
+            "the link of your own mail, or sign in",
+            status=status,
+        )
+    raise NotAllowed(
+        f"this link went to a list, and the policy lets nobody {power(decision.answer, plan)} by it: use the "
+        "link of your own mail, sign in, or use the command line",
+        status=status,
+    )
+
+
+def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
+    """Whether the approval that stands was given by those who may: asked again before anything is done."""
+    decision = approval.decision
+    if decision is None or decision.answer is not Answer.APPROVE:
+        return False
+    if not may(terms, plan, Answer.APPROVE, decision.person):
+        return False
+    if terms.people_needed == 1:
+        return True
+    first = approval.first_yes
+    return first is not None and is_known(first.person) and first.person != decision.person
