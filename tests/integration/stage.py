@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -66,6 +66,21 @@ class Stage:
         signer = HmacLinkSigner(SecretDocument(Clients(), secret).read, base)
         expires_at = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
         return signer.link(approval_id, person, expires_at)
+
+    def rotate_keys(self) -> None:
+        """Has Secrets Manager rotate the secret of the link keys, and waits until it has."""
+        manager, secret = self.scene.cloud.client("secretsmanager"), self.scene.outputs["LinkKeySecretArn"]
+        version = manager.rotate_secret(SecretId=secret)["VersionId"]
+
+        def in_force() -> bool | None:
+            stages = manager.describe_secret(SecretId=secret)["VersionIdsToStages"][version]
+            return "AWSCURRENT" in stages or None
+
+        self.eventually(in_force, "the keys were not rotated")
+
+    def link_keys(self) -> Mapping[str, str]:
+        """What the secret of the link keys holds now."""
+        return SecretDocument(Clients(), self.scene.outputs["LinkKeySecretArn"]).read_now()
 
     def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:
         """The first message of a kind about an instance, once it has arrived."""

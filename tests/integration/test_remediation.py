@@ -74,11 +74,50 @@ def test_a_termination_needs_the_typed_id(stage: Stage) -> None:
     stage.policy("mode: ask\nplan: {action: terminate}")
     instance_id, link = stage.ask()
 
-    status, page = decide(link, "approve")
+    status, page = decide(stage.personal(link), "approve")
 
     assert 400 == status
     assert "type its id" in page
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_a_link_that_went_to_a_list_terminates_nothing(stage: Stage) -> None:
+    """It names nobody: refused with what to use instead, typed id or not."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask()
+
+    status, page = decide(link, "approve", typed_instance_id=instance_id)
+
+    assert (403, True) == (status, "use the link of your own mail" in page)
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_a_dear_termination_waits_for_a_second_person(stage: Stage) -> None:
+    """One yes does nothing; the second, of another person, carries it out."""
+    stage.policy("mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}")
+    instance_id, link = stage.ask()
+
+    assert 303 == decide(stage.personal(link), "approve", typed_instance_id=instance_id)[0]
+    assert "A second person must approve" in request(link)[1]
+    bob = stage.personal(link, "bob@example.com")
+    assert 303 == decide(bob, "approve", typed_instance_id=instance_id)[0]
+
+    assert "terminated" == stage.outcome(instance_id)
+    assert "link:alice@example.com and link:bob@example.com decided to approve" in request(link)[1]
+
+
+def test_links_stay_good_while_their_keys_rotate(stage: Stage) -> None:
+    """Through the real function, step by step as Secrets Manager asks."""
+    instance_id, link = stage.ask()
+
+    before = stage.link_keys()["current"]
+    stage.rotate_keys()
+
+    keys = stage.link_keys()
+    assert (True, False) == (before in keys, before == keys["current"])
+    assert {"current", "next", before, keys["current"], keys["next"]} == set(keys)
+    assert 303 == decide(link, "approve")[0]
+    assert "stopped" == stage.outcome(instance_id)
 
 
 def test_keep_snoozes_until_its_date(stage: Stage) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from governor.usecases.react import ReactToExecutionEnd, ReactToSpotWarning, ReactToStateChange
     from governor.usecases.recheck_episode import RecheckEpisode
     from governor.usecases.record_outcome import RecordOutcome
+    from governor.usecases.rotate_keys import RotateKeys
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.take_snapshot import TakeSnapshot
     from governor.usecases.undo_episode import UndoEpisode
@@ -227,6 +228,14 @@ def approval_site() -> ApprovalSite:
         signer=_signer(),
         clock=SystemClock(),
     )
+
+
+def rotate_keys() -> RotateKeys:
+    """For `rotate_link_keys`."""
+    from governor.adapters.secrets import SecretVersions
+    from governor.usecases.rotate_keys import RotateKeys
+
+    return RotateKeys(SecretVersions(_clients(), _settings().link_key_secret_arn))
 
 
 def undo_episode() -> UndoEpisode:

@@ -429,3 +429,27 @@ class LinkSigner(Protocol):
     def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str) -> None:
         """Raises: LinkForged."""
         ...
+
+
+class RotatingSecret(Protocol):
+    """One secret while Secrets Manager rotates it. All raise CloudError."""
+
+    def stages(self, version: str) -> frozenset[str]:
+        """The labels of a version; empty when there is no such version."""
+        ...
+
+    def current(self) -> Mapping[str, str]:
+        """The document in force. Raises: ConfigurationError."""
+        ...
+
+    def pending(self, version: str) -> Mapping[str, str] | None:
+        """The document of a version that waits, or `None` when it was not written yet."""
+        ...
+
+    def put_pending(self, version: str, document: Mapping[str, str]) -> None:
+        """Writes it."""
+        ...
+
+    def promote(self, version: str) -> None:
+        """Makes the version the one in force."""
+        ...

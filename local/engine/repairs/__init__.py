@@ -6,7 +6,7 @@ Each repair says what AWS does and what the engine does. They reach into private
 
 from __future__ import annotations
 
-from local.engine.repairs import callbacks, executions, lambda_errors
+from local.engine.repairs import callbacks, executions, lambda_errors, rotation
 
 
 def repair_all(wait_scale: float) -> None:
@@ -14,3 +14,4 @@ def repair_all(wait_scale: float) -> None:
     lambda_errors.repair()
     executions.repair()
     callbacks.repair(wait_scale)
+    rotation.repair()

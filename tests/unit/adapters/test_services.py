@@ -14,7 +14,7 @@ import pytest
 from governor.adapters.catalogue import ShippedCatalogue, list_price
 from governor.adapters.clients import Clients
 from governor.adapters.pricing import AwsPriceBook
-from governor.adapters.secrets import SecretDocument
+from governor.adapters.secrets import SecretDocument, SecretVersions
 from governor.adapters.sns import SnsAnnouncer
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.stepfunctions import StepFunctionsWorkflow
@@ -289,6 +289,22 @@ def test_a_secret_of_another_shape_is_refused_without_being_shown(aws: Clients, 
         SecretDocument(aws, "keys").read()
     assert "hunter2" not in str(caught.value)
     assert "12345" not in str(caught.value)
+
+
+def test_a_secret_goes_through_its_rotation(aws: Clients) -> None:
+    """Written beside the one in force, then in its place."""
+    client = aws.client("secretsmanager")
+    arn = client.create_secret(Name="keys", SecretString='{"current": "k1", "k1": "x"}')["ARN"]
+    secret, version = SecretVersions(aws, arn), "0b8b6d6e-6a1e-4f0c-9a57-5d3f3a1c2b4d"
+    assert (frozenset(), None) == (secret.stages(version), secret.pending(version))
+
+    secret.put_pending(version, {"current": "k2"})
+    assert frozenset({"AWSPENDING"}) == secret.stages(version)
+    assert ({"current": "k1", "k1": "x"}, {"current": "k2"}) == (secret.current(), secret.pending(version))
+
+    secret.promote(version)
+    assert {"current": "k2"} == secret.current()
+    assert "AWSCURRENT" in secret.stages(version)
 
 
 # prices and the catalogue

@@ -17,15 +17,16 @@ _VERSION = 1
 _SHORTEST_KEY = 32
 _FIELDS = frozenset({"k", "r", "e", "s"})
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
-_KEY_ID = re.compile(r"[a-z0-9]{1,16}")
+_KEY_ID = re.compile(r"k[0-9]{1,9}")
+"""Names of keys; `current` and `next` only point to one."""
 _FORGED = "this link was not made by this governor, or was altered"
 
 
 class HmacLinkSigner:
     """The port `LinkSigner`.
 
-    `keys` gives the key document: `current` names the key that signs, every other entry is a key that is
-    still accepted. `base_url` is needed only where links are made.
+    `keys` gives the key document: `current` names the key that signs; every key in it is accepted.
+    `base_url` is needed only where links are made.
     """
 
     def __init__(self, keys: Callable[[], Mapping[str, str]], base_url: str | None) -> None:
@@ -67,7 +68,7 @@ class HmacLinkSigner:
         if set(fields) != _FIELDS:
             raise LinkForged(_FORGED)
         key_id, epoch = fields["k"], fields["e"]
-        if _EPOCH.fullmatch(epoch) is None or _KEY_ID.fullmatch(key_id) is None or key_id == "current":
+        if _EPOCH.fullmatch(epoch) is None or _KEY_ID.fullmatch(key_id) is None:
             raise LinkForged(_FORGED)
         document = self._keys()
         if key_id not in document:
@@ -79,7 +80,7 @@ class HmacLinkSigner:
 
 
 def _key(document: Mapping[str, str], key_id: str) -> bytes:
-    key = document.get(key_id, "").encode() if key_id and key_id != "current" else b""
+    key = document.get(key_id, "").encode() if _KEY_ID.fullmatch(key_id) else b""
     if len(key) < _SHORTEST_KEY:
         raise ConfigurationError("the secret of the approval links names no current key of 32 bytes or more")
     return key

@@ -1,14 +1,15 @@
-"""The keys of approval links, from Secrets Manager."""
+"""The keys of approval links, from Secrets Manager, and their rotation."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
-from governor.errors import ConfigurationError
+from governor.errors import ConfigurationError, NotFound
 
 _KEPT_SECONDS = 60.0
 """A flood of requests must not become a flood of paid reads; a rotation counts within a minute."""
@@ -43,10 +44,75 @@ class SecretDocument:
         """
         with aws_errors("secretsmanager:GetSecretValue"):
             answer = self._clients.client("secretsmanager").get_secret_value(SecretId=self._arn)
+        return _document(answer)
+
+
+class SecretVersions:
+    """The port `RotatingSecret`."""
+
+    def __init__(self, clients: Clients, arn: str) -> None:
+        self._clients = clients
+        self._arn = arn
+
+    def stages(self, version: str) -> frozenset[str]:
+        """As the port says."""
+        return frozenset(self._versions().get(version, ()))
+
+    def current(self) -> Mapping[str, str]:
+        """As the port says."""
+        with aws_errors("secretsmanager:GetSecretValue"):
+            answer = self._client.get_secret_value(SecretId=self._arn, VersionStage="AWSCURRENT")
+        return _document(answer)
+
+    def pending(self, version: str) -> Mapping[str, str] | None:
+        """As the port says."""
         try:
-            document = json.loads(answer["SecretString"])
-        except (KeyError, ValueError):
-            document = None
-        if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-            raise ConfigurationError("the secret of the approval links must be a JSON object of strings")
-        return document
+            with aws_errors("secretsmanager:GetSecretValue"):
+                answer = self._client.get_secret_value(
+                    SecretId=self._arn, VersionId=version, VersionStage="AWSPENDING"
+                )
+        except NotFound:
+            return None
+        return _document(answer)
+
+    def put_pending(self, version: str, document: Mapping[str, str]) -> None:
+        """As the port says."""
+        with aws_errors("secretsmanager:PutSecretValue"):
+            self._client.put_secret_value(
+                SecretId=self._arn,
+                ClientRequestToken=version,
+                SecretString=json.dumps(dict(document)),
+                VersionStages=["AWSPENDING"],
+            )
+
+    def promote(self, version: str) -> None:
+        """As the port says."""
+        before = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
+        with aws_errors("secretsmanager:UpdateSecretVersionStage"):
+            self._client.update_secret_version_stage(
+                SecretId=self._arn,
+                VersionStage="AWSCURRENT",
+                MoveToVersionId=version,
+                RemoveFromVersionId=before,
+            )
+
+    @property
+    def _client(self) -> Any:
+        return self._clients.client("secretsmanager")
+
+    def _versions(self) -> Mapping[str, Sequence[str]]:
+        with aws_errors("secretsmanager:DescribeSecret"):
+            answer = self._client.describe_secret(SecretId=self._arn)
+        versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
+        return versions
+
+
+def _document(answer: Mapping[str, Any]) -> Mapping[str, str]:
+    """Raises: ConfigurationError; the value is never part of the message."""
+    try:
+        document = json.loads(answer["SecretString"])
+    except (KeyError, ValueError):
+        document = None
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise ConfigurationError("the secret of the approval links must be a JSON object of strings")
+    return document

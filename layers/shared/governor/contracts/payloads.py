@@ -17,6 +17,7 @@ from governor.domain.plan import Step
 from governor.domain.units import as_utc
 from governor.errors import InputError
 from governor.usecases.check_progress import Until
+from governor.usecases.rotate_keys import RotationStep
 
 AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
 Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
@@ -49,6 +50,14 @@ def parse(model: type[Model], event: object) -> Model:
             for item in error.errors(include_url=False)
         )
         raise InputError(f"{model.__name__} was refused: {problems}") from error
+
+
+class RotationPayload(_Event):
+    """What Secrets Manager invokes a rotation function with."""
+
+    step: RotationStep = Field(alias="Step")
+    secret: str = Field(alias="SecretId")
+    version: Annotated[str, Field(alias="ClientRequestToken", min_length=32, max_length=64)]
 
 
 class TargetPayload(_Payload):

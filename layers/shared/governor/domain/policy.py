@@ -176,6 +176,10 @@ class PlanRule:
         _between("running_snapshot_valid_minutes", self.running_snapshot_valid_minutes, 1, 2_880)
 
 
+_LONGEST_QUESTION = timedelta(days=30)
+"""A link is good for at least as long after its key has stopped to sign: the template rotates every 30
+days."""
+
 Power = Literal["keep", "stop", "exempt", "terminate"]
 """What an answer amounts to."""
 
@@ -206,6 +210,11 @@ class ApprovalRule:
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
         _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)
+        if self.total > _LONGEST_QUESTION:
+            raise ValueError(
+                f"a question would stay open for {self.total.days} days; its link is good for "
+                f"{_LONGEST_QUESTION.days} at the most, because keys rotate"
+            )
         if self.two_people_above_usd_per_hour is not None and not self.two_people_above_usd_per_hour >= 0:
             raise ValueError("two_people_above_usd_per_hour cannot be negative")
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:

@@ -1,0 +1,97 @@
+"""Rotates the keys of approval links as Secrets Manager asks for it, step by step.
+
+Three keys are in the document after a rotation: the one that signs, the one that signed before, and the next
+one. The next one is known everywhere before it signs, so no link is refused by a function that still holds
+the old document for a minute; the previous one is accepted until the rotation after this, so links of the
+last days stay good.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governor.errors import ConfigurationError
+from governor.ports import RotatingSecret
+
+_KEY = re.compile(r"k([1-9][0-9]{0,8})")
+_KEY_BYTES = 48
+
+
+class RotationStep(StrEnum):
+    """The steps of Secrets Manager, by its names."""
+
+    CREATE = "createSecret"
+    SET = "setSecret"
+    TEST = "testSecret"
+    FINISH = "finishSecret"
+
+
+def new_key() -> str:
+    """384 random bits as 64 characters."""
+    return secrets.token_urlsafe(_KEY_BYTES)
+
+
+def rotated(document: Mapping[str, str], make_key: Callable[[], str] = new_key) -> dict[str, str]:
+    """The document after a rotation.
+
+    The first rotation only makes the next key known; from the second one on, it signs.
+
+    Raises:
+        ConfigurationError: the document names no key that signs.
+    """
+    keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
+    current, following = document.get("current", ""), document.get("next", "")
+    if current not in keys:
+        raise ConfigurationError("the secret of the approval links names no current key")
+    signs = following if following in keys else current
+    highest = max(int(name[1:]) for name in keys)
+    fresh = f"k{highest + 1}"
+    kept = {current: keys[current], signs: keys[signs], fresh: make_key()}
+    return {"current": signs, "next": fresh, **kept}
+
+
+@dataclass(frozen=True, slots=True)
+class RotateKeys:
+    """One step of a rotation. Safe to repeat, each of them."""
+
+    secret: RotatingSecret
+    make_key: Callable[[], str] = new_key
+
+    def __call__(self, step: RotationStep, version: str) -> None:
+        """Does the step for the version that Secrets Manager has named.
+
+        Raises:
+            ConfigurationError: the version is not part of a rotation, or the document does not hold keys.
+            CloudError: Secrets Manager said no; it repeats the step.
+        """
+        stages = self.secret.stages(version)
+        if "AWSCURRENT" in stages:
+            return
+        if "AWSPENDING" not in stages:
+            raise ConfigurationError(f"version {version} of the secret is not waiting to be rotated")
+        match step:
+            case RotationStep.CREATE:
+                if self.secret.pending(version) is None:
+                    self.secret.put_pending(version, rotated(self.secret.current(), self.make_key))
+            case RotationStep.SET:
+                pass  # the keys are used by the governor alone: there is nothing else to change
+            case RotationStep.TEST:
+                self._test(version)
+            case RotationStep.FINISH:
+                self._test(version)
+                self.secret.promote(version)
+
+    def _test(self, version: str) -> None:
+        """A document that would sign nothing, or refuse the links that are out, never becomes current."""
+        pending, current = self.secret.pending(version), self.secret.current()
+        if pending is None:
+            raise ConfigurationError(f"version {version} of the secret holds no document")
+        signing = current.get("current", "")
+        if pending.get("current", "") not in pending or pending.get("next", "") not in pending:
+            raise ConfigurationError("the new document does not hold the keys that it names")
+        if pending.get(signing) != current.get(signing):
+            raise ConfigurationError("the new document would refuse the links that are out")
