@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import Answer
@@ -14,6 +15,9 @@ from governor.domain.units import Usd, UtcDatetime, money
 
 ANSWER_TEXT = {Answer.APPROVE: "Approve", Answer.KEEP: "Keep", Answer.EXEMPT: "Exempt"}
 """What a button says, at most 75 characters as Slack allows."""
+
+_LINK_CHARACTERS = 2000
+"""What every mail program and browser opens; Slack's own limit is 3,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,9 @@ class Message:
     answer that must not be given there (a termination asks for the instance id to be typed) is not in
     `answers`. `thread` is what `Delivered.thread` of the first message said on the same channel.
     `is_outcome` says that the question is over: a channel that can changes the first message.
+
+    Raises:
+        ValueError: answers without an approval, or a link that is no web address of at most 2,000 characters.
     """
 
     kind: AlertKind
@@ -101,6 +108,12 @@ class Message:
     answers: tuple[Answer, ...] = ()
     thread: str | None = None
     is_outcome: bool = False
+
+    def __post_init__(self) -> None:
+        if self.answers and not self.approval_id:
+            raise ValueError("a message that offers answers needs the approval they belong to")
+        if self.link is not None and not _is_web_address(self.link):
+            raise ValueError("the link of a message must be a web address of at most 2,000 characters")
 
     @property
     def delivery_key(self) -> str:
@@ -145,6 +158,12 @@ class Channel(Protocol):
             DeliveryRefused: it never will as it is configured.
         """
         ...
+
+
+def _is_web_address(link: str) -> bool:
+    parts = urlsplit(link)
+    plain = link.isascii() and link.isprintable() and " " not in link and len(link) <= _LINK_CHARACTERS
+    return plain and parts.scheme in ("https", "http") and bool(parts.hostname)
 
 
 def one_line(text: str, limit: int) -> str:
