@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-
 from local.certificate import make_certificate
 from local.inbox import inbox_page
 from local.receiver_checks import (

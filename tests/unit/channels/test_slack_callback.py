@@ -81,9 +81,11 @@ def test_any_altered_signature_is_refused(position: int, replacement: str) -> No
             verify_slack_request(SECRET, STAMP, b"x", altered, NOW)
 
 
-@pytest.mark.parametrize("signature", ["", "v0=", sign(b"x", secret="another" * 5), sign(b"x").upper()])
+@pytest.mark.parametrize(
+    "signature", ["", "v0=", "\ud800", sign(b"x", secret="another" * 5), sign(b"x").upper()]
+)
 def test_other_signatures_are_refused(signature: str) -> None:
-    """None, an empty one, one of another app."""
+    """None, an empty one, one that no encoding knows, one of another app."""
     with pytest.raises(CallbackRefused, match="was not signed"):
         verify_slack_request(SECRET, STAMP, b"x", signature, NOW)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from datetime import timedelta
+from urllib.error import URLError
 
 import pytest
+import urllib3
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.transport import (
@@ -14,6 +17,7 @@ from governor.channels.transport import (
     check_answer,
     https_url,
     retry_after_seconds,
+    unanswered,
 )
 from governor.errors import ConfigurationError
 from tests.unit.channels.builders import NOW
@@ -87,7 +91,6 @@ def test_only_https_is_used_and_the_refusal_keeps_the_address_secret(url: str) -
 
 def test_a_network_that_fails_is_retryable_and_tells_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the guard of the tests is what fails; its error names the address, ours does not."""
-    import urllib3
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise urllib3.exceptions.NewConnectionError("https://hooks.example/secret-part", "refused")  # type: ignore[arg-type]
@@ -103,3 +106,10 @@ def test_a_network_that_fails_is_retryable_and_tells_no_address(monkeypatch: pyt
 def test_waits_are_counted_from_the_given_time() -> None:
     """The clock is an argument."""
     assert 10 == retry_after_seconds("Fri, 20 Nov 2026 12:03:00 GMT", NOW + timedelta(seconds=20))
+
+
+@pytest.mark.parametrize("wrap", [urllib3.exceptions.SSLError, URLError])
+def test_a_bad_certificate_is_refused_and_a_broken_handshake_is_not(wrap: type[Exception]) -> None:
+    """The second is a fault of the network, and passes."""
+    assert isinstance(unanswered("teams", wrap(ssl.SSLCertVerificationError("x"))), DeliveryRefused)
+    assert isinstance(unanswered("teams", wrap(ssl.SSLEOFError("x"))), DeliveryRetryable)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -17,9 +19,10 @@ from governor.channels.webhook import (
     WebhookChannel,
     sign_webhook,
     verify_webhook,
+    webhook_document,
 )
 from governor.errors import ConfigurationError
-from tests.unit.channels.builders import EPISODE, LINK, NOW, FakeTransport, FixedClock, make_message
+from tests.unit.channels.builders import EPISODE, FACTS, LINK, NOW, FakeTransport, FixedClock, make_message
 
 SECRET = "s" * 32
 OTHER = "o" * 32
@@ -121,3 +124,9 @@ def test_no_secret_or_a_short_one_is_an_error_of_configuration(secrets: tuple[st
     """Nothing is ever sent unsigned."""
     with pytest.raises(ConfigurationError, match="secret"):
         WebhookChannel(URL, secrets, FakeTransport(), FixedClock())
+
+
+def test_money_is_written_out() -> None:
+    """`1E+3` is a Decimal, but nothing a receiver expects."""
+    message = make_message(facts=replace(FACTS, usd_per_day=Decimal("1E+3")))
+    assert "1000" == webhook_document(message)["usd_per_day"]

@@ -21,7 +21,7 @@ from slack_sdk.webhook.webhook_response import WebhookResponse
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
 from governor.channels.slack_blocks import slack_blocks, slack_text
-from governor.channels.transport import HttpAnswer, check_answer, https_url, retry_after_seconds
+from governor.channels.transport import HttpAnswer, check_answer, https_url, retry_after_seconds, unanswered
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
@@ -126,7 +126,7 @@ class SlackAppChannel:
     def _translated(self, error: Exception) -> DeliveryRetryable | DeliveryRefused:
         """What an error of the SDK means. Its texts can hold the whole request, so none is repeated."""
         if not isinstance(error, SlackApiError):
-            return _unanswered(error)
+            return unanswered(_NAME, error)
         code, status = _code(error), int(error.response.status_code)
         if code in _LATER or status == 429 or status >= 500:
             wait = retry_after_seconds(_header(error.response.headers, "retry-after"), self._clock.now())
@@ -160,7 +160,7 @@ class SlackWebhookChannel:
                 unfurl_media=False,
             )
         except _FOREIGN as error:
-            raise _unanswered(error) from None
+            raise unanswered(_NAME, error) from None
         headers = {"retry-after": _header(answer.headers, "retry-after") or ""}
         check_answer(_NAME, HttpAnswer(answer.status_code, headers), self._clock.now())
         if answer.body.strip() != "ok":
@@ -228,13 +228,6 @@ def _silent() -> logging.Logger:
     logger = logging.getLogger("governor.channels.slack_sdk")
     logger.setLevel(logging.CRITICAL + 1)
     return logger
-
-
-def _unanswered(error: Exception) -> DeliveryRetryable | DeliveryRefused:
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, ssl.SSLError):
-        return DeliveryRefused(f"its certificate was not accepted ({type(reason).__name__})", channel=_NAME)
-    return DeliveryRetryable(f"it did not answer ({type(reason).__name__})", channel=_NAME)
 
 
 def _code(error: Exception) -> str:

@@ -65,7 +65,7 @@ def verify_slack_request(
     base = b"v0:" + timestamp.encode() + b":" + body
     wanted = "v0=" + hmac.new(signing_secret.encode(), base, hashlib.sha256).hexdigest()
     # Bytes, because compare_digest refuses text that is not ASCII.
-    if not hmac.compare_digest(wanted.encode(), signature.encode()):
+    if not hmac.compare_digest(wanted.encode(), signature.encode(errors="replace")):
         raise CallbackRefused("the request was not signed with this app's signing secret")
 
 

@@ -6,6 +6,7 @@ This module must not know what is sent.
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -76,14 +77,19 @@ class HttpsTransport:
                 start = answer.read(_BODY_BYTES)
             finally:
                 answer.close()
-        except urllib3.exceptions.SSLError as error:
-            raise DeliveryRefused(
-                f"its certificate was not accepted ({type(error).__name__}); renew it there", channel=channel
-            ) from None
         except urllib3.exceptions.HTTPError as error:
-            raise DeliveryRetryable(f"it did not answer ({type(error).__name__})", channel=channel) from None
+            raise unanswered(channel, error) from None
         names = {name.lower(): value for name, value in answer.headers.items()}
         return HttpAnswer(answer.status, names, start)
+
+
+def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRefused:
+    """What it means that no answer came; a certificate does not become good by asking again."""
+    # urllib3 and urllib wrap the reason, as their only argument.
+    reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return DeliveryRefused("its certificate was not accepted; renew it there", channel=channel)
+    return DeliveryRetryable(f"it did not answer ({type(reason).__name__})", channel=channel)
 
 
 def https_url(url: str, channel: str) -> str:

@@ -83,7 +83,7 @@ def webhook_document(message: Message) -> dict[str, object]:
         "instance_id": facts.instance_id,
         "instance_name": facts.instance_name,
         "instance_type": facts.instance_type,
-        "usd_per_day": None if facts.usd_per_day is None else str(facts.usd_per_day),
+        "usd_per_day": None if facts.usd_per_day is None else format(facts.usd_per_day, "f"),
         "sections": [{"heading": part.heading, "lines": list(part.lines)} for part in message.sections],
         "evidence": None
         if table is None
