@@ -1,4 +1,4 @@
-"""The senders over real TLS, to receivers that check what the real services check.
+"""The senders over real TLS, to receivers that check what the real services check; mail, to the engine's SES.
 
 The receivers need no engine; they are here because unit tests open no socket.
 """
@@ -16,6 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from governor.adapters.clients import Clients
+from governor.adapters.ses import SesMailService
+from governor.channels.email import EmailChannel
 from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Channel, Section, Table
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key
@@ -31,6 +34,7 @@ from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook
 from governor.domain.alert import Severity
 from governor.domain.approval import Answer
+from local.cloud import LocalCloud
 from local.receivers import CHANNELS, Receivers
 from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome
 
@@ -283,3 +287,22 @@ def test_a_planned_failure_names_a_channel_that_exists(receivers: Receivers) -> 
     """A test that misspells one would prove nothing."""
     with pytest.raises(ValueError, match="no channel slak: name one of slack"):
         receivers.fail("slak", 500)
+
+
+def test_mail_is_taken_from_a_verified_sender_and_lies_in_the_mailbox(
+    bare_cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both forms arrive, to the one recipient; without a verified sender the refusal says what to do."""
+    for name, value in bare_cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    mail = EmailChannel(SesMailService(Clients()), sender="governor@example.com", recipient="ann@example.com")
+    with pytest.raises(DeliveryRefused, match=r"MessageRejected.*verify the sender"):
+        mail.send(make_message())
+    bare_cloud.client("sesv2").create_email_identity(EmailIdentity="governor@example.com")
+    delivered = mail.send(make_message(picture_png=b"\x89PNG\r\n\x1a\nand so on"))
+    with urlopen(f"{bare_cloud.endpoint_url}/_ministack/ses/messages", timeout=10) as answer:
+        (boxes,) = json.loads(answer.read())["messages"].values()
+    (found,) = [one for one in boxes if one["MessageId"] == delivered.delivery_id]
+    assert ["ann@example.com"] == found["To"]
+    assert LINK in found["BodyText"]
+    assert LINK.replace("&", "&amp;") in found["BodyHtml"]
