@@ -1,0 +1,177 @@
+"""One message to people, as every channel renders it, and the Protocol of a channel.
+
+This module must not know any channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from governor.domain.alert import AlertKind, Severity
+from governor.domain.approval import Answer
+from governor.domain.units import Usd, UtcDatetime, money
+
+ANSWER_TEXT = {Answer.APPROVE: "Approve", Answer.KEEP: "Keep", Answer.EXEMPT: "Exempt"}
+"""What a button says, at most 75 characters as Slack allows."""
+
+_LINK_CHARACTERS = 2000
+"""What every mail program and browser opens; Slack's own limit is 3,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Lines under a heading: what will be done, what is lost, what stays."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Evidence in figures, already formatted. Every row is as long as `columns`.
+
+    Raises:
+        ValueError: it is not, or there is no column.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns or any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"every row of the table {self.caption!r} needs one cell for each column")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the message is about. Without an instance it is about the Region of the account."""
+
+    account: str
+    region: str
+    owner: str = "unassigned"
+    project: str = "unassigned"
+    instance_id: str | None = None
+    instance_name: str | None = None
+    instance_type: str | None = None
+    usd_per_day: Usd | None = None
+    """At the list or Spot price, while it runs; `None` when not known."""
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Label and value, in reading order; what is not known is left out, but for the cost."""
+        instance = " ".join(part for part in (self.instance_name, _bracketed(self.instance_id)) if part)
+        cost = "not known" if self.usd_per_day is None else f"{money(self.usd_per_day)} USD a day"
+        found = [
+            ("Instance", instance),
+            ("Type", self.instance_type or ""),
+            ("Account", self.account),
+            ("Region", self.region),
+            ("Owner", self.owner),
+            ("Project", self.project),
+            ("Cost", cost if self.instance_id else ""),
+        ]
+        return tuple((label, value) for label, value in found if value)
+
+
+def _bracketed(text: str | None) -> str | None:
+    return f"({text})" if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of an episode and stage.
+
+    `link` leads to the approval page or the record; it may be personal, so that a message is made for one
+    recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an
+    answer that must not be given there (a termination asks for the instance id to be typed) is not in
+    `answers`. `thread` is what `Delivered.thread` of the first message said on the same channel.
+    `is_outcome` says that the question is over: a channel that can changes the first message.
+
+    Raises:
+        ValueError: answers without an approval, or a link that is no web address of at most 2,000 characters.
+    """
+
+    kind: AlertKind
+    severity: Severity
+    title: str
+    facts: Facts
+    episode: str
+    stage: str
+    at: UtcDatetime
+    sections: tuple[Section, ...] = ()
+    evidence: Table | None = None
+    picture_png: bytes | None = field(default=None, repr=False)
+    link: str | None = field(default=None, repr=False)
+    approval_id: str | None = None
+    answers: tuple[Answer, ...] = ()
+    thread: str | None = None
+    is_outcome: bool = False
+
+    def __post_init__(self) -> None:
+        if self.answers and not self.approval_id:
+            raise ValueError("a message that offers answers needs the approval they belong to")
+        if self.link is not None and not _is_web_address(self.link):
+            raise ValueError("the link of a message must be a web address of at most 2,000 characters")
+
+    @property
+    def delivery_key(self) -> str:
+        """The same for the same message, so that a repeated delivery can be told apart from a new one."""
+        return f"{self.stage}-{self.episode}"
+
+    @property
+    def link_text(self) -> str:
+        """What the button to the page says."""
+        return "Look and decide" if self.answers or not self.is_outcome else "See the record"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A channel has taken the message.
+
+    `delivery_id` is what the channel calls it, `thread` what later messages of the episode must name to be
+    kept together with it; `None` where the channel has no threads.
+    """
+
+    delivery_id: str
+    thread: str | None = None
+
+
+class Channel(Protocol):
+    """A way to people. Taken means taken by the channel's own service, not read by anybody."""
+
+    @property
+    def name(self) -> str:
+        """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
+        ...
+
+    def takes(self, message: Message) -> bool:
+        """Whether this channel is for messages like this one."""
+        ...
+
+    def send(self, message: Message) -> Delivered:
+        """Returns when the channel has taken the message.
+
+        Raises:
+            DeliveryRetryable: the same delivery may succeed later.
+            DeliveryRefused: it never will as it is configured.
+        """
+        ...
+
+
+def _is_web_address(link: str) -> bool:
+    parts = urlsplit(link)
+    plain = link.isascii() and link.isprintable() and " " not in link and len(link) <= _LINK_CHARACTERS
+    return plain and parts.scheme in ("https", "http") and bool(parts.hostname)
+
+
+def one_line(text: str, limit: int) -> str:
+    """Whitespace and control characters become single spaces; cut at `limit` characters with an ellipsis."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return clip(flat, limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """At most `limit` characters; the last one is an ellipsis when something was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

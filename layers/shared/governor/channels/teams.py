@@ -1,0 +1,120 @@
+"""Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card 1.4.
+
+Names and tags are text that anybody who can launch an instance chooses. Text blocks of a card read Markdown,
+so a name could become a link; text runs do not, so everything that is not ours stands in text runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from governor.channels.message import Delivered, Message, Section, Table, clip, one_line
+from governor.channels.transport import Transport, check_answer, https_url
+from governor.domain.alert import Severity
+from governor.ports import Clock
+
+_PAYLOAD_BYTES = 26_000
+"""A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a margin."""
+_TITLE_CHARACTERS, _LINE_CHARACTERS = 250, 600
+_COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
+
+Element = dict[str, object]
+
+
+class TeamsChannel:
+    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its own.
+
+    Raises:
+        ConfigurationError: the address is not https.
+    """
+
+    name = "teams"
+
+    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
+        self._url = https_url(url, self.name)
+        self._transport = transport
+        self._clock = clock
+
+    def takes(self, message: Message) -> bool:
+        """Every message."""
+        del message
+        return True
+
+    def send(self, message: Message) -> Delivered:
+        """As the Protocol says. A workflow gives its messages no id, so it is the message's own."""
+        body = json.dumps(teams_envelope(message)).encode()
+        answer = self._transport.post(self.name, self._url, body, {"Content-Type": "application/json"})
+        check_answer(self.name, answer, self._clock.now())
+        return Delivered(message.delivery_key)
+
+
+def teams_envelope(message: Message) -> Element:
+    """The card in its envelope, with less of the text where the whole would be too large."""
+    shorter = (
+        (message.sections, message.evidence),
+        (message.sections, None),
+        (tuple(_shortened(section) for section in message.sections[:5]), None),
+    )
+    for sections, evidence in shorter:
+        envelope = _envelope(message, sections, evidence)
+        if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
+            return envelope
+    return _envelope(message, (), None)
+
+
+def _shortened(section: Section) -> Section:
+    return Section(clip(section.heading, 100), tuple(clip(line, 100) for line in section.lines[:3]))
+
+
+def _envelope(message: Message, sections: Sequence[Section], evidence: Table | None) -> Element:
+    card: Element = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": one_line(message.title, _TITLE_CHARACTERS),
+        "msteams": {"width": "Full"},
+        "body": list(_body(message, sections, evidence)),
+    }
+    if message.link is not None:
+        card["actions"] = [{"type": "Action.OpenUrl", "title": message.link_text, "url": message.link}]
+    attachment = {
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "contentUrl": None,
+        "content": card,
+    }
+    return {"type": "message", "attachments": [attachment]}
+
+
+def _body(message: Message, sections: Sequence[Section], evidence: Table | None) -> Iterator[Element]:
+    title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
+    yield _text({**title, "color": _COLORS[message.severity]})
+    for number, (label, value) in enumerate(message.facts.rows()):
+        runs = _run(f"{label}: ", 100, weight="Bolder"), _run(value, _LINE_CHARACTERS)
+        yield {**_text(*runs), "spacing": "Default" if number == 0 else "None"}
+    for section in sections:
+        yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
+        for line in section.lines:
+            yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
+    if evidence is not None:
+        yield {**_text(_run(evidence.caption, 100, weight="Bolder")), "separator": True}
+        yield _row(evidence.columns, weight="Bolder")
+        for row in evidence.rows:
+            yield {**_row(row), "spacing": "Small"}
+
+
+def _row(cells: Sequence[str], **style: str) -> Element:
+    columns = [
+        {"type": "Column", "width": "stretch", "items": [_text(_run(cell, 100, **style))]} for cell in cells
+    ]
+    return {"type": "ColumnSet", "columns": columns}
+
+
+def _text(*runs: Element) -> Element:
+    return {"type": "RichTextBlock", "inlines": list(runs)}
+
+
+def _run(text: str, limit: int, **style: str) -> Element:
+    # One line keeps its trailing space: between a label and its value.
+    flat = one_line(text, limit) + (" " if text.endswith(" ") else "")
+    return {"type": "TextRun", "text": flat or " ", **style}

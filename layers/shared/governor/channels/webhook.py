@@ -1,0 +1,136 @@
+"""A generic webhook: the message as JSON, signed, to any HTTPS address.
+
+A receiver checks `GpuGovernor-Signature` with `verify_webhook` (or the same in its own language): HMAC-SHA256
+with the shared secret over the timestamp, a dot and the body as received.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from governor.channels.errors import CallbackRefused
+from governor.channels.message import Delivered, Message
+from governor.channels.transport import Transport, check_answer, https_url
+from governor.domain.units import iso
+from governor.errors import ConfigurationError
+from governor.ports import Clock
+
+SIGNATURE_HEADER = "GpuGovernor-Signature"
+DELIVERY_HEADER = "GpuGovernor-Delivery"
+_SHORTEST_SECRET_BYTES = 32
+_TOLERANCE = timedelta(minutes=5)
+_HEADER = re.compile(r"t=([1-9][0-9]{0,11})((?:,v1=[0-9a-f]{64}){1,4})")
+
+
+class WebhookChannel:
+    """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
+
+    Raises:
+        ConfigurationError: the address is not https, or a secret is missing or shorter than 32 bytes.
+    """
+
+    name = "webhook"
+
+    def __init__(self, url: str, secrets: Sequence[str], transport: Transport, clock: Clock) -> None:
+        self._url = https_url(url, self.name)
+        self._secrets = tuple(_checked(secret) for secret in secrets)
+        if not self._secrets:
+            raise ConfigurationError("the channel webhook has no secret to sign with: store one")
+        self._transport = transport
+        self._clock = clock
+
+    def takes(self, message: Message) -> bool:
+        """Every message."""
+        del message
+        return True
+
+    def send(self, message: Message) -> Delivered:
+        """As the Protocol says. The delivery id is the same when the same message is sent again."""
+        body = json.dumps(webhook_document(message), separators=(",", ":")).encode()
+        now = self._clock.now()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "gpu-governor",
+            DELIVERY_HEADER: message.delivery_key,
+            SIGNATURE_HEADER: sign_webhook(self._secrets, body, now),
+        }
+        check_answer(self.name, self._transport.post(self.name, self._url, body, headers), now)
+        return Delivered(message.delivery_key)
+
+
+def webhook_document(message: Message) -> dict[str, object]:
+    """The message as plain JSON data. Fields may be added; a change of meaning raises `version`."""
+    facts, table = message.facts, message.evidence
+    return {
+        "version": 1,
+        "delivery": message.delivery_key,
+        "kind": message.kind.value,
+        "severity": message.severity.value,
+        "title": message.title,
+        "at": iso(message.at),
+        "episode": message.episode,
+        "stage": message.stage,
+        "is_outcome": message.is_outcome,
+        "account": facts.account,
+        "region": facts.region,
+        "owner": facts.owner,
+        "project": facts.project,
+        "instance_id": facts.instance_id,
+        "instance_name": facts.instance_name,
+        "instance_type": facts.instance_type,
+        "usd_per_day": None if facts.usd_per_day is None else format(facts.usd_per_day, "f"),
+        "sections": [{"heading": part.heading, "lines": list(part.lines)} for part in message.sections],
+        "evidence": None
+        if table is None
+        else {
+            "caption": table.caption,
+            "columns": list(table.columns),
+            "rows": [list(r) for r in table.rows],
+        },
+        "link": message.link,
+    }
+
+
+def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
+    """The value of the signature header: `t=<epoch seconds>,v1=<hex>`, one `v1` for each secret."""
+    epoch = str(int(at.timestamp()))
+    return ",".join([f"t={epoch}", *(f"v1={_mac(secret, epoch, body)}" for secret in secrets)])
+
+
+def verify_webhook(secret: str, header: str, body: bytes, now: datetime) -> None:
+    """Returns when the body was signed with the secret within the last five minutes.
+
+    `body` is the body as received, byte for byte; parse it only after this. One of several `v1` is enough, so
+    that a secret can be exchanged without a gap. To be safe against replays keep the `GpuGovernor-Delivery`
+    ids of the last minutes.
+
+    Raises:
+        CallbackRefused: the header is malformed, the time is off by more than five minutes, or no signature
+            belongs to this body and secret.
+    """
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise CallbackRefused(f"the header {SIGNATURE_HEADER} is missing or malformed")
+    epoch, rest = found.groups()
+    if abs(now.timestamp() - int(epoch)) > _TOLERANCE.total_seconds():
+        raise CallbackRefused("the request is older or newer than five minutes; check the clock")
+    wanted = _mac(_checked(secret), epoch, body)
+    # No early end: how many were compared shall tell nothing.
+    matches = [hmac.compare_digest(wanted, given) for given in rest.removeprefix(",v1=").split(",v1=")]
+    if not any(matches):
+        raise CallbackRefused("the signature does not belong to this body and secret")
+
+
+def _mac(secret: str, epoch: str, body: bytes) -> str:
+    return hmac.new(secret.encode(), epoch.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def _checked(secret: str) -> str:
+    if len(secret.encode()) < _SHORTEST_SECRET_BYTES:
+        raise ConfigurationError("a secret of the channel webhook must have 32 bytes or more")
+    return secret

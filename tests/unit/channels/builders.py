@@ -1,0 +1,97 @@
+"""A message and stand-ins for what the senders lean on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from governor.channels.errors import DeliveryRetryable
+from governor.channels.message import Facts, Message, Section, Table
+from governor.channels.transport import HttpAnswer
+from governor.domain.alert import AlertKind, Severity
+from governor.domain.approval import Answer
+
+NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
+EPISODE = "123456789012-us-east-1-i-0123456789abcdef0-20261119T080000Z-1"
+LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
+FACTS = Facts(
+    account="123456789012",
+    region="us-east-1",
+    owner="ann@example.com",
+    project="vision",
+    instance_id="i-0123456789abcdef0",
+    instance_name="notebook",
+    instance_type="p5.48xlarge",
+    usd_per_day=Decimal("1320.96"),
+)
+EVIDENCE = Table(
+    caption="GPU utilization, last 60 min",
+    columns=("GPU", "Highest", "Average"),
+    rows=(("0", "1.0 %", "0.4 %"), ("1", "0.0 %", "0.0 %")),
+)
+SECTIONS = (
+    Section("Why", ("Every GPU stayed under 5 % for 60 min.",)),
+    Section("What will be done", ("stop the instance", "snapshot all its EBS volumes")),
+    Section("What will be lost", ("8 local NVMe volumes of 3.8 TB",)),
+)
+
+
+def make_message(**changes: Any) -> Message:
+    """The question about an idle p5.48xlarge, with all answers offered."""
+    plain: dict[str, Any] = {
+        "kind": AlertKind.APPROVAL_REQUESTED,
+        "severity": Severity.WARNING,
+        "title": "Please decide: idle GPU p5.48xlarge notebook",
+        "facts": FACTS,
+        "episode": EPISODE,
+        "stage": "ask",
+        "at": NOW,
+        "sections": SECTIONS,
+        "evidence": EVIDENCE,
+        "link": LINK,
+        "approval_id": "apr-1",
+        "answers": (Answer.APPROVE, Answer.KEEP, Answer.EXEMPT),
+    }
+    return Message(**{**plain, **changes})
+
+
+def make_outcome(**changes: Any) -> Message:
+    """How it ended: stopped."""
+    plain: dict[str, Any] = {
+        "kind": AlertKind.OUTCOME,
+        "severity": Severity.INFO,
+        "title": "notebook: stopped",
+        "stage": "stopped",
+        "sections": (Section("Outcome", ("Approved by ann@example.com; stopped.",)),),
+        "approval_id": None,
+        "answers": (),
+        "is_outcome": True,
+    }
+    return make_message(**{**plain, **changes})
+
+
+class FixedClock:
+    """The port `Clock`; stands still."""
+
+    def now(self) -> datetime:
+        """Always the same moment."""
+        return NOW
+
+
+@dataclass
+class FakeTransport:
+    """The port `Transport`: gives the answers in turn (the last again and again), keeps what was sent."""
+
+    answers: list[HttpAnswer] = field(default_factory=lambda: [HttpAnswer(200)])
+    sent: list[tuple[str, bytes, Mapping[str, str]]] = field(default_factory=list)
+
+    def post(self, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        """A status of 0 stands for no answer."""
+        self.sent.append((url, body, headers))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer.status == 0:
+            raise DeliveryRetryable("it did not answer (TimeoutError)", channel=channel)
+        return answer

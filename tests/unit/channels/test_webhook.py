@@ -1,0 +1,132 @@
+"""The generic webhook: what is signed, what verifies, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
+from governor.channels.transport import HttpAnswer
+from governor.channels.webhook import (
+    DELIVERY_HEADER,
+    SIGNATURE_HEADER,
+    WebhookChannel,
+    sign_webhook,
+    verify_webhook,
+    webhook_document,
+)
+from governor.errors import ConfigurationError
+from tests.unit.channels.builders import EPISODE, FACTS, LINK, NOW, FakeTransport, FixedClock, make_message
+
+SECRET = "s" * 32
+OTHER = "o" * 32
+URL = "https://hooks.example/governor"
+
+
+def channel(transport: FakeTransport, *secrets: str) -> WebhookChannel:
+    """With one secret unless told otherwise."""
+    return WebhookChannel(URL, secrets or (SECRET,), transport, FixedClock())
+
+
+def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
+    """A receiver needs the body, the header and the secret, nothing else."""
+    transport = FakeTransport()
+    delivered = channel(transport).send(make_message())
+    ((url, body, headers),) = transport.sent
+
+    verify_webhook(SECRET, headers[SIGNATURE_HEADER], body, NOW)
+    document = json.loads(body)
+    assert (URL, 1, EPISODE, LINK) == (url, document["version"], document["episode"], document["link"])
+    assert ("1320.96", ["0", "1.0 %", "0.4 %"]) == (document["usd_per_day"], document["evidence"]["rows"][0])
+    assert f"ask-{EPISODE}" == delivered.delivery_id == headers[DELIVERY_HEADER] == document["delivery"]
+
+
+def test_a_repeated_delivery_carries_the_same_id() -> None:
+    """So that a receiver can tell a repetition from something new."""
+    transport = FakeTransport([HttpAnswer(503), HttpAnswer(200)])
+    with pytest.raises(DeliveryRetryable):
+        channel(transport).send(make_message())
+    channel(transport).send(make_message())
+    first, second = (headers[DELIVERY_HEADER] for _, _, headers in transport.sent)
+    assert first == second
+
+
+def test_a_secret_is_exchanged_without_a_gap() -> None:
+    """While both sign, receivers with either one accept."""
+    transport = FakeTransport()
+    channel(transport, SECRET, OTHER).send(make_message())
+    ((_, body, headers),) = transport.sent
+    for secret in (SECRET, OTHER):
+        verify_webhook(secret, headers[SIGNATURE_HEADER], body, NOW)
+
+
+@given(body=st.binary(min_size=1, max_size=60), position=st.integers(0), bit=st.integers(0, 7))
+def test_any_flipped_bit_of_the_body_is_refused(body: bytes, position: int, bit: int) -> None:
+    """Whatever the body is."""
+    header = sign_webhook([SECRET], body, NOW)
+    altered = bytearray(body)
+    altered[position % len(body)] ^= 1 << bit
+    with pytest.raises(CallbackRefused, match="does not belong"):
+        verify_webhook(SECRET, header, bytes(altered), NOW)
+
+
+@given(position=st.integers(0), replacement=st.characters())
+def test_any_altered_header_is_refused(position: int, replacement: str) -> None:
+    """Time and signature are one: neither can be exchanged."""
+    header = sign_webhook([SECRET], b"{}", NOW)
+    at = position % len(header)
+    altered = header[:at] + replacement + header[at + 1 :]
+    if altered == header:
+        verify_webhook(SECRET, altered, b"{}", NOW)
+        return
+    with pytest.raises(CallbackRefused):
+        verify_webhook(SECRET, altered, b"{}", NOW)
+
+
+@pytest.mark.parametrize("seconds", [-301, 301, 86_400])
+def test_old_and_future_requests_are_refused(seconds: int) -> None:
+    """A recorded request is of no use after five minutes."""
+    header = sign_webhook([SECRET], b"{}", NOW)
+    with pytest.raises(CallbackRefused, match="five minutes"):
+        verify_webhook(SECRET, header, b"{}", NOW + timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("seconds", [-300, 0, 300])
+def test_five_minutes_of_difference_are_accepted(seconds: int) -> None:
+    """Clocks differ and networks are slow."""
+    verify_webhook(SECRET, sign_webhook([SECRET], b"{}", NOW), b"{}", NOW + timedelta(seconds=seconds))
+
+
+def test_another_secret_is_refused() -> None:
+    """Also one that begins alike."""
+    with pytest.raises(CallbackRefused, match="does not belong"):
+        verify_webhook(SECRET + "s", sign_webhook([SECRET], b"{}", NOW), b"{}", NOW)
+
+
+def test_a_refusal_tells_neither_address_nor_secret() -> None:
+    """Nor does the object itself."""
+    sender = channel(FakeTransport([HttpAnswer(403)]))
+    with pytest.raises(DeliveryRefused, match=r"^webhook: it answered 403: .*credentials") as error:
+        sender.send(make_message())
+    for text in (str(error.value), repr(error.value), repr(sender)):
+        assert "hooks.example" not in text
+        assert SECRET not in text
+
+
+@pytest.mark.parametrize("secrets", [(), ("short",), (SECRET, "")])
+def test_no_secret_or_a_short_one_is_an_error_of_configuration(secrets: tuple[str, ...]) -> None:
+    """Nothing is ever sent unsigned."""
+    with pytest.raises(ConfigurationError, match="secret"):
+        WebhookChannel(URL, secrets, FakeTransport(), FixedClock())
+
+
+def test_money_is_written_out() -> None:
+    """`1E+3` is a Decimal, but nothing a receiver expects."""
+    message = make_message(facts=replace(FACTS, usd_per_day=Decimal("1E+3")))
+    assert "1000" == webhook_document(message)["usd_per_day"]
