@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 
 import pytest
-
 from agent.tests.fake_nvml import FakeNvml
 
 pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed here")

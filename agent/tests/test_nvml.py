@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-
 from agent.tests.fake_nvml import FIXTURES, FakeNvml, fixture
+
 from gpu_metrics_publisher.errors import DriverUnavailableError
 from gpu_metrics_publisher.nvml import NvmlSource
 from gpu_metrics_publisher.readings import Figure, Sample

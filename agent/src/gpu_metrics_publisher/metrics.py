@@ -18,7 +18,9 @@ AGENT_NAMESPACE = "GPU/EC2"
 CUSTOM_NAMESPACE = "GPU/Custom"
 
 DATUMS_PER_CALL = 500
-"""CloudWatch takes 1,000 and 1 MB; 500 of the largest stay under 1 MB in every wire format of botocore."""
+VALUES_PER_CALL = 6_000
+"""CloudWatch takes 1,000 datums and 1 MB a call. These stay under 1 MB even in the wordy query protocol of
+older botocore: about 550 bytes a datum and 90 a value with its count, before compression."""
 VALUES_PER_DATUM = 150
 """CloudWatch's limit of distinct values in one datum."""
 
@@ -109,11 +111,7 @@ class Window:
                 datums[metric.namespace] += self._datums(metric, host)
         if "health" in chosen:
             datums[CUSTOM_NAMESPACE] += self._xid_datums(host)
-        return [
-            Call(namespace, found[start : start + DATUMS_PER_CALL])
-            for namespace, found in datums.items()
-            for start in range(0, len(found), DATUMS_PER_CALL)
-        ]
+        return [call for namespace, found in datums.items() for call in _in_limits(namespace, found)]
 
     def _datums(self, metric: Metric, host: Host) -> Iterable[dict[str, Any]]:
         whole: Counter[float] = Counter()
@@ -154,6 +152,19 @@ class Window:
             if unit is not None:
                 datum["Unit"] = unit
             yield datum
+
+
+def _in_limits(namespace: str, datums: Iterable[dict[str, Any]]) -> Iterable[Call]:
+    part: list[dict[str, Any]] = []
+    values = 0
+    for datum in datums:
+        if part and (len(part) == DATUMS_PER_CALL or values + len(datum["Values"]) > VALUES_PER_CALL):
+            yield Call(namespace, part)
+            part, values = [], 0
+        part.append(datum)
+        values += len(datum["Values"])
+    if part:
+        yield Call(namespace, part)
 
 
 def _gpu_dimensions(host: Host, gpu: Gpu) -> dict[str, str]:

@@ -82,6 +82,8 @@ class Sender:
             _log.error(
                 "stopped with %d calls that CloudWatch has not taken; they are lost", len(self._buffer)
             )
+        if self._defect is not None:
+            raise self._defect
 
     def drain(self, limit: int | None = None) -> None:
         """Sends the newest first until none is left, `limit` calls went out, or one is not taken."""
