@@ -37,9 +37,9 @@ def test_a_day_of_eight_gpus_fits() -> None:
     for one in calls_of("h100x8", readings=6):
         for datum in one.datums:  # as noisy as a busy machine: no two values alike
             noise = random.Random(repr(datum["Dimensions"]) + datum["MetricName"])
-            if len(datum["Values"]) == 1 and datum["Values"][0] > 1:
-                datum["Values"] = [round(noise.uniform(0, 1000), 2) for _ in range(6)]
-                datum["Counts"] = [1.0] * 6
+            if datum["StatisticValues"]["Maximum"] > 1:
+                low, mean, high = sorted(round(noise.uniform(0, 1000), 3) for _ in range(3))
+                datum["StatisticValues"].update(Minimum=low, Sum=mean, Maximum=high)
         buffer = Buffer()
         buffer.put(one, START)
         packed += buffer.size_bytes
@@ -72,9 +72,9 @@ def test_age_is_bounded() -> None:
 
 def test_removing_what_was_dropped_is_harmless() -> None:
     """A call may be dropped for the bound while it is on its way."""
-    buffer = Buffer(max_bytes=1)
-    buffer.put(call(0), START)
-    assert buffer.newest() is None
+    tiny = Buffer(max_bytes=1)
+    tiny.put(call(0), START)
+    assert tiny.newest() is None
     full = Buffer()
     full.put(call(0), START)
     entry = full.newest()

@@ -53,7 +53,7 @@ def answer(status: int, code: str | None) -> Wire:
 
 
 def call(size: int = 1) -> Call:
-    datum = {"MetricName": "m", "Timestamp": 1_800_000_000, "Values": [1.0], "Counts": [1.0]}
+    datum = {"MetricName": "m", "Timestamp": 1_800_000_000, "Value": 1.0}
     return Call("GPU/EC2", [datum] * size)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from agent.tests.fake_nvml import FakeNvml, fixture
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu_metrics_publisher.metrics import GROUPS, Call, Host, Window
 from gpu_metrics_publisher.nvml import NvmlSource
@@ -31,6 +33,10 @@ def datums(calls: list[Call], name: str) -> list[dict[str, Any]]:
 
 def dimensions(datum: dict[str, Any]) -> dict[str, str]:
     return {entry["Name"]: entry["Value"] for entry in datum["Dimensions"]}
+
+
+def statistics(count: float, total: float, low: float, high: float) -> dict[str, float]:
+    return {"SampleCount": count, "Sum": total, "Minimum": low, "Maximum": high}
 
 
 def test_agent_names_and_dimensions() -> None:
@@ -77,19 +83,34 @@ def test_custom_names() -> None:
     } == {datum["MetricName"]: datum.get("Unit") for datum in call.datums}
 
 
-def test_aggregate_has_one_value_per_gpu_and_reading() -> None:
-    """Its maximum is the busiest GPU, its mean the mean of all, its count GPUs times readings."""
+def test_each_gpu_is_one_sample_an_interval() -> None:
+    """As with the agent, however often it was read: the aggregate's sample count is the number of GPUs, which
+    is how a reader knows that all are in it; its maximum is the busiest reading, its mean that over GPUs."""
     window = Window(START)
     for reading in range(6):
         window.add(
-            Sample(Gpu(i, "A100", "Ampere", str(i)), {Figure.UTILIZATION: 80.0 if i == 3 else float(reading)})
+            Sample(
+                Gpu(i, "A100", "Ampere", str(i)), {Figure.UTILIZATION: 80.0 if i == 3 else float(reading * 2)}
+            )
             for i in range(8)
         )
-    aggregate = datums(window.calls(HOST, ("agent",)), "nvidia_smi_utilization_gpu")[-1]
+    *gpus, aggregate = datums(window.calls(HOST, ("agent",)), "nvidia_smi_utilization_gpu")
     assert {"InstanceId": HOST.instance_id} == dimensions(aggregate)
-    assert 80.0 == max(aggregate["Values"])
-    assert 48.0 == sum(aggregate["Counts"])
     assert START == aggregate["Timestamp"]
+    assert statistics(8, 7 * 5.0 + 80.0, 0.0, 80.0) == aggregate["StatisticValues"]
+    assert statistics(1, 5.0, 0.0, 10.0) == gpus[0]["StatisticValues"]
+    assert statistics(1, 80.0, 80.0, 80.0) == gpus[3]["StatisticValues"]
+
+
+@given(st.lists(st.floats(0, 200_000), min_size=1, max_size=60))
+def test_statistics_hold_together(values: list[float]) -> None:
+    """The mean lies between the extremes, whatever was read: CloudWatch refuses anything else."""
+    window = Window(START)
+    for value in values:
+        window.add([Sample(Gpu(0, "A100", "Ampere", "0"), {Figure.POWER_DRAW: value})])
+    for datum in datums(window.calls(HOST, ("agent",)), "nvidia_smi_power_draw"):
+        found = datum["StatisticValues"]
+        assert min(values) == found["Minimum"] <= found["Sum"] <= found["Maximum"] == max(values)
 
 
 def test_mig_publishes_no_utilization() -> None:
@@ -98,7 +119,7 @@ def test_mig_publishes_no_utilization() -> None:
     for name in ("nvidia_smi_utilization_gpu", "nvidia_smi_utilization_memory", "GPUUtilization"):
         assert [] == datums(calls, name)
     assert 2 == len(datums(calls, "nvidia_smi_memory_used"))
-    assert [1.0] == datums(calls, "GPUMigEnabled")[0]["Values"]
+    assert 1.0 == datums(calls, "GPUMigEnabled")[0]["StatisticValues"]["Maximum"]
 
 
 def test_mig_beside_whole_gpus() -> None:
@@ -111,7 +132,7 @@ def test_mig_beside_whole_gpus() -> None:
         ]
     )
     aggregate = datums(window.calls(HOST, ("agent",)), "nvidia_smi_utilization_gpu")[-1]
-    assert ([50.0], [1.0]) == (aggregate["Values"], aggregate["Counts"])
+    assert statistics(1, 50.0, 50.0, 50.0) == aggregate["StatisticValues"]
 
 
 def test_xids_by_number() -> None:
@@ -123,12 +144,12 @@ def test_xids_by_number() -> None:
         ("63", 2.0),
         ("64", 1.0),
         (None, 4.0),
-    ] == [(dimensions(d).get("Xid"), sum(v * c for v, c in zip(d["Values"], d["Counts"]))) for d in found]
+    ] == [(dimensions(d).get("Xid"), d["StatisticValues"]["Sum"]) for d in found]
 
 
 def test_no_xid_is_zero_only_where_xids_are_reported() -> None:
     """Zero errors is a measurement; a driver that reports none gives nothing."""
-    assert [[0.0], [0.0]] == [d["Values"] for d in datums(calls_of("t4"), "GPUXidErrors")]
+    assert [0.0, 0.0] == [d["StatisticValues"]["Sum"] for d in datums(calls_of("t4"), "GPUXidErrors")]
     assert [] == datums(calls_of("unsupported"), "GPUXidErrors")
 
 
@@ -147,25 +168,19 @@ def test_groups_choose(group: str) -> None:
 
 
 def test_limits_of_cloudwatch() -> None:
-    """Sixteen GPUs read every second for five minutes: at most 150 distinct values a datum, 1,000 datums
-    and 1 MB a call, nothing lost."""
+    """Sixteen GPUs with every figure and a storm of Xids: at most 1,000 datums and 1 MB a call, none lost."""
     window = Window(START)
-    for second in range(300):
-        window.add(
-            Sample(
-                Gpu(i, "NVIDIA H100 80GB HBM3", "Hopper", str(i)),
-                dict.fromkeys(Figure, second * 1.37 + i + 100000),
-                xids=(),
-            )
-            for i in range(16)
+    window.add(
+        Sample(
+            Gpu(i, "NVIDIA H100 80GB HBM3", "Hopper", str(i)),
+            dict.fromkeys(Figure, 1234567.891),
+            xids=tuple(range(1, 101)),
         )
+        for i in range(16)
+    )
     calls = window.calls(HOST, GROUPS)
-    assert len(calls) > 2
     for call in calls:
         assert len(call.datums) <= 1000
-        assert len(json.dumps({"Namespace": call.namespace, "MetricData": call.datums})) < 1_000_000
-        for datum in call.datums:
-            assert len(datum["Values"]) == len(datum["Counts"]) <= 150
-            assert len(datum["Values"]) == len(set(datum["Values"]))
-    aggregate = [d for d in datums(calls, "nvidia_smi_power_draw") if {"InstanceId"} == set(dimensions(d))]
-    assert 16 * 300 == sum(sum(d["Counts"]) for d in aggregate)
+        assert len(json.dumps({"Namespace": call.namespace, "MetricData": call.datums})) < 500_000
+    names = len({d["MetricName"] for call in calls for d in call.datums})
+    assert names * 17 + 16 * 100 == sum(len(call.datums) for call in calls)

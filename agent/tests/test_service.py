@@ -55,7 +55,7 @@ def test_one_interval_one_timestamp() -> None:
     loop.tick(START + 125)
     (second_call,) = drained(buffer)
     utilization = datums([second_call], "nvidia_smi_utilization_gpu")[0]
-    assert (START + 60, [6.0]) == (utilization["Timestamp"], utilization["Counts"])
+    assert (START + 60, 1.0) == (utilization["Timestamp"], utilization["StatisticValues"]["SampleCount"])
 
 
 def test_every_sample_counts() -> None:
@@ -66,7 +66,7 @@ def test_every_sample_counts() -> None:
         loop.tick(START + second)
     loop.flush()
     (call,) = drained(buffer)
-    assert 73.0 == max(datums([call], "nvidia_smi_utilization_gpu")[0]["Values"])
+    assert 73.0 == datums([call], "nvidia_smi_utilization_gpu")[0]["StatisticValues"]["Maximum"]
 
 
 def test_outage_loses_nothing() -> None:
@@ -144,7 +144,7 @@ def test_driver_replaced_at_work() -> None:
     loop.tick(START + 20)  # not before the next interval
     loop.tick(START + 60)
     (call,) = drained(buffer)
-    assert [1.0] == datums([call], "nvidia_smi_utilization_gpu")[0]["Counts"]
+    assert [START] == [call.datums[0]["Timestamp"]]
     loop.flush()
     assert 1 == len(drained(buffer))
 
@@ -157,12 +157,12 @@ def test_lost_gpu_comes_back() -> None:
     for minute in range(2):
         loop.tick(START + 60 * minute)
     lost = datums(drained(buffer), "GPULost")
-    assert [[0.0], [1.0], [0.0, 1.0]] == [datum["Values"] for datum in lost]
+    assert [0.0, 1.0, 1.0] == [datum["StatisticValues"]["Sum"] for datum in lost]
     nvml.gpus[1]["lost"] = False
     for minute in range(2, 5):
         loop.tick(START + 60 * minute)
     newest = drained(buffer)[0:2]
-    assert [[0.0], [0.0], [0.0]] == [datum["Values"] for datum in datums(newest, "GPULost")]
+    assert [0.0] * 3 == [datum["StatisticValues"]["Sum"] for datum in datums(newest, "GPULost")]
 
 
 def test_stop_sends_what_is_left() -> None:

@@ -2,7 +2,9 @@
 
 `GPU/EC2` holds exactly what the CloudWatch agent publishes, in its names, without units as it sends none;
 `GPU/Custom` holds what it cannot. Every metric goes out twice: per GPU (InstanceId, InstanceType, index,
-name, arch) and per instance (InstanceId alone), where one value per GPU makes the maximum the busiest GPU.
+name, arch) and per instance (InstanceId alone). Each GPU counts as one sample per interval, as with the
+agent, however often it was read: the aggregate's sample count tells how many GPUs are in it, its mean is the
+mean over GPUs, and its maximum is the busiest moment of the busiest GPU.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from gpu_metrics_publisher.readings import Figure, Gpu, Sample
@@ -18,11 +21,8 @@ AGENT_NAMESPACE = "GPU/EC2"
 CUSTOM_NAMESPACE = "GPU/Custom"
 
 DATUMS_PER_CALL = 500
-VALUES_PER_CALL = 6_000
-"""CloudWatch takes 1,000 datums and 1 MB a call. These stay under 1 MB even in the wordy query protocol of
-older botocore: about 550 bytes a datum and 90 a value with its count, before compression."""
-VALUES_PER_DATUM = 150
-"""CloudWatch's limit of distinct values in one datum."""
+"""CloudWatch takes 1,000 datums and 1 MB a call; 500 stay under 1 MB even in the wordy query protocol of
+older botocore, before compression."""
 
 
 @dataclass(frozen=True)
@@ -84,21 +84,45 @@ class Call:
     datums: Sequence[dict[str, Any]]
 
 
+@dataclass
+class _Summary:
+    """All readings of one figure of one GPU in an interval."""
+
+    readings: int
+    total: float
+    low: float
+    high: float
+
+    def add(self, value: float) -> None:
+        self.readings += 1
+        self.total += value
+        self.low = min(self.low, value)
+        self.high = max(self.high, value)
+
+    @property
+    def mean(self) -> float:
+        # Rounding must not carry it outside the extremes, which CloudWatch would refuse.
+        return min(self.high, max(self.low, round(self.total / self.readings, 3)))
+
+
 class Window:
     """The samples of one publishing interval, which CloudWatch shall see under one timestamp."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         """Seconds since 1970, the beginning of the interval."""
-        self._values: dict[Gpu, dict[Figure, Counter[float]]] = {}
+        self._figures: dict[Gpu, dict[Figure, _Summary]] = {}
         self._xids: dict[Gpu, Counter[int]] = {}
 
     def add(self, samples: Iterable[Sample]) -> None:
         """Takes in one reading of all GPUs."""
         for sample in samples:
-            figures = self._values.setdefault(sample.gpu, {})
+            summaries = self._figures.setdefault(sample.gpu, {})
             for figure, value in sample.figures.items():
-                figures.setdefault(figure, Counter())[round(value, 2)] += 1
+                if figure in summaries:
+                    summaries[figure].add(value)
+                else:
+                    summaries[figure] = _Summary(1, value, value, value)
             if sample.xids is not None:
                 self._xids.setdefault(sample.gpu, Counter()).update(sample.xids)
 
@@ -111,60 +135,57 @@ class Window:
                 datums[metric.namespace] += self._datums(metric, host)
         if "health" in chosen:
             datums[CUSTOM_NAMESPACE] += self._xid_datums(host)
-        return [call for namespace, found in datums.items() for call in _in_limits(namespace, found)]
+        return [
+            Call(namespace, found[start : start + DATUMS_PER_CALL])
+            for namespace, found in datums.items()
+            for start in range(0, len(found), DATUMS_PER_CALL)
+        ]
 
     def _datums(self, metric: Metric, host: Host) -> Iterable[dict[str, Any]]:
-        whole: Counter[float] = Counter()
-        for gpu, figures in self._values.items():
-            values = figures.get(metric.figure)
-            if values:
-                yield from self._split(metric.name, _gpu_dimensions(host, gpu), values, metric.unit)
-                whole.update(values)
-        if whole:
-            yield from self._split(metric.name, {"InstanceId": host.instance_id}, whole, metric.unit)
+        measured = {
+            gpu: summaries[metric.figure]
+            for gpu, summaries in self._figures.items()
+            if metric.figure in summaries
+        }
+        for gpu, summary in measured.items():
+            yield self._datum(metric.name, _gpu_dimensions(host, gpu), [summary], metric.unit)
+        if measured:
+            whole = list(measured.values())
+            yield self._datum(metric.name, {"InstanceId": host.instance_id}, whole, metric.unit)
 
     def _xid_datums(self, host: Host) -> Iterable[dict[str, Any]]:
-        totals: Counter[float] = Counter()
+        whole = []
         for gpu, xids in self._xids.items():
-            total = float(sum(xids.values()))
-            totals[total] += 1
             dimensions = _gpu_dimensions(host, gpu)
-            yield from self._split(XID_METRIC, dimensions, Counter({total: 1}), "Count")
+            whole.append(_once(sum(xids.values())))
+            yield self._datum(XID_METRIC, dimensions, whole[-1:], "Count")
             for xid, times in sorted(xids.items()):
-                one = Counter({float(times): 1})
-                yield from self._split(XID_METRIC, {**dimensions, "Xid": str(xid)}, one, "Count")
-        if totals:
-            yield from self._split(XID_METRIC, {"InstanceId": host.instance_id}, totals, "Count")
+                yield self._datum(XID_METRIC, {**dimensions, "Xid": str(xid)}, [_once(times)], "Count")
+        if whole:
+            yield self._datum(XID_METRIC, {"InstanceId": host.instance_id}, whole, "Count")
 
-    def _split(
-        self, name: str, dimensions: dict[str, str], values: Counter[float], unit: str | None
-    ) -> Iterable[dict[str, Any]]:
-        pairs = sorted(values.items())
-        for start in range(0, len(pairs), VALUES_PER_DATUM):
-            part = pairs[start : start + VALUES_PER_DATUM]
-            datum: dict[str, Any] = {
-                "MetricName": name,
-                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
-                "Timestamp": self.start,
-                "Values": [value for value, _ in part],
-                "Counts": [float(count) for _, count in part],
-            }
-            if unit is not None:
-                datum["Unit"] = unit
-            yield datum
+    def _datum(
+        self, name: str, dimensions: dict[str, str], summaries: Sequence[_Summary], unit: str | None
+    ) -> dict[str, Any]:
+        """One sample per summary, that is per GPU."""
+        datum: dict[str, Any] = {
+            "MetricName": name,
+            "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+            "Timestamp": self.start,
+            "StatisticValues": {
+                "SampleCount": float(len(summaries)),
+                "Sum": round(fsum(summary.mean for summary in summaries), 3),
+                "Minimum": min(summary.low for summary in summaries),
+                "Maximum": max(summary.high for summary in summaries),
+            },
+        }
+        if unit is not None:
+            datum["Unit"] = unit
+        return datum
 
 
-def _in_limits(namespace: str, datums: Iterable[dict[str, Any]]) -> Iterable[Call]:
-    part: list[dict[str, Any]] = []
-    values = 0
-    for datum in datums:
-        if part and (len(part) == DATUMS_PER_CALL or values + len(datum["Values"]) > VALUES_PER_CALL):
-            yield Call(namespace, part)
-            part, values = [], 0
-        part.append(datum)
-        values += len(datum["Values"])
-    if part:
-        yield Call(namespace, part)
+def _once(value: float) -> _Summary:
+    return _Summary(1, float(value), float(value), float(value))
 
 
 def _gpu_dimensions(host: Host, gpu: Gpu) -> dict[str, str]:
