@@ -110,7 +110,8 @@ def test_statistics_hold_together(values: list[float]) -> None:
         window.add([Sample(Gpu(0, "A100", "Ampere", "0"), {Figure.POWER_DRAW: value})])
     for datum in datums(window.calls(HOST, ("agent",)), "nvidia_smi_power_draw"):
         found = datum["StatisticValues"]
-        assert min(values) == found["Minimum"] <= found["Sum"] <= found["Maximum"] == max(values)
+        assert found["Minimum"] <= found["Sum"] <= found["Maximum"]
+        assert (min(values), max(values)) == pytest.approx((found["Minimum"], found["Maximum"]), abs=0.001)
 
 
 def test_mig_publishes_no_utilization() -> None:

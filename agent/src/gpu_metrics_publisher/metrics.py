@@ -101,8 +101,7 @@ class _Summary:
 
     @property
     def mean(self) -> float:
-        # Rounding must not carry it outside the extremes, which CloudWatch would refuse.
-        return min(self.high, max(self.low, round(self.total / self.readings, 3)))
+        return round(self.total / self.readings, 3)
 
 
 class Window:
@@ -118,7 +117,10 @@ class Window:
         """Takes in one reading of all GPUs."""
         for sample in samples:
             summaries = self._figures.setdefault(sample.gpu, {})
-            for figure, value in sample.figures.items():
+            for figure, exact in sample.figures.items():
+                # NVML knows no more decimals, and on one grid a rounded mean stays between the extremes:
+                # CloudWatch refuses statistics that contradict each other.
+                value = round(exact, 3)
                 if figure in summaries:
                     summaries[figure].add(value)
                 else:
