@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 24 * 3600
 """CloudWatch takes two weeks, but shows what is older than a day up to two days late."""
-MAX_BYTES = 8 * 1024 * 1024
-"""A day of eight busy GPUs with every metric is about 7.5 MB."""
+MAX_BYTES = 7 * 1024 * 1024
+"""A day of eight busy GPUs with every metric is about 6 MB."""
 
 
 @dataclass(frozen=True)
