@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from agent.tests.fake_nvml import FakeNvml, fixture
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_metrics_publisher.metrics import GROUPS, Call, Host, Window
+from gpu_metrics_publisher.metrics import GROUPS, METRICS, XID_METRIC, Call, Host, Window
 from gpu_metrics_publisher.nvml import NvmlSource
 from gpu_metrics_publisher.readings import Figure, Gpu, Sample
 
@@ -166,6 +168,25 @@ def test_groups_choose(group: str) -> None:
     chosen = {d["MetricName"] for call in calls_of("h100x8", groups=(group,)) for d in call.datums}
     assert chosen
     assert chosen < everything
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "count"),
+    [("a10g", ("agent",), 18), ("a10g", GROUPS, 48), ("h100x8", ("agent",), 81), ("h100x8", GROUPS, 216)],
+)
+def test_bill_is_as_documented(name: str, groups: tuple[str, ...], count: int) -> None:
+    """The README's number of billed metrics, and its price at 0.30 USD each."""
+    assert count == sum(len(call.datums) for call in calls_of(name, groups))
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert re.search(rf"\b{count}( metrics)? or {count * 0.30:.2f} USD", readme)
+
+
+def test_every_metric_is_documented() -> None:
+    """Each published name is in the README."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    for metric in METRICS:
+        assert f"`{metric.name.removeprefix('nvidia_smi_')}`" in readme
+    assert f"`{XID_METRIC}`" in readme
 
 
 def test_limits_of_cloudwatch() -> None:

@@ -78,6 +78,16 @@ def test_mig_zero_is_not_believed() -> None:
     assert Figure.UTILIZATION not in source.read(thorough=True)[0].figures
 
 
+def test_unknown_mig_mode_has_no_utilization() -> None:
+    """Where the driver does not say whether MIG is on, a utilization of 0 could mean anything."""
+    source, nvml = source_of("h100x8")
+    nvml.gpus[2]["mig"] = {"error": "UNKNOWN"}
+    source.open()
+    samples = source.read(thorough=True)
+    assert [n != 2 for n in range(8)] == [Figure.UTILIZATION in sample.figures for sample in samples]
+    assert Figure.POWER_DRAW in samples[2].figures
+
+
 def test_unsupported_figures_are_absent(caplog: pytest.LogCaptureFixture) -> None:
     """What a GPU or an old driver cannot tell is left out, the rest is read, the log says so once."""
     source, _ = source_of("unsupported")

@@ -173,7 +173,7 @@ class NvmlSource:
             mig = self._figure(device, "MIG mode", self._mig)
             if mig:
                 figures[Figure.MIG_ENABLED] = 1.0
-            else:
+            elif mig is not None:  # where MIG mode is unknown, so is the meaning of utilization
                 # With MIG on, utilization is not measured. A driver that says 0 then must not be believed.
                 figures.update(self._figure(device, "utilization", self._utilization) or {})
             for name, read in self._quick():
@@ -242,8 +242,15 @@ class NvmlSource:
         )
 
     def _mig(self, handle: Any) -> bool:
-        current, _pending = self._nvml.nvmlDeviceGetMigMode(handle)
-        return bool(current == self._nvml.NVML_DEVICE_MIG_ENABLE)
+        nvml = self._nvml
+        try:
+            current, _pending = nvml.nvmlDeviceGetMigMode(handle)
+        except nvml.NVMLError as error:
+            # GPUs without MIG say the first, drivers older than MIG the second.
+            if error.value in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
+                return False
+            raise
+        return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
 
     def _utilization(self, handle: Any) -> dict[Figure, float]:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(handle)
