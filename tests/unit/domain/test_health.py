@@ -180,6 +180,23 @@ def test_faults(gpu: GpuFigures, kind: FindingKind, severity: Severity, since: d
     assert finding.sentence.startswith("GPU 1: ")
 
 
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        GpuFigures("0", lost=flat(1)),
+        GpuFigures("0", xids=(Xid(48, 1, START),)),
+        GpuFigures("0", xids=(Xid(64, 1, START),)),
+        GpuFigures("0", temperature_celsius=flat(90)),
+        GpuFigures("0", thermal_throttle=flat(90)),
+    ],
+)
+def test_who_advises_a_stop_says_what_it_costs(gpu: GpuFigures) -> None:
+    """A stop wipes local disks: no advice leads there without saying so."""
+    (finding,) = health_findings(WINDOW, [gpu])
+    assert "stop" in finding.advice
+    assert "wipes local disks" in finding.advice
+
+
 def test_application_errors_are_no_fault_of_the_gpu() -> None:
     """Xid 13 and 31 come from programs: no finding."""
     assert [] == kinds(GpuFigures("0", xids=(Xid(13, 9, START), Xid(31, 1, START))))

@@ -159,7 +159,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """All of it in one line."""
-        return f"{_gpus(self.gpus)}: {self.seen}, since {iso(self.since)} or before. {self.advice}"
+        return f"{_gpus(self.gpus)}: {self.seen}; seen since {iso(self.since)}. {self.advice}"
 
 
 def health_findings(
@@ -183,11 +183,12 @@ def health_findings(
 
 _RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.ADVICE: 2}
 
-_REPLACE = (
-    "Save a checkpoint, drain the instance and replace it: stop and start moves it to other hardware, "
-    "a reboot does not."
+_MOVE = (
+    "a stop and start usually moves the instance to another host; it wipes local disks, and the type may not "
+    "be available again at once"
 )
-_RESET = "Nothing is lost yet. Reset the GPU or reboot between jobs, so that the driver repairs the memory."
+_REPLACE = f"Save what can be saved, drain the instance and replace it: {_MOVE}. A reboot keeps the hardware."
+_RESET = "Reset the GPU or reboot between jobs, so that the driver repairs the memory."
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
@@ -200,7 +201,7 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
         xid=79,
         state=gpu.lost,
         text="does not answer",
-        advice=f"Everything on it is lost. {_REPLACE}",
+        advice=f"What ran on it has failed. {_REPLACE}",
     )
     yield from _fault(
         window,
@@ -211,8 +212,8 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
         state=gpu.ecc_uncorrected,
         text="uncorrectable ECC errors since the driver was loaded",
         counted=True,
-        advice="Distrust results since then and resume from a checkpoint before it. If it comes again: "
-        + _REPLACE,
+        advice="Distrust results since then and resume from a checkpoint before it. Should it come again: "
+        f"{_MOVE}.",
     )
     yield from _fault(
         window,
@@ -272,7 +273,7 @@ def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iter
             f"{thresholds.hot_average_seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)",
             hot,
             "Lower its power limit or its load; if peers with the same load are cool, the cooling of this "
-            "host is at fault: stop and start moves the instance to another.",
+            f"host may be at fault: {_MOVE}.",
         )
     reasons = [
         (name, share, series)
@@ -290,7 +291,7 @@ def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iter
             + " and ".join(f"{name} {share:.0f} % of the time" for name, share, _ in reasons),
             min(moments),
             "It computes slower than its peers and holds up collective operations. Check temperature and "
-            "power; if it lasts, stop and start moves the instance to another host.",
+            f"power. Where it lasts: {_MOVE}.",
         )
 
 
