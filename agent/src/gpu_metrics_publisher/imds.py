@@ -1,0 +1,66 @@
+"""Who this instance is, by the instance metadata service, version 2 only: token first, then the question."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from gpu_metrics_publisher.errors import MetadataError
+
+DEFAULT_ENDPOINT = "http://169.254.169.254"
+_TTL_SECONDS = "60"
+_TIMEOUT_SECONDS = 2.0
+
+Open = Callable[..., Any]
+"""As `OpenerDirector.open`: takes a request and a timeout, gives a response with `read` as a context."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the identity document says."""
+
+    instance_id: str
+    instance_type: str
+    region: str
+
+
+def direct_open() -> Open:
+    """Opens without a proxy: the service answers on this machine's own link only."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
+
+def read_identity(endpoint: str, opener: Open) -> Identity:
+    """The identity of this instance.
+
+    Raises:
+        MetadataError: no answer, or none that names the instance; the text says what to check.
+    """
+    base = endpoint.rstrip("/")
+    try:
+        token_request = urllib.request.Request(  # noqa: S310 - the endpoint is this machine's setting
+            f"{base}/latest/api/token",
+            method="PUT",
+            headers={"X-aws-ec2-metadata-token-ttl-seconds": _TTL_SECONDS},
+        )
+        with opener(token_request, timeout=_TIMEOUT_SECONDS) as response:
+            token = response.read().decode("ascii")
+        request = urllib.request.Request(  # noqa: S310 - as above
+            f"{base}/latest/dynamic/instance-identity/document",
+            headers={"X-aws-ec2-metadata-token": token},
+        )
+        with opener(request, timeout=_TIMEOUT_SECONDS) as response:
+            document = json.loads(response.read())
+        return Identity(
+            instance_id=document["instanceId"],
+            instance_type=document["instanceType"],
+            region=document["region"],
+        )
+    except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
+        raise MetadataError(
+            f"the instance metadata service at {base} did not tell who this instance is: {error!r}. Check "
+            "that HttpEndpoint is enabled and, in a container, that HttpPutResponseHopLimit is 2; or give "
+            "--instance-id and --region."
+        ) from error
