@@ -26,6 +26,7 @@ from governor.domain.instance import Target
 from governor.domain.units import money
 from local.cloud import ACCOUNT, REGION, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
+from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
 POLICY = """\
@@ -156,11 +157,11 @@ def _hidden_fields(page: str) -> dict[str, str]:
     return parser.found
 
 
-def run(cloud: LocalCloud, *, auto: bool, keep: bool) -> None:
+def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> None:
     """The story, told as it happens."""
     started = time.monotonic()
     _say("deploying template.yaml into the local cloud")
-    scene = deploy_scene(cloud, mode="ask", policy=POLICY)
+    scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
     _say("launching the fleet, with 75 minutes of GPU metrics")
     scene.launch(demo_fleet())
@@ -171,6 +172,7 @@ def run(cloud: LocalCloud, *, auto: bool, keep: bool) -> None:
     questions = demo.await_questions()
     for question in questions:
         print(f"  {question['subject']}\n    {cloud.reachable_url(question['link'])}")
+    _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
     if auto:
         _say(f"answering all {len(questions)} by the HTTP POST that a browser would send")
         for question in questions:
@@ -198,10 +200,13 @@ def main() -> int:
     # A terminated demo must clean up as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        with LocalCloud(wait_scale=0.1) as cloud:
+        with (
+            Receivers() as receivers,
+            LocalCloud(wait_scale=0.1, trust=receivers.certificate) as cloud,
+        ):
             os.environ.update(cloud.environment())
             try:
-                run(cloud, auto=arguments.approve == "auto", keep=arguments.keep)
+                run(cloud, receivers, auto=arguments.approve == "auto", keep=arguments.keep)
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
                 print(f"\nthe demo failed: {error}\n\nlast lines of the engine:", file=sys.stderr)
                 print(cloud.log()[-3000:], file=sys.stderr)

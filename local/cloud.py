@@ -49,15 +49,22 @@ class LocalCloud:
     """One engine process on a free loopback port. Use as a context manager: nothing is left behind.
 
     `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as fast).
+    `trust` is a certificate that functions trust beyond the public authorities, of a receiver on loopback.
     """
 
     def __init__(
-        self, run_dir: Path | None = None, *, wait_scale: float = 1.0, enforce_iam: bool = False
+        self,
+        run_dir: Path | None = None,
+        *,
+        wait_scale: float = 1.0,
+        enforce_iam: bool = False,
+        trust: Path | None = None,
     ) -> None:
         self._own_dir = run_dir is None
         self.run_dir = run_dir or Path(tempfile.mkdtemp(prefix="gpu-governor-"))
         self._wait_scale = wait_scale
         self._enforce_iam = enforce_iam
+        self._trust = trust
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -247,6 +254,7 @@ class LocalCloud:
         inherited = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "LC_ALL")}
         return {
             **inherited,
+            **({"SSL_CERT_FILE": str(self._trust)} if self._trust else {}),
             "PYTHONPATH": str(ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
             "BIND_HOST": "127.0.0.1",

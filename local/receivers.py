@@ -94,7 +94,7 @@ class Receivers:
         self._teams_path = f"/workflows/{secrets.token_hex(16)}/invoke?sig={secrets.token_urlsafe(24)}"
         self._lock = threading.RLock()
         self._received: list[Received] = []
-        self._planned: dict[str, list[tuple[int, str | None]]] = {}
+        self._planned: dict[str, list[tuple[int, str | None, str]]] = {}
         self._messages: dict[str, dict[str, Any]] = {}
         self._incidents: dict[str, str] = {}
         self._deliveries: set[str] = set()
@@ -175,8 +175,18 @@ class Receivers:
 
     # control
 
-    def fail(self, channel: str, status: int, *, times: int = 1, retry_after: str | None = None) -> None:
+    def fail(
+        self,
+        channel: str,
+        status: int,
+        *,
+        times: int = 1,
+        retry_after: str | None = None,
+        about: str = "",
+    ) -> None:
         """The next requests of a channel are answered with this status. 3xx redirects to the inbox.
+
+        With `about` only requests whose body holds that text.
 
         Raises:
             ValueError: there is no such channel.
@@ -184,7 +194,7 @@ class Receivers:
         if channel not in CHANNELS:
             raise ValueError(f"the receivers have no channel {channel}: name one of {', '.join(CHANNELS)}")
         with self._lock:
-            self._planned.setdefault(channel, []).extend([(status, retry_after)] * times)
+            self._planned.setdefault(channel, []).extend([(status, retry_after, about)] * times)
 
     def received(self, channel: str | None = None) -> tuple[Received, ...]:
         """All requests in order, refused ones too."""
@@ -255,8 +265,10 @@ class Receivers:
         channel, operation = self._place(path)
         with self._lock:
             planned = self._planned.get(channel, [])
-            if planned:
-                reply = self._planned_reply(channel, *planned.pop(0))
+            due = next((one for one in planned if one[2].encode() in body), None)
+            if due is not None:
+                planned.remove(due)
+                reply = self._planned_reply(channel, due[0], due[1])
             else:
                 reply = self._reply(channel, operation, headers, body)
             at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.fleet import Member, series_of
+from local.receivers import Receivers
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
+SENDER = "gpu-governor@example.com"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
 TEMPLATE = ROOT / "template.yaml"
 
@@ -26,6 +29,7 @@ class Scene:
     cloud: LocalCloud
     outputs: dict[str, str]
     mailbox_url: str
+    receivers: Receivers
     members: dict[str, Member] = field(default_factory=dict)
     mail: list[dict[str, Any]] = field(default_factory=list)
 
@@ -93,6 +97,12 @@ class Scene:
             time.sleep(0.1)
         raise TimeoutError(f"no {count} alerts of kind {kind}, but {[mail['kind'] for mail in self.mail]}")
 
+    def sent_mail(self) -> list[dict[str, Any]]:
+        """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""
+        with urlopen(f"{self.cloud.endpoint_url}/_ministack/ses/messages", timeout=10) as answer:
+            boxes = json.loads(answer.read())["messages"]
+        return [mail for box in boxes.values() for mail in box]
+
     def executions(self) -> dict[str, dict[str, Any]]:
         """The remediation executions by instance id, as Step Functions describes them; the latest of each."""
         states = self.cloud.client("stepfunctions")
@@ -105,10 +115,21 @@ class Scene:
         return found
 
 
-def deploy_scene(cloud: LocalCloud, *, mode: str, policy: str = "", template: Path = TEMPLATE) -> Scene:
-    """Deploys the stack, and subscribes a queue to its alerts as a mailbox that can be read."""
-    outputs = cloud.deploy(
-        template, STACK, {"Mode": mode, "PolicyYaml": policy, "DeletionProtection": "false"}
+def deploy_scene(
+    cloud: LocalCloud, receivers: Receivers, *, mode: str, policy: str = "", template: Path = TEMPLATE
+) -> Scene:
+    """Deploys the stack with all channels, and subscribes a queue to its alerts as a mailbox that can be
+    read."""
+    cloud.client("sesv2").create_email_identity(EmailIdentity=SENDER)
+    parameters = {
+        "Mode": mode,
+        "PolicyYaml": policy,
+        "EmailSender": SENDER,
+        "DeletionProtection": "false",
+    }
+    outputs = cloud.deploy(template, STACK, parameters)
+    cloud.client("secretsmanager").put_secret_value(
+        SecretId=outputs["ChannelSecretArn"], SecretString=json.dumps(channel_secret(receivers))
     )
     sqs = cloud.client("sqs")
     url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
@@ -124,7 +145,22 @@ def deploy_scene(cloud: LocalCloud, *, mode: str, policy: str = "", template: Pa
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy_document})
     cloud.client("sns").subscribe(TopicArn=outputs["AlertTopicArn"], Protocol="sqs", Endpoint=arn)
     cloud.simulation().set_spot_prices(SPOT_PRICES)
-    return Scene(cloud, outputs, url)
+    return Scene(cloud, outputs, url, receivers)
+
+
+def channel_secret(receivers: Receivers) -> dict[str, str]:
+    """What the owner of a stack would fill in, for channels that end at the receivers."""
+    return {
+        "slack_bot_token": receivers.slack_token,
+        "slack_channel": receivers.slack_channel,
+        "slack_signing_secret": receivers.slack_signing_secret,
+        "slack_api_url": receivers.slack_api_url,
+        "teams_webhook_url": receivers.teams_url,
+        "pagerduty_routing_key": receivers.pagerduty_key,
+        "pagerduty_events_url": receivers.pagerduty_url,
+        "webhook_url": receivers.webhook_url,
+        "webhook_secret": receivers.webhook_secret,
+    }
 
 
 def _spec(member: Member, now: datetime) -> InstanceSpec:

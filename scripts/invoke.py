@@ -15,6 +15,7 @@ sys.path[:0] = [str(ROOT)]
 
 from local.cloud import LocalCloud, LocalCloudError  # noqa: E402 - the project is not installed
 from local.fleet import demo_fleet  # noqa: E402
+from local.receivers import Receivers  # noqa: E402
 from local.runtime import LambdaRuntime, RuntimeUnavailableError, is_error  # noqa: E402
 from local.scene import STACK, deploy_scene  # noqa: E402
 
@@ -33,8 +34,8 @@ def main(arguments: list[str]) -> int:
         print(f"{arguments[1]} is no JSON: {error}", file=sys.stderr)
         return 2
     try:
-        with LocalCloud() as cloud:
-            answer = _invoke(cloud, name, event)
+        with Receivers() as receivers, LocalCloud(trust=receivers.certificate) as cloud:
+            answer = _invoke(cloud, receivers, name, event)
     except (LocalCloudError, RuntimeUnavailableError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -42,14 +43,15 @@ def main(arguments: list[str]) -> int:
     return 1 if is_error(answer) else 0
 
 
-def _invoke(cloud: LocalCloud, name: str, event: object) -> object:
-    scene = deploy_scene(cloud, mode="ask")
+def _invoke(cloud: LocalCloud, receivers: Receivers, name: str, event: object) -> object:
+    scene = deploy_scene(cloud, receivers, mode="ask")
     scene.launch(demo_fleet())
     logical = "".join(part.capitalize() for part in name.split("_")) + "Function"
     resources = cloud.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
     physical = next(r["PhysicalResourceId"] for r in resources if r["LogicalResourceId"] == logical)
     configured = cloud.client("lambda").get_function_configuration(FunctionName=physical)
-    environment = {**configured["Environment"]["Variables"], **cloud.environment()}
+    trusted = {"SSL_CERT_FILE": str(receivers.certificate)}
+    environment = {**configured["Environment"]["Variables"], **cloud.environment(), **trusted}
     with LambdaRuntime(ROOT / "functions" / name, environment) as runtime:
         return runtime.invoke(event)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import Any
 
 from governor import bootstrap
 from governor.contracts.payloads import EpisodePayload, parse
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode
+from governor.domain.schedule import Schedule
+from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
 from governor.usecases.open_episode import Opened
 
@@ -27,7 +30,6 @@ def _document(opened: Opened) -> dict[str, Any]:
     episode, applied = opened.episode, opened.applied
     if episode is None or applied is None:
         return {"status": "not-opened", "reason": opened.reason}
-    rule = applied.policy.approval
     notify = episode.plan.action is Action.NOTIFY_ONLY
     return {
         "status": "opened",
@@ -38,14 +40,23 @@ def _document(opened: Opened) -> dict[str, Any]:
         "terminate": Step.TERMINATE in episode.plan.steps,
         "dry_run": episode.mode is Mode.OBSERVE,
         "on_expiry": "act" if episode.acts_on_silence else "no-action",
-        "approval": {
-            "remind_after_seconds": _seconds(rule.remind_after_minutes),
-            "escalate_after_seconds": _seconds(rule.escalate_after_minutes),
-            "expire_after_seconds": _seconds(rule.expire_after_minutes),
-        },
+        "approval": _times(episode.schedule, episode.opened_at),
     }
 
 
-def _seconds(minutes: float) -> int:
-    """Step Functions takes whole seconds, at least one; rounded up, so that nobody gets less time."""
-    return max(1, math.ceil(minutes * 60))
+def _times(planned: Schedule | None, now: UtcDatetime) -> dict[str, int]:
+    """The stages' lengths. Step Functions takes whole seconds, at least one to time out; rounded up, so that
+    nobody gets less time.
+    """
+    if planned is None:
+        return {}
+    return {
+        "ask_after_seconds": math.ceil((planned.ask_at - now).total_seconds()),
+        "remind_after_seconds": _seconds(planned.remind_at - planned.ask_at),
+        "escalate_after_seconds": _seconds(planned.escalate_at - planned.remind_at),
+        "expire_after_seconds": _seconds(planned.expire_at - planned.escalate_at),
+    }
+
+
+def _seconds(span: timedelta) -> int:
+    return max(1, math.ceil(span.total_seconds()))

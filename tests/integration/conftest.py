@@ -12,6 +12,7 @@ import pytest_socket
 from botocore.exceptions import ClientError
 
 from local.cloud import LocalCloud
+from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 from tests.integration.stage import Stage
 
@@ -30,11 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scene() -> Iterator[Scene]:
     """The real template on the local cloud, in mode ask. Waits last a twentieth of their time."""
     pytest_socket.enable_socket()
-    with LocalCloud(wait_scale=0.05) as cloud:
+    with Receivers() as receivers, LocalCloud(wait_scale=0.05, trust=receivers.certificate) as cloud:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            yield deploy_scene(cloud, mode="ask")
+            yield deploy_scene(cloud, receivers, mode="ask")
         finally:
             os.environ.clear()
             os.environ.update(before)

@@ -14,6 +14,7 @@ import pytest
 from governor.domain.episode import Outcome
 from local.cloud import LocalCloud
 from local.fleet import T4
+from local.receivers import Receivers
 from local.scene import deploy_scene
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
@@ -22,11 +23,14 @@ from tests.integration.stage import TARGET, Stage
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Stage]:
     """A stack of its own, in an engine that enforces IAM."""
-    with LocalCloud(wait_scale=0.05, enforce_iam=True) as cloud:
+    with (
+        Receivers() as receivers,
+        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
+    ):
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            yield Stage(deploy_scene(cloud, mode="ask"))
+            yield Stage(deploy_scene(cloud, receivers, mode="ask"))
         finally:
             os.environ.clear()
             os.environ.update(before)

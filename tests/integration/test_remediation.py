@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from local.fleet import T4
 from tests.integration.conftest import QUICK
 from tests.integration.people import decide, hidden_fields, request
@@ -373,21 +375,29 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
     assert {1} == made
 
 
-def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage) -> None:
-    """A topic takes messages also when no subscription is confirmed; the flow fails instead of waiting."""
-    stage.policy("mode: auto")
+@pytest.mark.parametrize("mode", ["ask", "auto"])
+def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) -> None:
+    """No person is subscribed and every channel refuses: the flow fails instead of waiting, and says why."""
+    stage.policy(f"mode: {mode}\nplan: {{local_disks_may_be_lost_unasked: true}}")
     sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
-    (mailbox,) = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    mailbox = next(
+        s
+        for s in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+        if "mailbox" in s["Endpoint"]
+    )
     sns.unsubscribe(SubscriptionArn=mailbox["SubscriptionArn"])
+    instance_id = stage.launch()
+    for channel in ("slack", "teams", "pagerduty", "webhook"):
+        stage.scene.receivers.fail(channel, 403, about=instance_id)
     try:
-        instance_id = stage.launch()
         stage.scene.sweep()
         assert "failed" == stage.outcome(instance_id)
     finally:
         sns.subscribe(TopicArn=topic, Protocol=mailbox["Protocol"], Endpoint=mailbox["Endpoint"])
 
     assert "running" == stage.ec2_state(instance_id)
-    assert "NobodyListens" in (stage.episode(instance_id).outcome_reason or "")
+    reason = stage.episode(instance_id).outcome_reason or ""
+    assert ("NobodyListens" in reason, "channels have refused it" in reason) == (True, True)
 
 
 def test_auto_mode_tells_and_acts(stage: Stage) -> None:

@@ -7,6 +7,7 @@ an environment variable or opens a client it has no right to.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from governor.adapters.dynamodb import DynamoStateTable
     from governor.adapters.ec2 import Ec2Instances
     from governor.adapters.links import HmacLinkSigner
+    from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
+    from governor.channels.dispatch import Dispatched
+    from governor.channels.worker import Worker
     from governor.contracts.policy import PolicyBook
     from governor.usecases.ask_owner import AskOwner
     from governor.usecases.book_saving import BookSaving
@@ -230,6 +234,22 @@ def approval_site() -> ApprovalSite:
     )
 
 
+def delivery_worker(seen: Callable[[Dispatched], None]) -> Worker:
+    """For `deliver_alert`."""
+    from governor.adapters.ses import SesMailService
+    from governor.adapters.sqs import SqsQueue
+    from governor.channels.dispatch import Dispatch
+    from governor.channels.registry import Registry
+    from governor.channels.worker import Worker
+    from governor.contracts.alerts import parse_alert
+
+    known = _settings()
+    mail = SesMailService(_clients()) if known.email_sender else None
+    registry = Registry(_channel_secret().read(), mail, known.email_sender, SystemClock())
+    dispatch = Dispatch(SystemClock(), _policies_or_defaults(), _state(), _signer(), registry)
+    return Worker(dispatch, SqsQueue(_clients(), known.delivery_queue_url), parse_alert, seen)
+
+
 def rotate_keys() -> RotateKeys:
     """For `rotate_link_keys`."""
     from governor.adapters.secrets import SecretVersions
@@ -370,7 +390,15 @@ def _workflow() -> StepFunctionsWorkflow:
 def _announcer() -> SnsAnnouncer:
     from governor.adapters.sns import SnsAnnouncer
 
-    return SnsAnnouncer(_clients(), _settings().alert_topic_arn)
+    known = _settings()
+    return SnsAnnouncer(_clients(), known.alert_topic_arn, own_subscriptions=known.own_subscriptions)
+
+
+@cache
+def _channel_secret() -> SecretDocument:
+    from governor.adapters.secrets import SecretDocument
+
+    return SecretDocument(_clients(), _settings().channel_secret_arn)
 
 
 @cache

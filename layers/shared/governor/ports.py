@@ -13,6 +13,7 @@ from typing import Protocol
 
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, Decision
+from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
     Episode,
@@ -331,8 +332,12 @@ class StateTable(Protocol):
         """The approval, or `None` for an unknown id."""
         ...
 
-    def await_answer(self, approval_id: str, task_token: str, stage: str, expires_at: datetime) -> Approval:
-        """Binds a task token to the approval and returns it as stored (it may already be decided).
+    def await_answer(
+        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+    ) -> Approval:
+        """Opens the approval for answers until `expires_at`, and binds the task token that waits for one.
+
+        Without a token nothing waits yet. Returns it as stored (it may already be decided).
 
         Raises: NotFound.
         """
@@ -371,6 +376,15 @@ class StateTable(Protocol):
         """All entries booked in a month (`yyyy-mm`)."""
         ...
 
+    # deliveries
+    def deliveries(self, subject: str) -> Sequence[Delivery]:
+        """What became of the messages about a subject."""
+        ...
+
+    def note_delivery(self, delivery: Delivery) -> None:
+        """Keeps it, in place of an earlier record of the same message, channel and target."""
+        ...
+
     def first_time(self, event_id: str, at: datetime) -> bool:
         """True the first time an event id is seen (kept for a day)."""
         ...
@@ -406,8 +420,11 @@ class Announcer(Protocol):
         """Sends one alert."""
         ...
 
-    def must_be_heard(self) -> None:
-        """Raises: NobodyListens when a message would be taken and reach no person."""
+    def must_be_heard(self) -> bool:
+        """Whether people get messages straight from here; else the delivery to channels tells who took one.
+
+        Raises: NobodyListens when a message would be taken and reach nobody at all.
+        """
         ...
 
 

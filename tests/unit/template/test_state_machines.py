@@ -117,7 +117,7 @@ def test_in_mode_ask_only_an_approval_or_a_chosen_expiry_leads_to_an_action() ->
 
 def test_every_stage_of_the_question_goes_on_when_time_is_over_and_ends_in_the_conclusion() -> None:
     """Ask, remind, escalate, conclude: by States.Timeout, and by nothing else."""
-    order = ["AskOwner", "Remind", "Escalate", "ConcludeApproval"]
+    order = ["AwaitAnswer", "Remind", "Escalate", "ConcludeApproval"]
 
     for stage, following in pairwise(order):
         assert (["States.Timeout"], following) == (
@@ -125,6 +125,19 @@ def test_every_stage_of_the_question_goes_on_when_time_is_over_and_ends_in_the_c
             STATES[stage]["Catch"][0]["Next"],
         )
         assert STATES[stage]["Resource"].endswith(":lambda:invoke.waitForTaskToken")
+
+
+@pytest.mark.parametrize(("said", "then"), [("TellHeard?", "Recheck"), ("AskHeard?", "AwaitAnswer")])
+def test_nothing_goes_on_before_somebody_was_told(said: str, then: str) -> None:
+    """Straight from the topic, or when a channel has taken it; no other state leads there."""
+    waiting = {f"Is{said}", f"Check{said}".rstrip("?")}
+    leading = {name for name in STATES if then in targets(STATES[name])}
+
+    assert {said, f"Is{said}"} <= leading
+    assert then not in reachable(REMEDIATION, f"Check{said}".rstrip("?"), frozenset({f"Is{said}"}))
+    assert waiting <= set(STATES)
+    if then == "AwaitAnswer":
+        assert {said, f"Is{said}"} == leading
 
 
 def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:

@@ -24,9 +24,11 @@ def ask_owner(world: World | FleetWorld) -> AskOwner:
     return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
 
 
-@pytest.mark.parametrize(("stage", "hours_left"), [(Stage.ASK, 24), (Stage.REMIND, 20), (Stage.ESCALATE, 16)])
-def test_each_stage_tells_and_waits_for_what_is_left(stage: Stage, hours_left: int) -> None:
-    """The newest token waits, until the expiry that the message names."""
+@pytest.mark.parametrize(
+    ("stage", "hours_left"), [(Stage.AWAIT, 24), (Stage.REMIND, 20), (Stage.ESCALATE, 16)]
+)
+def test_each_stage_waits_for_what_is_left(stage: Stage, hours_left: int) -> None:
+    """The newest token waits, until the expiry."""
     world = World(decide=False)
     ask_owner(world)(world.ref, stage, f"token-{stage.value}")
     approval = world.state.approval(APPROVAL_ID)
@@ -37,9 +39,31 @@ def test_each_stage_tells_and_waits_for_what_is_left(stage: Stage, hours_left: i
         approval.stage,
         approval.expires_at,
     )
+    assert (stage is not Stage.AWAIT) == bool(world.announcer.sent)
+
+
+@pytest.mark.parametrize("by_people", [True, False])
+def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) -> None:
+    """It is sent with its link; whether somebody got it is the channels' to say where people do not."""
+    world = World(decide=False)
+    world.announcer.by_people = by_people
+    asked = ask_owner(world)(world.ref, Stage.ASK, None)
+    approval = world.state.approval(APPROVAL_ID)
+
+    assert (by_people, False) == (asked.heard, asked.settled)
+    assert approval is not None
+    assert approval.expires_at == NOW + timedelta(hours=25)
     (sent,) = world.announcer.sent
-    assert sent.link is not None
-    assert APPROVAL_ID in sent.link
+    assert APPROVAL_ID in str(sent.link)
+
+
+def test_a_question_that_was_taken_back_in_the_quiet_hours_is_not_asked() -> None:
+    """The GPU woke up before people did."""
+    world = World(decide=False)
+    world.state.void(APPROVAL_ID, "the GPU works again", expired=False)
+
+    assert ask_owner(world)(world.ref, Stage.ASK, None).settled
+    assert [] == world.announcer.sent
 
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
@@ -55,7 +79,7 @@ def test_no_clock_runs_when_nobody_listens(mode: Mode) -> None:
     stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
 
     with pytest.raises(NobodyListens):
-        ask_owner(world)(ref, stage, "token")
+        ask_owner(world)(ref, stage, None)
     approval = world.state.approval("approval-1")
     assert approval is not None
     assert (None, None) == (approval.task_token, approval.stage)
@@ -70,7 +94,8 @@ def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
         ref = ref_of(world, instance_id)
         opener(world)(ref)
         if token:
-            ask_owner(world)(ref, Stage.ASK, token)
+            ask_owner(world)(ref, Stage.ASK, None)
+            ask_owner(world)(ref, Stage.AWAIT, token)
         recorder(world)(ref, Outcome.FAILED, "NobodyListens: subscribe")
         minutes = 61 if token is None else 24 * 60 + 1
         record = world.state.record(ref.target, instance_id)
@@ -93,10 +118,10 @@ def test_a_message_that_no_channel_took_is_sent_again_by_a_retry() -> None:
     world = World(decide=False)
     world.announcer.failure = Throttled("later")
     with pytest.raises(Throttled):
-        ask_owner(world)(world.ref, Stage.ASK, "token")
+        ask_owner(world)(world.ref, Stage.REMIND, "token")
 
     world.announcer.failure = None
-    ask_owner(world)(world.ref, Stage.ASK, "token")
+    ask_owner(world)(world.ref, Stage.REMIND, "token")
     assert 1 == len(world.announcer.sent)
 
 
@@ -117,8 +142,14 @@ def test_an_answer_between_two_stages_goes_to_the_new_token() -> None:
 def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
     """Both are the state machine's to give."""
     world = World(decide=False)
-    with pytest.raises(InputError, match="task_token"):
-        ask_owner(world)(world.ref, Stage.ASK, None)
+    for stage, token in (
+        (Stage.AWAIT, None),
+        (Stage.REMIND, None),
+        (Stage.ASK, "token"),
+        (Stage.TELL, "token"),
+    ):
+        with pytest.raises(InputError, match="task_token"):
+            ask_owner(world)(world.ref, stage, token)
     world.state._episodes.clear()
     with pytest.raises(SafetyError, match="does not exist"):
-        ask_owner(world)(world.ref, Stage.ASK, "token")
+        ask_owner(world)(world.ref, Stage.AWAIT, "token")

@@ -24,6 +24,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import SpotRequestType
 from governor.domain.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
 from governor.domain.policy import Action, ApprovalRule, Mode, PlanRule, Policy
+from governor.domain.schedule import schedule
 from governor.usecases.accounts import Accounts
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.guards import Guards
@@ -120,6 +121,9 @@ class World:
                 evidence_hash=evidence_hash(evidence),
                 plan=plan,
                 terms=self.terms,
+                schedule=schedule(NOW, self.policies.policy.approval, (), ())
+                if self.mode is Mode.ASK
+                else None,
                 acts_on_silence=acts_on_silence(self.policies.policy, plan),
                 price=PRICE,
                 owner="ml",

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
     Episode,
@@ -32,6 +33,7 @@ from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, V
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Plan, Price, Saving, Step
 from governor.domain.policy import Action, Mode
+from governor.domain.schedule import Schedule
 from governor.domain.units import as_utc, parse_iso
 from governor.domain.verdict import Hold
 from governor.errors import DecisionRefused
@@ -98,6 +100,8 @@ def episode_document(episode: Episode) -> Document:
         "idle_below_percent": str(episode.idle_below_percent),
         "broadcast_may": sorted(episode.terms.broadcast_may),
         "people_needed": episode.terms.people_needed,
+        "schedule": _schedule_document(episode.schedule) if episode.schedule else None,
+        "time_zone": episode.time_zone,
         "acts_on_silence": episode.acts_on_silence,
         "snapshots": dict(episode.snapshots),
         "undone_at": moment_or_none(episode.undone_at),
@@ -115,7 +119,7 @@ def episode_from_document(
         KeyError, ValueError, TypeError, ArithmeticError: not an episode's document.
     """
     price = document["price"]
-    outcome = document.get("outcome")
+    outcome, schedule = document.get("outcome"), document.get("schedule")
     return Episode(
         ref=episode_from_execution_name(document["execution_name"]),
         phase=Phase(document["phase"]),
@@ -146,11 +150,59 @@ def episode_from_document(
             broadcast_may=frozenset(document.get("broadcast_may", ("keep", "stop"))),
             people_needed=int(document.get("people_needed", 1)),
         ),
+        schedule=_schedule_from_document(schedule) if schedule else None,
+        time_zone=document.get("time_zone", "UTC"),
         acts_on_silence=bool(document.get("acts_on_silence", False)),
         snapshots=dict(document.get("snapshots") or {}),
         undone_at=_parsed(document.get("undone_at")),
         undone_by=document.get("undone_by"),
         steps_done={step: parse_iso(at) for step, at in (document.get("steps_done") or {}).items()},
+    )
+
+
+def _schedule_document(planned: Schedule) -> Document:
+    return {
+        "ask_at": moment(planned.ask_at),
+        "remind_at": moment(planned.remind_at),
+        "escalate_at": moment(planned.escalate_at),
+        "expire_at": moment(planned.expire_at),
+    }
+
+
+def _schedule_from_document(document: Mapping[str, str]) -> Schedule:
+    return Schedule(
+        ask_at=parse_iso(document["ask_at"]),
+        remind_at=parse_iso(document["remind_at"]),
+        escalate_at=parse_iso(document["escalate_at"]),
+        expire_at=parse_iso(document["expire_at"]),
+    )
+
+
+def delivery_document(delivery: Delivery) -> Document:
+    """All of a delivery's record."""
+    return {
+        "subject": delivery.subject,
+        "message": delivery.message,
+        "channel": delivery.channel,
+        "target": delivery.target,
+        "at": moment(delivery.at),
+        "delivery_id": delivery.delivery_id,
+        "thread": delivery.thread,
+        "refused": delivery.refused,
+    }
+
+
+def delivery_from_document(document: Mapping[str, Any]) -> Delivery:
+    """The inverse of `delivery_document`. Raises: KeyError, ValueError."""
+    return Delivery(
+        subject=document["subject"],
+        message=document["message"],
+        channel=document["channel"],
+        target=document["target"],
+        at=parse_iso(document["at"]),
+        delivery_id=document.get("delivery_id"),
+        thread=document.get("thread"),
+        refused=document.get("refused"),
     )
 
 

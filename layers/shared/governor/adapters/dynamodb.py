@@ -9,6 +9,7 @@
     APPROVAL#id              REQUEST                     the approval (400 days)
     LEDGER#yyyy-mm           time#execution              the ledger
     EVENT#id                 SEEN                        events already handled (1 day)
+    DELIVERIES#subject       message#channel#target      what became of a message (90 days)
 
 Every change that matters is conditional. Where a lost response would make a repeated call look beaten by
 itself, the write is a transaction: AWS answers its repetition as it answered the first. This module must
@@ -17,6 +18,7 @@ not know why anything is stored.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 import time
@@ -34,6 +36,8 @@ from governor.adapters.documents import (
     breaker_document,
     breaker_from_document,
     decision_document,
+    delivery_document,
+    delivery_from_document,
     episode_document,
     episode_from_document,
     first_approval,
@@ -52,6 +56,7 @@ from governor.adapters.documents import (
 )
 from governor.adapters.errors import aws_errors
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
     Episode,
@@ -74,6 +79,7 @@ _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
 _OBSERVATIONS_FORMAT = 1
 _SWEEPS_KEPT = timedelta(days=30)
+_DELIVERIES_KEPT = timedelta(days=90)
 _EVENTS_KEPT = timedelta(days=1)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
@@ -380,7 +386,9 @@ class DynamoStateTable:
         item = self._get(_approval_key(approval_id))
         return None if item is None else _approval(item)
 
-    def await_answer(self, approval_id: str, task_token: str, stage: str, expires_at: datetime) -> Approval:
+    def await_answer(
+        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+    ) -> Approval:
         """As the port says."""
         try:
             item = self._update(
@@ -505,6 +513,23 @@ class DynamoStateTable:
                 )
             ]
         )
+
+    def deliveries(self, subject: str) -> list[Delivery]:
+        """As the port says."""
+        found = []
+        for item in self._query(f"DELIVERIES#{subject}", ""):
+            with _readable(item["pk"], item["sk"]):
+                found.append(delivery_from_document(item))
+        return found
+
+    def note_delivery(self, delivery: Delivery) -> None:
+        """As the port says."""
+        # A target may be an address: hashed, so that it fits the key and stands in one place only.
+        target = hashlib.sha256(delivery.target.encode()).hexdigest()[:16]
+        key = f"DELIVERIES#{delivery.subject}", f"{delivery.message}#{delivery.channel}#{target}"
+        document = {**delivery_document(delivery), "expires_at_epoch": _epoch(delivery.at + _DELIVERIES_KEPT)}
+        with aws_errors("dynamodb:PutItem"):
+            self._client.put_item(TableName=self._table, Item=_packed_item(key, document))
 
     # calls
 

@@ -11,6 +11,7 @@ from typing import Any
 from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
     Episode,
@@ -357,11 +358,13 @@ class RecordingAnnouncer:
     sent: list[Alert] = field(default_factory=list)
     failure: CloudError | None = None
     is_heard: bool = True
+    by_people: bool = True
 
-    def must_be_heard(self) -> None:
+    def must_be_heard(self) -> bool:
         """As the port says."""
         if not self.is_heard:
             raise NobodyListens("nobody is subscribed")
+        return self.by_people
 
     def announce(self, alert: Alert) -> None:
         """As the port says."""
@@ -375,6 +378,7 @@ class MemoryStateTable:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._deliveries: dict[tuple[str, str, str, str], Delivery] = {}
         self._observations: dict[tuple[str, str], dict[str, Observation]] = {}
         self._records: dict[tuple[str, str, str], InstanceRecord] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
@@ -540,7 +544,9 @@ class MemoryStateTable:
         """As the port says."""
         return self._approvals.get(approval_id)
 
-    def await_answer(self, approval_id: str, task_token: str, stage: str, expires_at: datetime) -> Approval:
+    def await_answer(
+        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+    ) -> Approval:
         """As the port says."""
         with self._lock:
             approval = self._known(approval_id)
@@ -613,6 +619,16 @@ class MemoryStateTable:
                 return False
             self._events[event_id] = at
             return True
+
+    def deliveries(self, subject: str) -> list[Delivery]:
+        """As the port says."""
+        return [one for key, one in sorted(self._deliveries.items()) if key[0] == subject]
+
+    def note_delivery(self, delivery: Delivery) -> None:
+        """As the port says."""
+        with self._lock:
+            key = delivery.subject, delivery.message, delivery.channel, delivery.target
+            self._deliveries[key] = delivery
 
     def _store(self, record: InstanceRecord) -> None:
         self._records[(*_place(record.target), record.instance_id)] = record

@@ -23,13 +23,17 @@ _MACHINES = ("sqs", "lambda", "http", "https")
 
 
 class SnsAnnouncer:
-    """The port `Announcer`: SNS has taken the message when `Publish` returns."""
+    """The port `Announcer`: SNS has taken the message when `Publish` returns.
 
-    def __init__(self, clients: Clients, topic_arn: str) -> None:
+    `own_subscriptions` are the stack's own, which deliver to channels and are nobody's mailbox.
+    """
+
+    def __init__(self, clients: Clients, topic_arn: str, *, own_subscriptions: int = 0) -> None:
         self._clients = clients
         self._topic_arn = topic_arn
+        self._own_subscriptions = own_subscriptions
 
-    def must_be_heard(self) -> None:
+    def must_be_heard(self) -> bool:
         """As the port says. SNS takes a message also when it has nobody to give it to.
 
         Raises:
@@ -38,7 +42,8 @@ class SnsAnnouncer:
         with aws_errors("sns:GetTopicAttributes"):
             answer = self._clients.client("sns").get_topic_attributes(TopicArn=self._topic_arn)
         found = answer["Attributes"]
-        if int(found.get("SubscriptionsConfirmed", 0)) == 0:
+        confirmed = int(found.get("SubscriptionsConfirmed", 0))
+        if confirmed == 0:
             pending = int(found.get("SubscriptionsPending", 0))
             waiting = f" ({pending} wait to be confirmed)" if pending else ""
             raise NobodyListens(
@@ -46,6 +51,7 @@ class SnsAnnouncer:
                 f"subscribe to {self._topic_arn} and confirm",
                 operation="sns:Publish",
             )
+        return confirmed > self._own_subscriptions
 
     def announce(self, alert: Alert) -> None:
         """As the port says."""

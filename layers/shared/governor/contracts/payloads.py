@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.messages import Stage
 from governor.domain.plan import Step
@@ -58,6 +59,27 @@ class RotationPayload(_Event):
     step: RotationStep = Field(alias="Step")
     secret: str = Field(alias="SecretId")
     version: Annotated[str, Field(alias="ClientRequestToken", min_length=32, max_length=64)]
+
+
+class _QueuedAttributes(_Event):
+    receives: int = Field(alias="ApproximateReceiveCount", ge=1)
+
+
+class _QueuedMessage(_Event):
+    message_id: str = Field(alias="messageId", min_length=1)
+    receipt: str = Field(alias="receiptHandle", min_length=1)
+    body: str
+    attributes: _QueuedAttributes
+
+    def to_queued(self) -> Queued:
+        """As the worker takes it."""
+        return Queued(self.message_id, self.receipt, self.body, self.attributes.receives)
+
+
+class QueueBatch(_Event):
+    """What the event source mapping of a queue invokes a function with."""
+
+    records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
 
 
 class TargetPayload(_Payload):

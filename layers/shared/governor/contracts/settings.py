@@ -38,6 +38,26 @@ class Settings:
         return self._need("ALERT_TOPIC_ARN")
 
     @property
+    def channel_secret_arn(self) -> str:
+        """The secret that holds addresses and tokens of channels."""
+        return self._need("CHANNEL_SECRET_ARN")
+
+    @property
+    def delivery_queue_url(self) -> str:
+        """The queue of deliveries."""
+        return self._need("DELIVERY_QUEUE_URL")
+
+    @property
+    def email_sender(self) -> str | None:
+        """The address that mail is sent from; absent where none is sent."""
+        return self.variables.get("EMAIL_SENDER", "").strip() or None
+
+    @property
+    def own_subscriptions(self) -> int:
+        """How many subscriptions of the alert topic are the stack's own."""
+        return int(self.variables.get("OWN_SUBSCRIPTIONS", "0"))
+
+    @property
     def state_machine_arn(self) -> str:
         """The remediation state machine."""
         return self._need("REMEDIATION_STATE_MACHINE_ARN")

@@ -29,6 +29,8 @@ class AlertKind(StrEnum):
     BREAKER_RELEASED = "breaker-released"
     SPOT_INTERRUPTION = "spot-interruption"
     SWEEP_FAILED = "sweep-failed"
+    ALARM = "alarm"
+    """An alarm of the stack, as CloudWatch has published it."""
 
 
 class Severity(StrEnum):

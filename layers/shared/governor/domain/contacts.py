@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _ADDRESS = re.compile(r"[^\s@,;<>\"'\\]{1,64}@[A-Za-z0-9.-]{1,255}")
+_CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
@@ -41,6 +42,8 @@ class Contact:
     emails: tuple[str, ...] = ()
     identities: Mapping[str, str] = field(default_factory=dict)
     """An address of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>`, `aws:<ARN>`."""
+    slack_channel: str | None = None
+    """Id of a conversation (`C0123456789`); `None`: the one in the channel secret."""
     time_zone: str = "UTC"
     """By its name in the IANA database, such as `Europe/Berlin`."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
@@ -54,6 +57,8 @@ class Contact:
         strangers = sorted(set(self.identities.values()) - set(self.emails))
         if strangers:
             raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
+        if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
+            raise ValueError(f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789")
         try:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -120,6 +125,7 @@ class Directory:
                 # Only that person, with the hours of the group.
                 return Contact(
                     emails=(address,),
+                    slack_channel=contact.slack_channel,
                     time_zone=contact.time_zone,
                     working_days=contact.working_days,
                     working_from=contact.working_from,

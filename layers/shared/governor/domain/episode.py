@@ -17,6 +17,7 @@ from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Mode, Power
+from governor.domain.schedule import Schedule
 from governor.domain.units import Percent, UtcDatetime, as_utc
 from governor.domain.verdict import Hold
 
@@ -144,6 +145,10 @@ class Episode:
     """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
     terms: Terms = Terms()
     """Who may decide it."""
+    schedule: Schedule | None = None
+    """When people are asked; `None` where nobody is."""
+    time_zone: str = "UTC"
+    """Of those who are asked."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)

@@ -18,10 +18,11 @@ from governor.domain.units import UtcDatetime, iso, money
 
 
 class Stage(StrEnum):
-    """The messages of an episode before its end."""
+    """The messages of an episode before its end; `await` sends none."""
 
     TELL = "tell"
     ASK = "ask"
+    AWAIT = "await"
     REMIND = "remind"
     ESCALATE = "escalate"
 
@@ -121,7 +122,7 @@ def stage_alert(episode: Episode, stage: Stage, at: UtcDatetime, link: str | Non
         region=episode.ref.region,
         subject=f"{title} {instance.instance_type} {instance.name}",
         lines=tuple(lines),
-        dedup_id=f"{stage.value}-{episode.ref.execution_name}",
+        dedup_id=stage_id(stage, episode.ref),
         at=at,
         instance_id=instance.instance_id,
         owner=episode.owner,
@@ -129,6 +130,11 @@ def stage_alert(episode: Episode, stage: Stage, at: UtcDatetime, link: str | Non
         link=link,
         facts=episode_facts(episode),
     )
+
+
+def stage_id(stage: Stage, ref: EpisodeRef) -> str:
+    """The id of a stage's message; one message a stage."""
+    return f"{stage.value}-{ref.execution_name}"
 
 
 def silence_text(episode: Episode) -> str:

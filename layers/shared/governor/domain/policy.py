@@ -176,9 +176,8 @@ class PlanRule:
         _between("running_snapshot_valid_minutes", self.running_snapshot_valid_minutes, 1, 2_880)
 
 
-_LONGEST_QUESTION = timedelta(days=30)
-"""A link is good for at least as long after its key has stopped to sign: the template rotates every 30
-days."""
+_LONGEST_QUESTION = timedelta(days=20)
+"""A key is accepted for 30 days after it has stopped to sign; nights and weekends come on top of this."""
 
 Power = Literal["keep", "stop", "exempt", "terminate"]
 """What an answer amounts to."""
@@ -193,6 +192,8 @@ class ApprovalRule:
     remind_after_minutes: float = 240.0
     escalate_after_minutes: float = 240.0
     expire_after_minutes: float = 960.0
+    delivery_limit_minutes: int = 60
+    """How long no channel may take a question before the episode fails; its time begins when one has."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     keep_at_most_days: int = 30
     ask_again_after_hours: float = 24.0
@@ -207,6 +208,7 @@ class ApprovalRule:
     def __post_init__(self) -> None:
         for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
             _between(name, getattr(self, name), 0.01, 43_200)
+        _between("delivery_limit_minutes", self.delivery_limit_minutes, 1, 1_440)
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
         _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)

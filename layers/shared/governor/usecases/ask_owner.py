@@ -9,17 +9,27 @@ from typing import assert_never
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_alert
-from governor.domain.policy import ApprovalRule, Mode
+from governor.domain.policy import Mode
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
 from governor.ports import Announcer, Clock, LinkSigner, Policies, StateTable, Workflow
 from governor.usecases.deliver_decision import answer_document
 
+_TOLD_LINK = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`heard`: a channel has taken the message. `settled`: there is nothing to ask any more."""
+
+    heard: bool
+    settled: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class AskOwner:
-    """One stage of the question. Returns when a channel has taken the message: then time starts."""
+    """One stage of the question. The first one tells whether it was heard; the others wait for an answer."""
 
     clock: Clock
     policies: Policies
@@ -28,53 +38,57 @@ class AskOwner:
     announcer: Announcer
     signer: LinkSigner
 
-    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None) -> None:
-        """Sends the message of the stage.
+    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None) -> Asked:
+        """Sends the message of the stage, if it has one, and binds the task that waits.
 
         Raises:
             SafetyError: the episode does not exist.
-            InputError: a stage that waits came without a task token.
-            NobodyListens: no person would get the message, so no clock may run and nothing may be done.
-            CloudError: no channel has taken the message; a retry sends it again.
+            InputError: a stage that waits came without a task token, or one that does not came with one.
+            NobodyListens: nobody at all would get the message, so no clock may run and nothing may be done.
+            CloudError: the message was not taken; a retry sends it again.
         """
+        if (task_token is None) != (stage in (Stage.TELL, Stage.ASK)):
+            needs = "needs one" if task_token is None else "takes none"
+            raise InputError(f"task_token: stage {stage.value} {needs}")
         episode = self.state.episode(ref)
         if episode is None:
             raise SafetyError("the episode does not exist")
-        if episode.mode is not Mode.OBSERVE:
-            self.announcer.must_be_heard()
+        by_people = episode.mode is Mode.OBSERVE or self.announcer.must_be_heard()
         now = self.clock.now()
         if stage is Stage.TELL:
-            self.announcer.announce(
-                stage_alert(episode, stage, now, self._link(episode, now + timedelta(days=30)))
-            )
-            return
-        if not task_token:
-            raise InputError(f"task_token: stage {stage.value} waits for an answer and needs one")
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))
+            return Asked(heard=by_people)
         expires_at = self._expiry(episode, stage, now)
         approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
         if approval.status is not ApprovalStatus.PENDING:
-            # Decided between two stages: the earlier token no longer waits, this one does.
-            self.workflow.answer(task_token, answer_document(approval))
-            return
-        self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, expires_at)))
+            if task_token is not None:
+                # Decided between two stages: the earlier token no longer waits, this one does.
+                self.workflow.answer(task_token, answer_document(approval))
+            return Asked(heard=True, settled=True)
+        if stage is not Stage.AWAIT:
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, expires_at)))
+        return Asked(heard=by_people)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
         rule = self.policies.applied_to(episode.instance).policy.approval
-        return now + timedelta(minutes=_minutes_left(rule, stage))
+        planned = episode.schedule
+        if planned is None:
+            raise SafetyError("nobody is asked about this episode")
+        match stage:
+            case Stage.ASK:
+                # Its time begins when a channel has taken it; until then it may be answered all the same.
+                limit = timedelta(minutes=rule.delivery_limit_minutes)
+                return now + (planned.expire_at - planned.ask_at) + limit
+            case Stage.AWAIT:
+                return now + (planned.expire_at - planned.ask_at)
+            case Stage.REMIND:
+                return now + (planned.expire_at - planned.remind_at)
+            case Stage.ESCALATE:
+                return now + (planned.expire_at - planned.escalate_at)
+            case Stage.TELL:
+                raise InputError("stage tell waits for nothing")
+            case _:
+                assert_never(stage)
 
     def _link(self, episode: Episode, expires_at: UtcDatetime) -> str:
         return self.signer.link(episode.approval_id, BROADCAST, expires_at)
-
-
-def _minutes_left(rule: ApprovalRule, stage: Stage) -> float:
-    match stage:
-        case Stage.ASK:
-            return rule.remind_after_minutes + rule.escalate_after_minutes + rule.expire_after_minutes
-        case Stage.REMIND:
-            return rule.escalate_after_minutes + rule.expire_after_minutes
-        case Stage.ESCALATE:
-            return rule.expire_after_minutes
-        case Stage.TELL:
-            raise InputError("stage tell waits for nothing")
-        case _:
-            assert_never(stage)

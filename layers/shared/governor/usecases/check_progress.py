@@ -1,15 +1,19 @@
-"""Looks whether EC2 has got there: stopped, snapshots completed, terminated. Reads only."""
+"""Looks whether it has got there: stopped, snapshots completed, terminated, heard. Reads only."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
+from governor.domain.approval import ApprovalStatus
+from governor.domain.delivery import NOWHERE
 from governor.domain.episode import Episode, EpisodeRef
+from governor.domain.messages import Stage, stage_id
 from governor.domain.plan import Step
-from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
 from governor.usecases.accounts import Accounts
 from governor.usecases.guards import EPISODE_TAG, Guards
@@ -21,11 +25,13 @@ class Until(StrEnum):
     STOPPED = "stopped"
     SNAPSHOTS_COMPLETED = "snapshots-completed"
     TERMINATED = "terminated"
+    HEARD = "heard"
+    """A channel has taken the message that nobody gets straight from the topic."""
 
 
 _EC2_SETTLES = timedelta(minutes=5)
 """How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
-_STEP = {
+_STEP: Mapping[Until, Step] = {
     Until.STOPPED: Step.STOP,
     Until.SNAPSHOTS_COMPLETED: Step.SNAPSHOT,
     Until.TERMINATED: Step.TERMINATE,
@@ -57,10 +63,13 @@ class CheckProgress:
         Raises:
             SnapshotFailed: a snapshot ended in `error`, or one is missing.
             StepTimedOut: the policy's limit has passed.
+            NobodyListens: every channel has refused the message, or none has taken it in time.
             WrongState: the instance went somewhere else.
             SafetyError: the episode is over, or the step was never asked for.
         """
         episode = self.guards.open_episode(ref)
+        if until is Until.HEARD:
+            return self._heard(episode)
         since = episode.steps_done.get(_STEP[until].value)
         if since is None:
             raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")
@@ -82,8 +91,31 @@ class CheckProgress:
                 return self._has_snapshots(episode, elapsed)
             case Until.TERMINATED:
                 return self._state(episode) in (None, "terminated")
+            case Until.HEARD:
+                raise AssertionError("no step of EC2 leads to it")
             case _:
                 assert_never(until)
+
+    def _heard(self, episode: Episode) -> Progress:
+        state, name = self.guards.state, episode.ref.execution_name
+        approval = state.approval(episode.approval_id)
+        asks = episode.schedule is not None
+        if asks and approval is not None and approval.status is not ApprovalStatus.PENDING:
+            return Progress(done=True, wait_seconds=0)
+        stage = Stage.ASK if asks else Stage.TELL
+        message = stage_id(stage, episode.ref)
+        found = [delivery for delivery in state.deliveries(name) if delivery.message == message]
+        if any(delivery.was_taken for delivery in found):
+            return Progress(done=True, wait_seconds=0)
+        reasons = "; ".join(f"{d.channel}: {d.refused}" for d in found)
+        since = episode.schedule.ask_at if episode.schedule else episode.opened_at
+        elapsed = self.clock.now() - since
+        rule = self.policies.applied_to(episode.instance).policy.approval
+        nowhere = any(delivery.channel == NOWHERE for delivery in found)
+        if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
+            why = reasons or f"none has answered for {_minutes(elapsed)} min"
+            raise NobodyListens(f"no channel has taken the message: {why}", operation="deliver")
+        return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
 
     def _has_stopped(self, episode: Episode) -> bool:
         state = self._state(episode)

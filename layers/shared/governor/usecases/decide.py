@@ -72,7 +72,8 @@ class Decide:
             settled = self.state.settle(approval_id, decision, decision.keep_until)
         except ConflictError as error:
             return self._lost(approval_id, decision, error)
-        return Decided(settled, self._deliver(approval_id))
+        # Before the first task waits there is nobody to hand it to; that task finds it in the table.
+        return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
 
     def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
         """Somebody was faster: another person, or this one's own repeated request."""

@@ -13,6 +13,7 @@ from governor.domain.instance import Instance
 from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
 from governor.domain.quiet import quiet_until
+from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import Verdict, VerdictKind
@@ -94,6 +95,9 @@ class OpenEpisode:
         mode = mode_of(applied.policy, plan)
         asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
         owner, project = owner_and_project(instance, applied.policy.ownership)
+        directory = applied.policy.ownership.directory
+        contacts = directory.asked(owner, project)
+        planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
             Episode(
                 ref=ref,
@@ -115,6 +119,8 @@ class OpenEpisode:
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
                 history=self.history(sized, applied.policy, now),
                 idle_below_percent=applied.policy.idle.utilization_below_percent,
+                schedule=planned if asks else None,
+                time_zone=contacts[0].time_zone if contacts else "UTC",
                 terms=terms_of(applied.policy, plan, price),
                 acts_on_silence=acts_on_silence(applied.policy, plan),
             )

@@ -73,7 +73,7 @@ class RecordOutcome:
         if episode is None or episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
             return episode is not None
         approval = self.state.approval(episode.approval_id)
-        return approval is not None and approval.stage is not None
+        return approval is not None and approval.task_token is not None
 
     def _close_question(self, episode: Episode, outcome: Outcome) -> None:
         """Nobody can answer any more what is over."""

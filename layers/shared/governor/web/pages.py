@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, timedelta
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from markupsafe import Markup
 
 from governor.domain.approval import Answer
 from governor.domain.episode import Episode
+from governor.domain.figures import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.policy import Mode
+from governor.domain.schedule import tomorrow_morning
 from governor.domain.terms import may
 from governor.domain.units import UtcDatetime, iso, money
 from governor.usecases.show_approval import ApprovalView
@@ -76,7 +78,7 @@ def approval_page(
             else Markup(  # noqa: S704 - built of numbers
                 picture.day_svg(episode.history, episode.idle_below_percent, episode.evidence.window)
             ),
-            rows=picture.rows(episode.evidence),
+            rows=gpu_rows(episode.evidence),
             costs=cost_lines(episode),
             per_hour=None if price is None else money(price, 4),
             per_day=None if price is None else money(price * 24),
@@ -123,11 +125,10 @@ def _rebuild(episode: Episode) -> Mapping[str, str]:
 
 def keep_options(view: ApprovalView) -> Mapping[str, str]:
     """Value and label of the offered ends of a snooze, within the policy's maximum."""
-    now = view.now
-    tomorrow = datetime.combine(now.date() + timedelta(days=1), time(9), tzinfo=UTC)
+    now, zone = view.now, view.episode.time_zone
     offered = {
         "for 4 hours": now + timedelta(hours=4),
-        "until tomorrow 09:00 UTC": tomorrow,
+        f"until tomorrow 09:00 {zone}": tomorrow_morning(now, zone),
         "for a week": now + timedelta(days=7),
     }
     latest = now + view.approval.keep_at_most

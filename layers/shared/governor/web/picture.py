@@ -14,10 +14,7 @@ from governor.domain.evidence import (
     GpuReadings,
     Series,
     Window,
-    coverage_percent,
     is_reading,
-    mean,
-    peak,
 )
 from governor.domain.history import History
 
@@ -27,35 +24,12 @@ _TALL_ROW, _SHORT_ROW, _FEW = 34, 18, 2
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRow:
-    """One GPU in figures, for the table beside the picture."""
-
-    label: str
-    highest: str
-    average: str
-    measured: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     """One series with its line; `None` draws none."""
 
     label: str
     series: Series
     threshold: float | None
-
-
-def rows(evidence: Evidence) -> tuple[GpuRow, ...]:
-    """The figures of every GPU."""
-    return tuple(
-        GpuRow(
-            label="all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
-            highest=_percent(peak(gpu.utilization)),
-            average=_percent(mean(gpu.utilization)),
-            measured=f"{coverage_percent(gpu.utilization):.0f} %",
-        )
-        for gpu in evidence.gpus
-    )
 
 
 def window_svg(evidence: Evidence, threshold_percent: float) -> str:
@@ -156,7 +130,3 @@ def _bar(row: _Row, value: float | None, tall: float) -> tuple[str, float]:
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
-
-
-def _percent(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.1f} %"

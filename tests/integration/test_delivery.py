@@ -1,0 +1,142 @@
+"""Messages reach people through every channel, each once, with what may pass repeated and what may not
+told."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from local.receivers import Received
+from tests.integration.people import decide, request
+from tests.integration.stage import Stage
+
+PEOPLE = """
+ownership:
+  contacts:
+    ml-team: {emails: [alice@example.com, bob@example.com]}
+    finops: {emails: [finops@example.com]}
+  default_contacts: [ml-team]
+  escalation_contacts: [finops]
+"""
+
+
+def received(stage: Stage, channel: str, instance_id: str) -> list[Received]:
+    """What a channel has taken about an instance."""
+    every = stage.scene.receivers.received(channel)
+    return [one for one in every if one.status < 300 and instance_id in str(one.payload)]
+
+
+def await_received(stage: Stage, channel: str, instance_id: str, count: int = 1) -> list[Received]:
+    """The same, once there are as many."""
+
+    def arrived() -> list[Received] | None:
+        found = received(stage, channel, instance_id)
+        return found if len(found) >= count else None
+
+    return stage.eventually(arrived, f"no {count} messages of {channel} about {instance_id}")
+
+
+def await_mail(stage: Stage, instance_id: str, address: str, title: str = "Please decide") -> dict[str, Any]:
+    """The mail to one person, once SES has taken it."""
+
+    def arrived() -> dict[str, Any] | None:
+        mails = [
+            mail
+            for mail in stage.scene.sent_mail()
+            if mail["To"] == [address] and instance_id in mail["BodyText"] and title in mail["Subject"]
+        ]
+        return mails[0] if mails else None
+
+    return stage.eventually(arrived, f"no mail to {address} about {instance_id}")
+
+
+def link_in(stage: Stage, mail: dict[str, Any]) -> str:
+    """The link of a mail's text."""
+    found = re.search(r"^https?://\S+", mail["BodyText"], re.MULTILINE)
+    assert found is not None
+    return stage.scene.cloud.reachable_url(found[0])
+
+
+def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own(stage: Stage) -> None:
+    """Slack, Teams, the webhook and two mails; the decision names who decided; the outcome follows."""
+    stage.policy("mode: ask" + PEOPLE)
+    instance_id, _ = stage.ask()
+
+    for channel in ("slack", "teams", "webhook"):
+        await_received(stage, channel, instance_id)
+    await_mail(stage, instance_id, "bob@example.com")
+    link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
+    assert "alice%40example.com" in link
+    assert 303 == decide(link, "approve")[0]
+
+    assert "stopped" == stage.outcome(instance_id)
+    assert "link:alice@example.com decided to approve" in request(link)[1]
+    posted, changed = await_received(stage, "slack", instance_id, 2)
+    assert ("chat.postMessage", "chat.update") == (posted.operation, changed.operation)
+    assert [] == received(stage, "pagerduty", instance_id)
+
+
+def test_what_a_channel_refuses_for_a_while_is_sent_later_and_once(stage: Stage) -> None:
+    """429 and 503 are waited out; the other channels are not sent to twice."""
+    stage.policy("mode: ask" + PEOPLE)
+    instance_id = stage.launch()
+    receivers = stage.scene.receivers
+    receivers.fail("teams", 429, retry_after="1", about=instance_id)
+    receivers.fail("webhook", 503, about=instance_id)
+    stage.scene.sweep()
+    for channel in ("teams", "webhook"):
+        await_received(stage, channel, instance_id)
+
+    about = [one for one in receivers.received() if instance_id in str(one.payload)]
+    assert [429, 503] == sorted(one.status for one in about if one.status >= 300)
+    assert [1, 1, 1] == [len(received(stage, name, instance_id)) for name in ("slack", "teams", "webhook")]
+
+
+def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: Stage) -> None:
+    """A revoked token: the record says what to do, and the others are told."""
+    stage.policy("mode: ask" + PEOPLE)
+    instance_id = stage.launch()
+    stage.scene.receivers.fail("teams", 410, about=instance_id)
+    stage.scene.sweep()
+    await_received(stage, "webhook", instance_id)
+    name = stage.episode(instance_id).ref.execution_name
+
+    def recorded() -> str | None:
+        found = {d.channel: d.refused for d in stage.state.deliveries(name)}
+        return found.get("teams")
+
+    assert "make a new one" in stage.eventually(recorded, "no record of the refusal")
+    assert 1 == len(received(stage, "slack", instance_id))
+
+
+def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) -> None:
+    """The question waits for an answer only when one has taken it."""
+    stage.policy("mode: ask" + PEOPLE)
+    sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
+    subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    mailbox = next(s for s in subscriptions if "mailbox" in s["Endpoint"])
+    sns.unsubscribe(SubscriptionArn=mailbox["SubscriptionArn"])
+    try:
+        instance_id = stage.launch()
+        stage.scene.sweep()
+        link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
+        assert 303 == decide(link, "approve")[0]
+        assert "stopped" == stage.outcome(instance_id)
+    finally:
+        sns.subscribe(TopicArn=topic, Protocol=mailbox["Protocol"], Endpoint=mailbox["Endpoint"])
+
+    entered = stage.history(instance_id)
+    assert entered.index("CheckAskHeard") < entered.index("AwaitAnswer")
+
+
+def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
+    """In addition to those who were asked before, and PagerDuty, as it is critical."""
+    quick = "{remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60}"
+    stage.policy(f"mode: ask\napproval: {quick}{PEOPLE}")
+    instance_id, _ = stage.ask()
+
+    await_mail(stage, instance_id, "finops@example.com", "Escalation")
+    await_mail(stage, instance_id, "alice@example.com", "Reminder")
+    await_received(stage, "pagerduty", instance_id)
+    to_finops = [mail for mail in stage.scene.sent_mail() if mail["To"] == ["finops@example.com"]]
+    assert ["Escalation"] == [m["Subject"].split(":")[0] for m in to_finops if instance_id in m["BodyText"]]

@@ -1,0 +1,372 @@
+"""One alert to every channel it is for: once each, what may pass again, what may not on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from governor.adapters.sns import alert_document
+from governor.channels.compose import answers_of, message_of
+from governor.channels.dispatch import Dispatch, Dispatched
+from governor.channels.errors import DeliveryRefused, DeliveryRetryable
+from governor.channels.message import Delivered, Message
+from governor.channels.registry import Registry, Route
+from governor.channels.worker import Worker
+from governor.contracts.alerts import parse_alert
+from governor.domain.alert import Alert, AlertKind
+from governor.domain.approval import Answer
+from governor.domain.contacts import Contact
+from governor.domain.delivery import NOWHERE, Queued
+from governor.domain.episode import Outcome, Terms
+from governor.domain.messages import Stage, outcome_alert, stage_alert
+from governor.domain.policy import Action, Ownership
+from governor.errors import ConfigurationError, InputError, Throttled
+from tests.builders import NOW
+from tests.unit.usecases.builders import SIGNER
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
+FINOPS = Contact(emails=("finops@example.com",))
+
+
+@dataclass
+class FakeChannel:
+    """Takes everything, unless told otherwise."""
+
+    name: str
+    failures: list[Exception] = field(default_factory=list)
+    sent: list[Message] = field(default_factory=list)
+    takes_all: bool = True
+
+    def takes(self, message: Message) -> bool:
+        """As the Protocol says."""
+        return self.takes_all or message.is_outcome
+
+    def send(self, message: Message) -> Delivered:
+        """As the Protocol says."""
+        if self.failures:
+            raise self.failures.pop(0)
+        self.sent.append(message)
+        return Delivered(f"{self.name}-{len(self.sent)}", thread=f"{self.name}-thread")
+
+
+@dataclass
+class FakeRegistry:
+    """The routes of a test; remembers who was asked for."""
+
+    routes_: list[Route]
+    asked: list[tuple[Contact, ...]] = field(default_factory=list)
+
+    def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
+        """As the registry says."""
+        self.asked.append(tuple(contacts))
+        return tuple(self.routes_)
+
+
+class Post:
+    """An open question, and two channels."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.world = World(decide=False, **changes)
+        ownership = Ownership(
+            contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), escalation_contacts=("finops",)
+        )
+        self.world.policies.policy = replace(self.world.policies.policy, ownership=ownership)
+        self.mail, self.chat = FakeChannel("email"), FakeChannel("slack")
+        address = "alice@example.com"
+        self.registry = FakeRegistry([Route(self.mail, address, address), Route(self.chat, "C0ML")])
+        registry: Any = self.registry
+        self.dispatch = Dispatch(self.world.clock, self.world.policies, self.world.state, SIGNER, registry)
+
+    def alert(self, stage: Stage = Stage.ASK) -> Alert:
+        """A stage's message, as it comes out of the queue."""
+        episode = self.world.state.episode(self.world.ref)
+        assert episode is not None
+        link = SIGNER.link(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1))
+        return stage_alert(episode, stage, NOW, link)
+
+    def outcome(self) -> Alert:
+        """The end."""
+        episode = self.world.state.episode(self.world.ref)
+        link = SIGNER.link(APPROVAL_ID, "broadcast", NOW + timedelta(days=30))
+        return outcome_alert(self.world.ref, episode, Outcome.STOPPED, "stopped", NOW, link)
+
+    def records(self) -> dict[str, str | None]:
+        """Channel by refusal."""
+        return {d.channel: d.refused for d in self.world.state.deliveries(self.world.ref.execution_name)}
+
+
+def recipient(message: Message) -> str:
+    """Whose link it is."""
+    return dict(parse_qsl(urlsplit(str(message.link)).query))["r"]
+
+
+def test_a_mail_has_a_link_of_its_own_and_a_chat_the_one_for_everybody() -> None:
+    """Whoever alone gets it is named in its link."""
+    post = Post()
+    assert Dispatched(taken=2, refused=0) == post.dispatch(post.alert())
+
+    assert ("alice@example.com", "broadcast") == (recipient(post.mail.sent[0]), recipient(post.chat.sent[0]))
+    assert {"email": None, "slack": None} == post.records()
+
+
+def test_the_link_of_everybody_is_nowhere_in_a_personal_message() -> None:
+    """Whoever forwards it forwards one's own name."""
+    post = Post()
+    post.dispatch(post.alert())
+    post.dispatch(post.outcome())
+
+    for message in post.mail.sent:
+        assert "broadcast" not in str(message)
+
+
+def test_what_was_taken_is_not_sent_again() -> None:
+    """The queue gives a message more than once."""
+    post = Post()
+    for _ in range(2):
+        post.dispatch(post.alert())
+
+    assert (1, 1) == (len(post.mail.sent), len(post.chat.sent))
+
+
+def test_what_may_pass_is_left_and_sent_alone_the_next_time() -> None:
+    """Not before what the channel asked for."""
+    post = Post()
+    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=70)]
+
+    assert Dispatched(1, 0, left=1, retry_after_seconds=70) == post.dispatch(post.alert())
+    assert {"email": None} == post.records()
+    assert Dispatched(2, 0) == post.dispatch(post.alert())
+    assert (1, 1) == (len(post.mail.sent), len(post.chat.sent))
+
+
+def test_a_refusal_is_on_record_and_not_repeated() -> None:
+    """With what to do; the other channels are told all the same."""
+    post = Post()
+    post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
+
+    assert Dispatched(1, 1) == post.dispatch(post.alert())
+    assert {"email": "email: verify the sender", "slack": None} == post.records()
+    assert Dispatched(1, 1) == post.dispatch(post.alert())
+    assert [] == post.mail.sent
+
+
+@pytest.mark.parametrize(("routes", "why"), [(0, "no channel is configured"), (1, "all 1 channels")])
+def test_where_nobody_has_it_that_is_on_record(routes: int, why: str) -> None:
+    """The workflow reads it, and fails instead of waiting for an answer nobody can give."""
+    post = Post()
+    post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
+    post.registry.routes_ = post.registry.routes_[:routes]
+    post.dispatch(post.alert())
+
+    assert why in str(post.records()[NOWHERE])
+
+
+def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
+    """It may be taken yet."""
+    post = Post()
+    post.registry.routes_ = post.registry.routes_[:1]
+    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.dispatch(post.alert())
+
+    assert {} == post.records()
+
+
+def test_later_messages_name_the_first_ones_thread() -> None:
+    """A chat keeps an episode together, and changes its first message at the end."""
+    post = Post()
+    for alert in (post.alert(), post.alert(Stage.REMIND), post.outcome()):
+        post.dispatch(alert)
+
+    assert [None, "slack-thread", "slack-thread"] == [message.thread for message in post.chat.sent]
+    assert [False, False, True] == [message.is_outcome for message in post.chat.sent]
+
+
+def test_an_escalation_goes_to_the_next_group_too() -> None:
+    """By the policy as it is when it is sent."""
+    post = Post()
+    post.dispatch(post.alert())
+    post.dispatch(post.alert(Stage.ESCALATE))
+
+    assert [(ML,), (ML, FINOPS)] == post.registry.asked
+
+
+def test_a_channel_that_is_not_for_it_is_left_out() -> None:
+    """And not counted as a refusal."""
+    post = Post()
+    post.mail.takes_all = False
+
+    assert Dispatched(1, 0) == post.dispatch(post.alert())
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers"),
+    [
+        ({}, (Answer.KEEP, Answer.EXEMPT)),
+        ({"instance_type": "g5g.xlarge"}, (Answer.KEEP, Answer.EXEMPT)),
+    ],
+)
+def test_a_button_never_wipes_a_disk(changes: dict[str, Any], answers: tuple[Answer, ...]) -> None:
+    """What asks for a tick or a typed id is for the page. A world without a catalogue may have disks."""
+    episode = World(decide=False, changes=changes)._stored()
+    assert answers == answers_of(episode)
+    plain = replace(episode, plan=replace(episode.plan, loses_local_disks=False))
+    assert (Answer.APPROVE, *answers) == answers_of(plain)
+    assert answers == answers_of(replace(plain, terms=Terms(people_needed=2)))
+    assert answers == answers_of(World(decide=False, action=Action.TERMINATE)._stored())
+
+
+def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
+    """Why, cost, plan, losses, what stays, and what follows without an answer."""
+    episode = World(decide=False)._stored()
+    message = message_of(stage_alert(episode, Stage.ASK, NOW, None), episode, link=None)
+
+    headings = [section.heading for section in message.sections]
+    assert ["Why", "What it costs", "What will be done", "What will be lost", "What stays"] == headings[:5]
+    assert "Without an answer" == headings[-1]
+    assert message.evidence is not None
+    assert ("0", "GPU 0") == (episode.evidence.gpus[0].gpu, message.evidence.rows[0][0])
+
+
+# the queue
+
+
+@dataclass
+class FakeQueue:
+    """Remembers what was hidden for how long."""
+
+    hidden: list[tuple[str, int]] = field(default_factory=list)
+
+    def hide(self, receipt: str, seconds: int) -> None:
+        """As the Protocol says."""
+        self.hidden.append((receipt, seconds))
+
+
+def worker(post: Post, queue: FakeQueue, seen: list[Dispatched]) -> Worker:
+    """Over the post's channels."""
+    return Worker(post.dispatch, queue, parse_alert, seen.append)
+
+
+def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = None) -> Queued:
+    """A message as the queue hands it out."""
+    import json
+
+    text = json.dumps(alert_document(post.alert())) if body is None else body
+    return Queued(f"m{number}", f"r{number}", text, receives)
+
+
+def test_an_alert_survives_the_queue() -> None:
+    """What SNS publishes for machines is what is read back."""
+    post = Post()
+    assert post.alert() == parse_alert(queued(post).body)
+
+
+def test_a_bad_message_holds_up_no_other() -> None:
+    """It stays in the queue, and is parked in the end; the others are delivered."""
+    post, queue, seen = Post(), FakeQueue(), list[Dispatched]()
+    left = worker(post, queue, seen)([queued(post, 1, body="{}"), queued(post, 2)])
+
+    assert (["m1"], [("r1", 15)], [Dispatched(2, 0)]) == (left, queue.hidden, seen)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "receives", "hidden"),
+    [(None, 1, 15), (None, 4, 120), (70, 1, 70), (None, 30, 900), (5, 1, 15)],
+)
+def test_what_is_left_comes_back_later_each_time(wanted: int | None, receives: int, hidden: int) -> None:
+    """At least as late as the channel asked for, and never in a rush."""
+    post, queue = Post(), FakeQueue()
+    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=wanted)]
+
+    assert ["m1"] == worker(post, queue, [])([queued(post, receives=receives)])
+    assert [("r1", hidden)] == queue.hidden
+
+
+def test_a_table_that_is_busy_leaves_the_message_in_the_queue() -> None:
+    """Nothing was recorded, so nothing is lost."""
+    post, queue = Post(), FakeQueue()
+
+    def busy(_: str) -> list[Any]:
+        raise Throttled("later")
+
+    post.world.state.deliveries = busy  # type: ignore[method-assign, assignment]
+    assert ["m1"] == worker(post, queue, [])([queued(post)])
+
+
+ALARM = """{"AlarmName": "stack-PutAwayErrorsAlarm", "AlarmDescription": "It raised an error.",
+ "AWSAccountId": "123456789012", "NewStateValue": "%s", "NewStateReason": "Threshold Crossed",
+ "StateChangeTime": "2026-11-20T12:02:30.000+0000", "Region": "US East (N. Virginia)",
+ "AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:stack-PutAwayErrorsAlarm"}"""
+
+
+@pytest.mark.parametrize(("state", "severity"), [("ALARM", "critical"), ("OK", "info")])
+def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> None:
+    """CloudWatch publishes to the same topic, in its own words."""
+    post = Post()
+    alert = parse_alert(ALARM % state)
+    post.dispatch(alert)
+
+    assert (AlertKind.ALARM, severity, "us-east-1") == (alert.kind, alert.severity.value, alert.region)
+    assert [(ML,)] == post.registry.asked
+    assert ("It raised an error.", "Threshold Crossed") == post.mail.sent[0].sections[0].lines
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"version": 2}', '{"AlarmName": "x"}', "not json"])
+def test_what_is_no_alert_is_refused(body: str) -> None:
+    """With what does not fit."""
+    with pytest.raises(InputError, match="the alert was refused"):
+        parse_alert(body)
+
+
+# the registry
+
+
+def registry(mail: Any = None, **secret: str) -> Registry:
+    """With this channel secret."""
+    return Registry(secret, mail, "governor@example.com" if mail else None, World().clock)
+
+
+def test_each_stored_channel_is_a_route() -> None:
+    """One mail a person, one post a conversation, one each of the others; targets hold no secret."""
+    full = registry(
+        mail=object(),
+        slack_bot_token="xoxb-1-abc",
+        slack_channel="C0ALL",
+        teams_webhook_url="https://teams.example.com/?sig=secret",
+        pagerduty_routing_key="r" * 32,
+        webhook_url="https://hook.example.com/secret",
+        webhook_secret="s" * 32,
+    )
+    routes = [(route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS))]
+
+    assert [
+        ("email", "alice@example.com", "alice@example.com"),
+        ("email", "bob@example.com", "bob@example.com"),
+        ("email", "finops@example.com", "finops@example.com"),
+        ("slack", "C0ML", None),
+        ("teams", "workflow", None),
+        ("pagerduty", "service", None),
+        ("webhook", "webhook", None),
+    ] == routes
+    assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,)) if r.channel.name == "slack"]
+
+
+def test_nothing_stored_is_no_route() -> None:
+    """And a contact alone makes none."""
+    assert () == registry().routes((ML,))
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [{"slack_token": "xoxb-very-secret"}, {"slack_bot_token": "xoxp-very-secret", "slack_channel": "C0ML"}],
+)
+def test_a_secret_that_makes_no_sense_is_told_without_being_shown(secret: dict[str, str]) -> None:
+    """An unknown key, or a value that no channel can use."""
+    with pytest.raises(ConfigurationError) as caught:
+        registry(**secret).routes((ML,))
+    assert "very-secret" not in str(caught.value)
