@@ -297,6 +297,7 @@ class Receivers:
         known = {
             "/api/chat.postMessage": ("slack", "chat.postMessage"),
             "/api/chat.update": ("slack", "chat.update"),
+            "/api/chat.postEphemeral": ("slack", "chat.postEphemeral"),
             self._slack_path: ("slack_webhook", "post"),
             self._teams_path: ("teams", "post"),
             "/v2/enqueue": ("pagerduty", "enqueue"),
@@ -310,7 +311,8 @@ class Receivers:
             headers["Location"] = self.inbox_url
         body = b""
         if channel == "slack" and status >= 400:
-            code = {429: "ratelimited", 503: "service_unavailable"}.get(status, "internal_error")
+            known = {401: "invalid_auth", 403: "invalid_auth", 429: "ratelimited", 503: "service_unavailable"}
+            code = known.get(status, "internal_error")
             body = json.dumps({"ok": False, "error": code}).encode()
         return _Reply(status, body, headers, "planned")
 
@@ -328,6 +330,10 @@ class Receivers:
         channel = payload.get("channel")
         if channel != self.slack_channel:
             return _slack_no("channel_not_found")
+        if operation == "chat.postEphemeral":
+            if not payload.get("text") or not str(payload.get("user", "")).startswith("U"):
+                return _slack_no("user_not_in_channel")
+            return _json(200, {"ok": True, "message_ts": f"{int(datetime.now(UTC).timestamp())}.000001"})
         problem = _content_problem(payload)
         if problem:
             return _slack_no(*problem)

@@ -58,14 +58,16 @@ class Stage:
         mail = self.await_mail(instance_id, kind)
         return self.scene.cloud.reachable_url(mail["link"])
 
-    def personal(self, link: str, person: str = "alice@example.com") -> str:
+    def personal(
+        self, link: str, person: str = "alice@example.com", *, expires_at: datetime | None = None
+    ) -> str:
         """The link of the same question that a mail to one person would hold."""
         secret = self.scene.outputs["LinkKeySecretArn"]
         parts = urlsplit(link)
         base, approval_id = link.split("/approvals/")[0], parts.path.rsplit("/", 1)[-1]
         signer = HmacLinkSigner(SecretDocument(Clients(), secret).read, base)
-        expires_at = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
-        return signer.link(approval_id, person, expires_at)
+        same = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
+        return signer.link(approval_id, person, expires_at or same)
 
     def rotate_keys(self) -> None:
         """Has Secrets Manager rotate the secret of the link keys, and waits until it has."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from local.receivers import Received
 from tests.integration.people import decide, request
@@ -140,3 +142,40 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     await_received(stage, "pagerduty", instance_id)
     to_finops = [mail for mail in stage.scene.sent_mail() if mail["To"] == ["finops@example.com"]]
     assert ["Escalation"] == [m["Subject"].split(":")[0] for m in to_finops if instance_id in m["BodyText"]]
+
+
+def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> None:
+    """Pressed as Slack sends it, signed by Slack; what was not signed is refused."""
+    stage.policy("mode: ask" + PEOPLE)
+    instance_id, link = stage.ask()
+    await_received(stage, "slack", instance_id)
+    name = stage.episode(instance_id).ref.execution_name
+    receivers = stage.scene.receivers
+    thread = next(d.thread for d in stage.state.deliveries(name) if d.channel == "slack")
+    assert thread is not None
+    pressed = receivers.press(thread, "governor.keep")
+    url = link.split("/approvals/")[0] + "/slack/actions"
+
+    assert 403 == post_to_slack_actions(url, pressed.body, pressed.timestamp, "v0=" + "0" * 64)
+    assert 200 == post_to_slack_actions(url, pressed.body, pressed.timestamp, pressed.signature)
+
+    assert "kept" == stage.outcome(instance_id)
+    whispers = [one for one in receivers.received("slack") if one.operation == "chat.postEphemeral"]
+    assert "Taken: kept until" in whispers[-1].payload["text"]
+    await_received(stage, "slack", instance_id, 2)
+    assert "kept" in str(receivers.slack_message(thread))
+
+
+def post_to_slack_actions(url: str, body: bytes, timestamp: str, signature: str) -> int:
+    """As Slack posts; the status."""
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "X-Slack-Request-Timestamp": timestamp,
+        "X-Slack-Signature": signature,
+    }
+    try:
+        with urlopen(Request(url, data=body, headers=headers), timeout=30) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        with error:
+            return error.code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from local.fleet import T4
@@ -330,18 +332,25 @@ def test_a_forged_link_says_so_and_nothing_else(stage: Stage) -> None:
 
 
 def test_an_expired_link_says_so(stage: Stage) -> None:
-    """The time of the link runs out, unanswered: gone for GET and POST, and nothing was done."""
+    """Gone, without a word about the instance; and it decides nothing."""
+    instance_id, link = stage.ask()
+    expired = stage.personal(link, expires_at=datetime.now(tz=UTC) - timedelta(seconds=1))
+
+    status, page = request(expired)
+    assert (410, True, False) == (status, "has expired" in page, instance_id in page)
+    assert 410 == request(expired, "POST", {"answer": "approve"})[0]
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_a_question_whose_time_is_over_says_so(stage: Stage) -> None:
+    """Its link shows the record; a late answer is refused."""
     stage.policy(f"mode: ask\n{QUICK}")
     instance_id, link = stage.ask()
-
-    page = stage.eventually(
-        lambda: page if (page := request(link)) and 410 == page[0] else None, "the link does not expire"
-    )
-
-    assert instance_id not in page[1]
-    assert 410 == request(link, "POST", {"answer": "approve"})[0]
+    form = hidden_fields(request(link)[1])
     assert "expired" == stage.outcome(instance_id)
-    assert "running" == stage.ec2_state(instance_id)
+
+    status, page = request(link, "POST", {**form, "answer": "approve"})
+    assert (409, True) == (status, "the time to decide is over" in page)
 
 
 def test_two_sweeps_at_once_open_one_workflow(stage: Stage) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
     from governor.channels.dispatch import Dispatched
+    from governor.channels.slack_actions import SlackActions
     from governor.channels.worker import Worker
     from governor.contracts.policy import PolicyBook
     from governor.usecases.ask_owner import AskOwner
@@ -248,6 +249,25 @@ def delivery_worker(seen: Callable[[Dispatched], None]) -> Worker:
     registry = Registry(_channel_secret().read(), mail, known.email_sender, SystemClock())
     dispatch = Dispatch(SystemClock(), _policies_or_defaults(), _state(), _signer(), registry)
     return Worker(dispatch, SqsQueue(_clients(), known.delivery_queue_url), parse_alert, seen)
+
+
+def slack_actions() -> SlackActions:
+    """For `handle_slack_action`."""
+    from governor.channels.slack import API_URL, SlackWhisper, slack_app_client
+    from governor.channels.slack_actions import SlackActions
+    from governor.usecases.decide import Decide
+    from governor.usecases.show_approval import ShowApproval
+
+    secret = _channel_secret().read()
+    client = slack_app_client(secret.get("slack_bot_token", ""), secret.get("slack_api_url") or API_URL)
+    return SlackActions(
+        signing_secret=secret.get("slack_signing_secret", ""),
+        show=ShowApproval(state=_state(), clock=SystemClock()),
+        decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        directory=lambda: _policies().base().policy.ownership.directory,
+        whisper=SlackWhisper(client),
+        clock=SystemClock(),
+    )
 
 
 def rotate_keys() -> RotateKeys:

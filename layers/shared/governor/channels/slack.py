@@ -20,7 +20,7 @@ from slack_sdk.webhook.webhook_response import WebhookResponse
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
-from governor.channels.slack_blocks import slack_blocks, slack_text
+from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
 from governor.channels.transport import HttpAnswer, check_answer, https_url, retry_after_seconds, unanswered
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -134,6 +134,27 @@ class SlackAppChannel:
             return DeliveryRetryable(text, channel=_NAME, retry_after_seconds=wait)
         advice = _WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage")
         return DeliveryRefused(f"it answered {status} {code}: {advice}", channel=_NAME)
+
+
+class SlackWhisper:
+    """Fulfils `slack_actions.Whisper`: a message that only one person of a conversation sees."""
+
+    def __init__(self, client: WebClient) -> None:
+        self._client = client
+
+    def __call__(self, thread: str, user_id: str, text: str) -> None:
+        """As the Protocol says."""
+        place = _thread(thread)
+        if place is None:
+            raise ValueError("a whisper needs the message that was answered")
+        try:
+            self._client.chat_postEphemeral(
+                channel=place[0], user=user_id, text=escaped(text, 3000), parse="none"
+            )
+        except _FOREIGN as error:
+            # Told to the log alone: whoever pressed sees the outcome in the conversation.
+            code = _code(error) if isinstance(error, SlackApiError) else type(error).__name__
+            raise DeliveryRefused(f"the whisper was not taken ({code})", channel=_NAME) from None
 
 
 class SlackWebhookChannel:

@@ -42,14 +42,14 @@ def slack_text(message: Message) -> str:
     """What notifications and screen readers say, as escaped mrkdwn."""
     rows = dict(message.facts.rows())
     about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
-    return _escaped(one_line(f"{message.title}: {about}", _LINE_CHARACTERS), _FALLBACK)
+    return escaped(one_line(f"{message.title}: {about}", _LINE_CHARACTERS), _FALLBACK)
 
 
 def _body(message: Message) -> Iterator[Block]:
     title = one_line(message.title, _HEADER) or message.kind.value
     yield {"type": "header", "text": _plain(title)}
     fields = [
-        _mrkdwn(f"*{label}*\n{_escaped(one_line(value, _LINE_CHARACTERS), _FIELD - 100)}")
+        _mrkdwn(f"*{label}*\n{escaped(one_line(value, _LINE_CHARACTERS), _FIELD - 100)}")
         for label, value in message.facts.rows()
     ]
     yield {"type": "section", "fields": fields}
@@ -112,9 +112,9 @@ def _reason_input() -> Block:
 
 def _section(section: Section) -> Iterator[Block]:
     """One block, or several where the lines are longer than a block takes."""
-    text = f"*{_escaped(one_line(section.heading, 200), 1000)}*"
+    text = f"*{escaped(one_line(section.heading, 200), 1000)}*"
     for line in section.lines:
-        piece = f"• {_escaped(one_line(line, _LINE_CHARACTERS), _SECTION - 2)}"
+        piece = f"• {escaped(one_line(line, _LINE_CHARACTERS), _SECTION - 2)}"
         if len(text) + 1 + len(piece) > _SECTION:
             yield {"type": "section", "text": _mrkdwn(text)}
             text = piece
@@ -152,7 +152,7 @@ def _mrkdwn(text: str) -> Block:
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
-def _escaped(text: str, limit: int, escapes: Mapping[str, str] = _ESCAPES) -> str:
+def escaped(text: str, limit: int, escapes: Mapping[str, str] = _ESCAPES) -> str:
     """Escaped as Slack asks for, and cut between characters, never inside an escape."""
     pieces, length = [], 0
     for character in text:

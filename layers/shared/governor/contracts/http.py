@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from governor.contracts.payloads import parse
 from governor.errors import InputError
 
 _LONGEST_BODY = 10_000
+_LONGEST_SIGNED_BODY = 200_000
+"""Slack sends the whole message back with the press of a button."""
 _MOST_FIELDS = 20
 
 
@@ -35,7 +37,9 @@ class HttpRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     request_context: _RequestContext = Field(alias="requestContext")
-    path_parameters: Mapping[str, str] = Field(default_factory=dict, alias="pathParameters")
+    path_parameters: Annotated[
+        Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
+    ] = Field(default_factory=dict, alias="pathParameters")
     raw_query_string: str = Field(default="", alias="rawQueryString")
     headers: Mapping[str, str] = Field(default_factory=dict)
     body: str | None = None
@@ -53,6 +57,22 @@ class HttpRequest(BaseModel):
             InputError: a field stands twice.
         """
         return _fields(self.raw_query_string)
+
+    def raw_body(self) -> bytes:
+        """The body as it was sent.
+
+        Raises:
+            InputError: too long, or not what its encoding says.
+        """
+        body = self.body or ""
+        if len(body) > _LONGEST_SIGNED_BODY:
+            raise InputError("the body is too long")
+        if not self.is_base64_encoded:
+            return body.encode()
+        try:
+            return base64.b64decode(body, validate=True)
+        except binascii.Error as error:
+            raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
         """The form in the body.

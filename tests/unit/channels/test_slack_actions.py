@@ -1,0 +1,163 @@
+"""A press in Slack decides like a press on the page: verified, by a known person, once, and told."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from governor.channels.errors import DeliveryRefused
+from governor.channels.slack_actions import SlackActions
+from governor.domain.approval import ApprovalStatus
+from governor.domain.contacts import Contact
+from governor.domain.policy import Action, Ownership
+from governor.usecases.decide import Decide
+from governor.usecases.show_approval import ShowApproval
+from tests.builders import NOW
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
+ML = Contact(emails=("bob@example.com",), identities={"slack:U0BOB": "bob@example.com"})
+
+
+@dataclass
+class Slack:
+    """An open question with its message in Slack. Its disks are not local, so that a button may stop it."""
+
+    action: Action = Action.STOP
+    said: list[tuple[str, str, str]] = field(default_factory=list)
+    whisper_failure: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.world = World(decide=False, action=self.action)
+        episode = self.world._stored()
+        plan = replace(episode.plan, loses_local_disks=False)
+        self.world.state._episodes[self.world.ref.execution_name] = replace(episode, plan=plan)
+        self.world.policies.policy = replace(
+            self.world.policies.policy, ownership=Ownership(contacts={"ml": ML})
+        )
+        state, clock = self.world.state, self.world.clock
+        self.actions = SlackActions(
+            SECRET,
+            ShowApproval(state, clock),
+            Decide(state, self.world.workflow, clock),
+            lambda: self.world.policies.policy.ownership.directory,
+            self.whisper,
+            clock,
+        )
+
+    def whisper(self, thread: str, user_id: str, text: str) -> None:
+        """As the Protocol says."""
+        if self.whisper_failure is not None:
+            raise self.whisper_failure
+        self.said.append((thread, user_id, text))
+
+    def press(
+        self, answer: str, *, user: str = "U0BOB", reason: str = "", secret: str = SECRET, age: int = 0
+    ) -> int:
+        """Presses a button; the status of the answer."""
+        payload: dict[str, Any] = {
+            "type": "block_actions",
+            "user": {"id": user, "username": "bob"},
+            "team": {"id": "T0"},
+            "container": {"type": "message", "message_ts": "1.2", "channel_id": "C0ML"},
+            "state": {"values": {"governor.reason": {"governor.reason_text": {"value": reason or None}}}},
+            "actions": [{"action_id": f"governor.{answer}", "type": "button", "value": APPROVAL_ID}],
+        }
+        body = urlencode({"payload": json.dumps(payload)}).encode()
+        stamp = str(int(NOW.timestamp()) - age)
+        mac = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+        headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mac}"}
+        return self.actions.handle(headers, body).status
+
+    @property
+    def status(self) -> ApprovalStatus:
+        """Of the question."""
+        approval = self.world.state.approval(APPROVAL_ID)
+        assert approval is not None
+        return approval.status
+
+
+def test_a_press_decides_and_is_told_to_who_pressed() -> None:
+    """The record names the Slack identity and the person behind it."""
+    slack = Slack()
+    assert 200 == slack.press("approve")
+    approval = slack.world.state.approval(APPROVAL_ID)
+
+    assert approval is not None
+    assert approval.decision is not None
+    assert ("slack:U0BOB", "slack", "bob@example.com") == (
+        approval.decision.by,
+        approval.decision.channel,
+        approval.decision.person,
+    )
+    assert [("C0ML:1.2", "U0BOB", "Taken: approved.")] == slack.said
+
+
+@pytest.mark.parametrize(("secret", "age"), [("x" * 32, 0), (SECRET, 301)])
+def test_what_slack_did_not_sign_just_now_decides_nothing(secret: str, age: int) -> None:
+    """Forged or replayed: refused before anything is read."""
+    slack = Slack()
+    assert 403 == slack.press("approve", secret=secret, age=age)
+    assert (ApprovalStatus.PENDING, []) == (slack.status, slack.said)
+
+
+def test_a_keep_lasts_until_tomorrow_morning() -> None:
+    """A button has no date of its own."""
+    slack = Slack()
+    slack.press("keep")
+
+    assert ApprovalStatus.KEPT is slack.status
+    assert "Taken: kept until 2026-11-21T09:00:00Z." == slack.said[0][2]
+
+
+def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
+    """Keep and stop by default; no exemption."""
+    slack = Slack()
+    slack.press("exempt", user="U0EVE", reason="mine")
+    assert (ApprovalStatus.PENDING, True) == (slack.status, "Not taken" in slack.said[0][2])
+
+    slack.press("exempt", reason="licence server")
+    assert ApprovalStatus.EXEMPTED is slack.status
+
+
+def test_a_termination_is_for_the_page() -> None:
+    """Its id must be typed, whatever button somebody makes Slack send."""
+    slack = Slack(action=Action.TERMINATE)
+    slack.press("approve")
+
+    assert (ApprovalStatus.PENDING, True) == (slack.status, "type its id" in slack.said[0][2])
+
+
+def test_a_second_press_is_told_who_was_first() -> None:
+    """And changes nothing."""
+    slack = Slack()
+    slack.press("approve")
+    slack.press("keep", user="U0EVE")
+
+    assert ApprovalStatus.APPROVED is slack.status
+    assert "slack:U0BOB has already decided" in slack.said[1][2]
+
+
+def test_a_late_press_is_told_that_it_came_late() -> None:
+    """The message may be days old."""
+    slack = Slack()
+    slack.world.state.await_answer(APPROVAL_ID, "token", "ask", NOW - timedelta(minutes=1))
+    slack.press("approve")
+
+    assert (ApprovalStatus.PENDING, True) == (slack.status, "time to decide is over" in slack.said[0][2])
+
+
+def test_a_decision_stands_when_it_cannot_be_confirmed() -> None:
+    """Slack is not asked twice for what is decided; the log has it."""
+    slack = Slack()
+    slack.whisper_failure = DeliveryRefused("user_not_in_channel", channel="slack")
+
+    assert 200 == slack.press("approve")
+    assert ApprovalStatus.APPROVED is slack.status
