@@ -25,6 +25,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "put_away": lambda event: payloads.parse(payloads.PutAwayPayload, event),
     "undo_episode": lambda event: payloads.parse(payloads.UndoPayload, event),
     "handle_slack_action": http.parse_request,
+    "serve_api": http.parse_request,
     "deliver_alert": lambda event: payloads.parse(payloads.QueueBatch, event),
     "rotate_link_keys": lambda event: payloads.parse(payloads.RotationPayload, event),
     "take_snapshot": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),

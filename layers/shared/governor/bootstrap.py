@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from governor.usecases.take_snapshot import TakeSnapshot
     from governor.usecases.undo_episode import UndoEpisode
     from governor.usecases.void_episode import VoidEpisode
+    from governor.web.api import ApprovalApi
     from governor.web.site import ApprovalSite
 
 
@@ -267,6 +268,26 @@ def slack_actions() -> SlackActions:
         directory=lambda: _policies().base().policy.ownership.directory,
         whisper=SlackWhisper(client),
         clock=SystemClock(),
+    )
+
+
+def approval_api() -> ApprovalApi:
+    """For `serve_api`."""
+    from governor.usecases.accounts import swept
+    from governor.usecases.decide import Decide
+    from governor.usecases.list_questions import ListQuestions
+    from governor.usecases.show_approval import ShowApproval
+    from governor.web.api import ApprovalApi
+
+    known, policies, clock = _settings(), _policies_or_defaults(), SystemClock()
+    base = policies.base().policy
+    targets = [Target(*place) for place in swept(base, known.hub_account, known.region)]
+    return ApprovalApi(
+        questions=ListQuestions(_state(), clock, targets),
+        show=ShowApproval(state=_state(), clock=clock),
+        decide=Decide(state=_state(), workflow=_workflow(), clock=clock),
+        directory=lambda: base.ownership.directory,
+        clock=clock,
     )
 
 

@@ -24,6 +24,7 @@ BY_MACHINE_OR_API = {
     "CheckProgressFunction",
     "RecordOutcomeFunction",
     "ServeApprovalFunction",
+    "ServeApiFunction",
     "HandleSlackActionFunction",
     "UndoEpisodeFunction",
 }

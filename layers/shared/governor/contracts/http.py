@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -25,10 +26,23 @@ class _Http(BaseModel):
     method: str
 
 
+class _Iam(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    user_arn: str = Field(alias="userArn", min_length=1, max_length=2048)
+
+
+class _Authorizer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    iam: _Iam | None = None
+
+
 class _RequestContext(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     http: _Http
+    authorizer: _Authorizer | None = None
 
 
 class HttpRequest(BaseModel):
@@ -57,6 +71,31 @@ class HttpRequest(BaseModel):
             InputError: a field stands twice.
         """
         return _fields(self.raw_query_string)
+
+    def caller(self) -> str:
+        """The ARN that API Gateway has authenticated by IAM.
+
+        Raises:
+            InputError: the route let somebody through without.
+        """
+        authorizer = self.request_context.authorizer
+        if authorizer is None or authorizer.iam is None:
+            raise InputError("the request was not authenticated by IAM")
+        return authorizer.iam.user_arn
+
+    def json_object(self) -> dict[str, Any]:
+        """The object in the body.
+
+        Raises:
+            InputError: none, too long, or something else.
+        """
+        try:
+            found = json.loads(self.raw_body()) if self.body else None
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InputError("the body must be a JSON object")
+        return found
 
     def raw_body(self) -> bytes:
         """The body as it was sent.

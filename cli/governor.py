@@ -1,0 +1,247 @@
+"""The command line: `governor approvals list|show|approve|keep|exempt`.
+
+It speaks to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
+(`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError, ClientError
+
+_SECONDS = 30
+
+
+class CommandError(Exception):
+    """What went wrong, and what to do; printed without a traceback."""
+
+
+class Api:
+    """The stack's API."""
+
+    def __init__(self, url: str, session: boto3.Session) -> None:
+        self._url = url.rstrip("/")
+        self._session = session
+
+    def call(self, method: str, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The answer's document.
+
+        Raises:
+            CommandError: it was refused, or could not be reached.
+        """
+        body = b"" if document is None else json.dumps(document).encode()
+        signed = AWSRequest(
+            method, f"{self._url}{path}", data=body, headers={"Content-Type": "application/json"}
+        )
+        credentials = self._session.get_credentials()
+        if credentials is None:
+            raise CommandError("there are no AWS credentials: sign in, or set AWS_PROFILE")
+        region = self._session.region_name or "us-east-1"
+        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", region).add_auth(signed)
+        request = Request(
+            str(signed.url), data=body or None, method=method, headers=dict(signed.headers.items())
+        )
+        try:
+            with urlopen(request, timeout=_SECONDS) as answer:
+                found: dict[str, Any] = json.loads(answer.read())
+                return found
+        except HTTPError as error:
+            with error:
+                raise CommandError(_refusal(error)) from None
+        except (URLError, OSError, ValueError) as error:
+            raise CommandError(f"{self._url} could not be reached: {error}") from None
+
+
+def _refusal(error: HTTPError) -> str:
+    try:
+        said = json.loads(error.read())
+        text = said.get("error") or said.get("message")
+    except (ValueError, AttributeError):
+        text = None
+    if text is None or (error.code in (401, 403) and "error" not in said):
+        return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
+    return str(text)
+
+
+def find_api(stack: str, session: boto3.Session) -> str:
+    """The API's address, from `GOVERNOR_API_URL` or the stack's outputs.
+
+    Raises:
+        CommandError: no such stack, or it may not be read.
+    """
+    known = os.environ.get("GOVERNOR_API_URL")
+    if known:
+        return known
+    try:
+        described = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(
+            f"the stack {stack!r} could not be read ({error}): give --stack-name, or set GOVERNOR_API_URL"
+        ) from None
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", ())}
+    if "ApiUrl" not in outputs:
+        raise CommandError(f"the stack {stack!r} has no output ApiUrl: is it a stack of GPU Governor?")
+    return outputs["ApiUrl"]
+
+
+def _list(api: Api, arguments: argparse.Namespace) -> None:
+    questions = api.call("GET", "/api/approvals")["questions"]
+    if arguments.json:
+        print(json.dumps(questions, indent=2))
+        return
+    if not questions:
+        print("no question waits for an answer")
+        return
+    rows = [("ID", "INSTANCE", "TYPE", "PLACE", "USD A DAY", "ACTION", "OPEN UNTIL", "NAME")]
+    rows += [
+        (
+            q["id"],
+            q["instance_id"],
+            q["instance_type"],
+            f"{q['account']}/{q['region']}",
+            "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
+            q["action"],
+            q["expires_at"],
+            _plain(q["instance_name"]),
+        )
+        for q in questions
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _show(api: Api, arguments: argparse.Namespace) -> None:
+    _print_question(api.call("GET", _path(arguments.id)), as_json=arguments.json)
+
+
+def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -> None:
+    found = api.call("POST", _path(arguments.id), document)
+    _print_question(found, as_json=arguments.json)
+    if found.get("needs_another"):
+        print("noted; a second person must approve before anything is done", file=sys.stderr)
+
+
+def _approve(api: Api, arguments: argparse.Namespace) -> None:
+    document: dict[str, Any] = {"answer": "approve"}
+    if arguments.instance_id:
+        document["instance_id"] = arguments.instance_id
+    if arguments.accept_losses:
+        document["losses_accepted"] = True
+    _answer(api, arguments, document)
+
+
+def _keep(api: Api, arguments: argparse.Namespace) -> None:
+    _answer(api, arguments, {"answer": "keep", "keep_until": arguments.until})
+
+
+def _exempt(api: Api, arguments: argparse.Namespace) -> None:
+    _answer(api, arguments, {"answer": "exempt", "reason": arguments.reason})
+
+
+def _path(approval_id: str) -> str:
+    return f"/api/approvals/{quote(approval_id, safe='')}"
+
+
+def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{_plain(found['instance_name'])} ({found['instance_id']}, {found['instance_type']})")
+    print(f"  {found['account']}/{found['region']}, owner {_plain(found['owner'])}")
+    print(f"  {found['reason']}")
+    for line in (*found["cost"], *found["plan"]):
+        print(f"  {_plain(line)}")
+    if found["decision"]:
+        print(f"  {found['decided_by']} decided to {found['decision']}")
+    elif found["first_yes_by"]:
+        print(f"  {found['first_yes_by']} approved; a second person must approve, too")
+    if found["void_reason"]:
+        print(f"  {found['status'].lower()}: {_plain(found['void_reason'])}")
+    if found["outcome"]:
+        print(f"  {found['outcome']}: {_plain(found['outcome_reason'] or '')}")
+    elif found["can_decide"]:
+        print(f"  open until {found['expires_at']}; id {found['id']}")
+
+
+def _plain(text: str) -> str:
+    """Names and tags are whatever somebody chose; a terminal must not read them as commands."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _until(text: str) -> str:
+    """`4h`, `7d` or a time, as UTC.
+
+    Raises:
+        argparse.ArgumentTypeError: none of these.
+    """
+    now = datetime.now(tz=UTC)
+    try:
+        if text[-1:] in ("h", "d"):
+            span = timedelta(hours=float(text[:-1]) * (24 if text[-1] == "d" else 1))
+            return (now + span).strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return aware.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither like 4h or 7d nor a time") from None
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands."""
+    top = argparse.ArgumentParser(prog="governor", description="GPU Governor")
+    top.add_argument("--stack-name", default="gpu-governor", help="the deployed stack (default: %(default)s)")
+    top.add_argument("--json", action="store_true", help="print JSON")
+    areas = top.add_subparsers(dest="area", required=True)
+    approvals = areas.add_parser("approvals", help="questions that wait for an answer")
+    commands = approvals.add_subparsers(dest="command", required=True)
+
+    def command(
+        name: str, run: Callable[[Api, argparse.Namespace], None], text: str
+    ) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text)
+        made.set_defaults(run=run)
+        if name != "list":
+            made.add_argument("id", help="the id that list prints")
+        return made
+
+    command("list", _list, "the open questions, the dearest first")
+    command("show", _show, "one question, or its record")
+    approve = command("approve", _approve, "carry out the plan")
+    approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
+    approve.add_argument("--accept-losses", action="store_true", help="what is on local disks may be lost")
+    keep = command("keep", _keep, "ask again later")
+    keep.add_argument("--until", type=_until, required=True, help="4h, 7d, or a time like 2026-12-01T09:00Z")
+    exempt = command("exempt", _exempt, "never ask about it again")
+    exempt.add_argument("--reason", required=True, help="why; people read it")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0 when it was done, 1 when it was refused, 2 for a wrong command."""
+    given = parser().parse_args(arguments)
+    session = boto3.Session()
+    try:
+        given.run(Api(find_api(given.stack_name, session), session), given)
+    except CommandError as error:
+        print(f"governor: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

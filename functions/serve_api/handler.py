@@ -1,0 +1,37 @@
+"""The questions as JSON, for the command line. API Gateway lets through only what AWS's IAM has
+authorised."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.http import parse_request
+from governor.errors import InputError
+from governor.observability import count, logger, observed
+from governor.web.api import ApiRequest, ApiResponse
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An HTTP API request (payload 2.0) to a response with JSON."""
+    http = parse_request(event)
+    try:
+        request = ApiRequest(
+            method=http.method,
+            caller=http.caller(),
+            approval_id=http.path_parameters.get("approval_id"),
+            document=http.json_object() if http.method == "POST" else {},
+        )
+    except InputError as error:
+        response = ApiResponse(400, {"error": str(error)})
+    else:
+        response = bootstrap.approval_api().handle(request)
+        logger.info("answered", extra={"caller": request.caller, "status": response.status})
+    count("ApiRequests", Method=http.method, Status=str(response.status))
+    return {
+        "statusCode": response.status,
+        "headers": {"Content-Type": "application/json", "Cache-Control": "no-store"},
+        "body": json.dumps(response.document),
+    }

@@ -1,0 +1,162 @@
+"""The questions as JSON, for the command line: the same use cases as the page, authorised by AWS's own IAM.
+
+Pure of AWS: the handler parses API Gateway's event into an `ApiRequest` and serialises the `ApiResponse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from governor.domain.approval import Answer, Decision
+from governor.domain.contacts import Directory
+from governor.domain.messages import cost_lines, plan_lines
+from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.ports import Clock
+from governor.usecases.decide import Decide
+from governor.usecases.list_questions import ListQuestions
+from governor.usecases.show_approval import ApprovalView, ShowApproval
+
+_FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
+_LONGEST_REASON = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """One request. `caller` is the ARN that AWS has authenticated; `approval_id` is `None` for the list."""
+
+    method: str
+    caller: str
+    approval_id: str | None = None
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """One response; the document is JSON data."""
+
+    status: int
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalApi:
+    """Answers requests of the command line."""
+
+    questions: ListQuestions
+    show: ShowApproval
+    decide: Decide
+    directory: Callable[[], Directory]
+    clock: Clock
+
+    def handle(self, request: ApiRequest) -> ApiResponse:
+        """Never raises for what a client can send; a refusal says what to do.
+
+        Raises:
+            CloudError: the state table could not be reached.
+        """
+        try:
+            if request.approval_id is None:
+                return ApiResponse(200, {"questions": [_brief(view) for view in self.questions()]})
+            if request.method == "POST":
+                return self._decide(request, request.approval_id)
+            return ApiResponse(200, question_document(self.show(request.approval_id)))
+        except NotFound:
+            return _refusal(404, "there is no such question")
+        except InputError as error:
+            return _refusal(400, str(error))
+        except NotAllowed as error:
+            return _refusal(403, str(error))
+        except DecisionRefused as error:
+            return _refusal(400 if error.status == "PENDING" else 409, str(error))
+
+    def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
+        identity = f"aws:{request.caller}"
+        decision = _decision(request.document, identity, self._person(identity), self.clock.now())
+        typed = request.document.get("instance_id")
+        decided = self.decide(
+            approval_id,
+            decision,
+            typed_instance_id=typed if isinstance(typed, str) else None,
+            losses_accepted=request.document.get("losses_accepted") is True,
+        )
+        document = question_document(self.show(approval_id))
+        return ApiResponse(200, {**document, "needs_another": decided.needs_another})
+
+    def _person(self, identity: str) -> str:
+        """A known person's address, else the identity itself: AWS has proven it."""
+        return self.directory().person(identity) or identity
+
+
+def question_document(view: ApprovalView) -> dict[str, Any]:
+    """A question, or its record, as JSON data."""
+    episode, approval, decision = view.episode, view.approval, view.approval.decision
+    return {
+        **_brief(view),
+        "status": approval.status.value,
+        "can_decide": view.can_decide,
+        "owner": episode.owner,
+        "project": episode.project,
+        "cost": list(cost_lines(episode)),
+        "plan": list(plan_lines(episode.plan)),
+        "needs_instance_id": episode.plan.destroys,
+        "needs_losses_accepted": episode.plan.loses_local_disks,
+        "people_needed": episode.terms.people_needed,
+        "first_yes_by": approval.first_yes.by if approval.first_yes else None,
+        "decided_by": decision.by if decision else None,
+        "decision": decision.answer.value if decision else None,
+        "void_reason": approval.void_reason,
+        "outcome": episode.outcome.value if episode.outcome else None,
+        "outcome_reason": episode.outcome_reason,
+    }
+
+
+def _brief(view: ApprovalView) -> dict[str, Any]:
+    episode = view.episode
+    price = episode.price.usd_per_hour
+    return {
+        "id": view.approval.approval_id,
+        "instance_id": episode.ref.instance_id,
+        "instance_name": episode.instance.name,
+        "instance_type": episode.instance.instance_type,
+        "account": episode.ref.account,
+        "region": episode.ref.region,
+        "reason": episode.reason,
+        "action": episode.plan.action.value,
+        "usd_per_day": None if price is None else str(price * 24),
+        "expires_at": iso(view.approval.expires_at),
+    }
+
+
+def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
+    """Raises: InputError with what to send."""
+    unknown = sorted(set(document) - _FIELDS)
+    if unknown:
+        raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+    try:
+        answer = Answer(str(document.get("answer")))
+    except ValueError:
+        raise InputError(f"answer: one of {', '.join(answer.value for answer in Answer)}") from None
+    reason = document.get("reason")
+    if reason is not None and (not isinstance(reason, str) or len(reason) > _LONGEST_REASON):
+        raise InputError(f"reason: a text of at most {_LONGEST_REASON} characters")
+    until = document.get("keep_until")
+    try:
+        keep_until = None if until is None else parse_iso(until)
+    except (ValueError, TypeError, AttributeError):
+        raise InputError("keep_until: a time in UTC like 2026-12-01T09:00:00Z") from None
+    return Decision(
+        answer=answer,
+        by=by,
+        channel="cli",
+        at=now,
+        keep_until=keep_until if answer is Answer.KEEP else None,
+        reason=reason.strip() or None if reason else None,
+        person=person,
+    )
+
+
+def _refusal(status: int, text: str) -> ApiResponse:
+    return ApiResponse(status, {"error": text})

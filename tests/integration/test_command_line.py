@@ -1,0 +1,68 @@
+"""`governor approvals` against the deployed API, as a person in a terminal."""
+
+from __future__ import annotations
+
+import json
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from cli.governor import main
+from tests.integration.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def api(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the command line finds the API: on AWS in the stack's outputs."""
+    url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"] + "/")
+    monkeypatch.setenv("GOVERNOR_API_URL", url)
+    return url
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit status, output and errors."""
+    code = main(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_a_question_is_listed_shown_and_approved(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """The loss must be accepted; the record names the ARN; the workflow goes on."""
+    instance_id, _ = stage.ask()
+    code, out, _ = run(capsys, "--json", "approvals", "list")
+    (question,) = [q for q in json.loads(out) if q["instance_id"] == instance_id]
+    assert 0 == code
+    assert instance_id in run(capsys, "approvals", "list")[1]
+    assert "everything in RAM" in run(capsys, "approvals", "show", question["id"])[1]
+
+    code, _, err = run(capsys, "approvals", "approve", question["id"])
+    assert (1, True) == (code, "local disks" in err)
+    code, out, _ = run(capsys, "approvals", "approve", question["id"], "--accept-losses")
+    assert (0, True) == (code, "decided to approve" in out)
+
+    assert "stopped" == stage.outcome(instance_id)
+    assert "arn:aws:" in run(capsys, "approvals", "show", question["id"])[1]
+
+
+def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both end the question; a second answer is refused with who was first."""
+    kept, _ = stage.ask()
+    run(capsys, "approvals", "keep", stage.episode(kept).approval_id, "--until", "4h")
+    assert "kept" == stage.outcome(kept)
+
+    exempted, _ = stage.ask()
+    approval_id = stage.episode(exempted).approval_id
+    assert 0 == run(capsys, "approvals", "exempt", approval_id, "--reason", "licence server")[0]
+    assert "exempted" == stage.outcome(exempted)
+    code, _, err = run(capsys, "approvals", "keep", approval_id, "--until", "4h")
+    assert (1, True) == (code, "already decided" in err)
+
+
+def test_nobody_gets_in_without_a_signature(stage: Stage, api: str) -> None:
+    """The routes are authorised by IAM; a request that names nobody is refused."""
+    assert stage.scene.outputs
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{api.rstrip('/')}/api/approvals", timeout=30)
+    with refused.value:
+        assert refused.value.code in (400, 401, 403)

@@ -1,0 +1,146 @@
+"""The command line's API: the page's use cases, with the identity that AWS has proven."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from governor.domain.approval import ApprovalStatus
+from governor.domain.contacts import Contact
+from governor.domain.policy import Action, Ownership
+from governor.usecases.decide import Decide
+from governor.usecases.list_questions import ListQuestions
+from governor.usecases.show_approval import ShowApproval
+from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
+from tests.builders import TARGET
+from tests.unit.usecases.builders import asked
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+ALICE = "arn:aws:iam::123456789012:user/alice"
+STOP = {"answer": "approve", "losses_accepted": True}
+
+
+def api(world: Any) -> ApprovalApi:
+    """Over a world."""
+    return ApprovalApi(
+        questions=ListQuestions(world.state, world.clock, [TARGET]),
+        show=ShowApproval(world.state, world.clock),
+        decide=Decide(world.state, world.workflow, world.clock),
+        directory=lambda: world.policies.policy.ownership.directory,
+        clock=world.clock,
+    )
+
+
+def post(world: Any, **document: Any) -> ApiResponse:
+    """An answer of Alice's."""
+    return api(world).handle(ApiRequest("POST", ALICE, APPROVAL_ID, document))
+
+
+def status(world: World) -> ApprovalStatus:
+    """Of the question."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    return approval.status
+
+
+def test_an_answer_is_recorded_with_the_arn() -> None:
+    """Whoever may call the API is known; nothing of a body says who it is."""
+    world = World(decide=False)
+    answer = post(world, **STOP)
+
+    assert (200, "APPROVED", f"aws:{ALICE}") == (
+        answer.status,
+        answer.document["status"],
+        answer.document["decided_by"],
+    )
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert approval.decision is not None
+    assert ("cli", f"aws:{ALICE}") == (approval.decision.channel, approval.decision.person)
+
+
+def test_an_arn_of_a_contact_is_that_person() -> None:
+    """So that one person counts once, whichever way they answer."""
+    world = World(decide=False)
+    contact = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"})
+    ownership = Ownership(contacts={"ml": contact})
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+    post(world, **STOP)
+
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert approval.decision is not None
+    assert "alice@example.com" == approval.decision.person
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({}, "answer: one of"),
+        ({"answer": "stop"}, "answer: one of"),
+        ({"answer": ["approve"]}, "answer: one of"),
+        ({"answer": "keep"}, "say until when"),
+        ({"answer": "keep", "keep_until": "tomorrow"}, "keep_until: a time"),
+        ({"answer": "keep", "keep_until": 5}, "keep_until: a time"),
+        ({"answer": "keep", "keep_until": "2020-01-01T00:00:00Z"}, "in the past"),
+        ({"answer": "exempt"}, "needs a reason"),
+        ({"answer": "exempt", "reason": "x" * 301}, "at most 300"),
+        ({"answer": "exempt", "reason": {}}, "at most 300"),
+        ({"answer": "approve"}, "local disks"),
+        ({**STOP, "losses_accepted": "yes"}, "local disks"),
+        ({**STOP, "by": "bob"}, "unknown field 'by'"),
+    ],
+)
+def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, Any], said: str) -> None:
+    """And decides nothing."""
+    world = World(decide=False)
+    answer = post(world, **document)
+
+    assert (400, True) == (answer.status, said in answer.document["error"])
+    assert ApprovalStatus.PENDING is status(world)
+
+
+def test_a_termination_names_the_instance() -> None:
+    """As on the page."""
+    world = World(decide=False, action=Action.TERMINATE)
+
+    assert 400 == post(world, **STOP, instance_id="i-0").status
+    assert 200 == post(world, **STOP, instance_id="i-0123456789abcdef0").status
+
+
+def test_a_late_answer_is_told_who_was_first() -> None:
+    """409, and the record stands."""
+    world = World(decide=False)
+    post(world, **STOP)
+    answer = post(world, answer="exempt", reason="mine")
+
+    assert (409, True) == (answer.status, "already decided" in answer.document["error"])
+
+
+def test_a_question_that_does_not_exist_is_not_found() -> None:
+    """For reading and for answering."""
+    for method in ("GET", "POST"):
+        assert 404 == api(World()).handle(ApiRequest(method, ALICE, "unknown", STOP)).status
+
+
+def test_the_list_holds_what_is_open() -> None:
+    """The dearest first; what is answered is not in it."""
+    world, first, _ = asked(1)
+    _, second, _ = asked(2, world)
+    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    assert {first, second} == {question["instance_id"] for question in listed}
+
+    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", STOP))
+    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    assert [second] == [question["instance_id"] for question in listed]
+
+
+def test_nothing_that_is_shown_lets_somebody_else_decide() -> None:
+    """No task token and no link."""
+    world = World(decide=False)
+    shown = str(api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document)
+
+    assert "token" not in shown
+    assert "http" not in shown
