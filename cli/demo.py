@@ -29,12 +29,15 @@ from local.fleet import demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
-POLICY = """\
-plan: {action: stop, when_stop_is_unsupported: terminate}
+OWNER = "owner@example.com"
+POLICY = f"""\
+plan: {{action: stop, when_stop_is_unsupported: terminate}}
+approval: {{digest_from: 0}}
+ownership: {{contacts: {{owner: {{emails: [{OWNER}]}}}}, default_contacts: [owner]}}
 overrides:
   - name: research is terminated
-    match: {tags: {Project: llm}}
-    set: {plan: {action: terminate}}
+    match: {{tags: {{Project: llm}}}}
+    set: {{plan: {{action: terminate}}}}
 """
 TARGET = Target(ACCOUNT, REGION)
 _PATIENCE_SECONDS = 120.0
@@ -70,9 +73,20 @@ class Demo:
             time.sleep(0.2)
         raise LocalCloudError("not every workflow has asked in time")
 
+    def await_mail(self, instance_id: str) -> str:
+        """The link in the owner's mail about an instance, as SES has taken it."""
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < until:
+            for mail in self.scene.sent_mail():
+                if instance_id in mail["BodyText"] and "Please decide" in mail["Subject"]:
+                    links = [line.strip() for line in mail["BodyText"].splitlines() if "/approvals/" in line]
+                    return self.scene.cloud.reachable_url(links[0])
+            time.sleep(0.2)
+        raise LocalCloudError(f"no mail about {instance_id} in time")
+
     def approve(self, question: dict[str, Any]) -> None:
         """Presses the button as a browser would: reads the page, sends its form back."""
-        url = self.scene.cloud.reachable_url(question["link"])
+        url = self.await_mail(question["instance_id"])
         with urlopen(url, timeout=30) as page:
             form = _hidden_fields(page.read().decode())
         body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
@@ -170,8 +184,9 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     demo.show_verdicts()
     _say("every idle instance has a workflow of its own; waiting for their questions")
     questions = demo.await_questions()
+    print(f"  the mails to {OWNER}:")
     for question in questions:
-        print(f"  {question['subject']}\n    {cloud.reachable_url(question['link'])}")
+        print(f"  {question['subject']}\n    {demo.await_mail(question['instance_id'])}")
     _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
     if auto:
         _say(f"answering all {len(questions)} by the HTTP POST that a browser would send")

@@ -22,3 +22,4 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 def _count(done: Dispatched) -> None:
     count("DeliveriesTaken", done.taken)
     count("DeliveriesRefused", done.refused)
+    count("DeliveriesLeft", done.left)

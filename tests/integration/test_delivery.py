@@ -21,6 +21,8 @@ ownership:
   escalation_contacts: [finops]
 """
 
+AT_ONCE = "{digest_from: 0}"
+
 
 def received(stage: Stage, channel: str, instance_id: str) -> list[Received]:
     """What a channel has taken about an instance."""
@@ -61,7 +63,7 @@ def link_in(stage: Stage, mail: dict[str, Any]) -> str:
 
 def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own(stage: Stage) -> None:
     """Slack, Teams, the webhook and two mails; the decision names who decided; the outcome follows."""
-    stage.policy("mode: ask" + PEOPLE)
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, _ = stage.ask()
 
     for channel in ("slack", "teams", "webhook"):
@@ -80,7 +82,7 @@ def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own
 
 def test_what_a_channel_refuses_for_a_while_is_sent_later_and_once(stage: Stage) -> None:
     """429 and 503 are waited out; the other channels are not sent to twice."""
-    stage.policy("mode: ask" + PEOPLE)
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id = stage.launch()
     receivers = stage.scene.receivers
     receivers.fail("teams", 429, retry_after="1", about=instance_id)
@@ -96,7 +98,7 @@ def test_what_a_channel_refuses_for_a_while_is_sent_later_and_once(stage: Stage)
 
 def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: Stage) -> None:
     """A revoked token: the record says what to do, and the others are told."""
-    stage.policy("mode: ask" + PEOPLE)
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id = stage.launch()
     stage.scene.receivers.fail("teams", 410, about=instance_id)
     stage.scene.sweep()
@@ -113,7 +115,7 @@ def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: 
 
 def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) -> None:
     """The question waits for an answer only when one has taken it."""
-    stage.policy("mode: ask" + PEOPLE)
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
     subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
     mailbox = next(s for s in subscriptions if "mailbox" in s["Endpoint"])
@@ -133,7 +135,9 @@ def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) 
 
 def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     """In addition to those who were asked before, and PagerDuty, as it is critical."""
-    quick = "{remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60}"
+    quick = (
+        "{digest_from: 0, remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60}"
+    )
     stage.policy(f"mode: ask\napproval: {quick}{PEOPLE}")
     instance_id, _ = stage.ask()
 
@@ -144,9 +148,33 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     assert ["Escalation"] == [m["Subject"].split(":")[0] for m in to_finops if instance_id in m["BodyText"]]
 
 
+def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> None:
+    """One mail a person, one message in Slack; all are answered on one page; a machine gets each by
+    itself."""
+    stage.policy("mode: ask\napproval: {digest_after_seconds: 12}" + PEOPLE)
+    ids = [stage.launch() for _ in range(3)]
+    stage.scene.sweep()
+
+    mail = await_mail(stage, ids[0], "alice@example.com")
+    assert all(instance_id in mail["BodyText"] for instance_id in ids)
+    assert mail["Subject"].startswith("Please decide: 3 idle GPU instances")
+    for instance_id in ids:
+        await_received(stage, "webhook", instance_id)
+        assert 1 == len(received(stage, "slack", instance_id))
+    link = link_in(stage, mail)
+    page = request(link)[1]
+    until = next(value for value in re.findall(r'<option value="([^"]+)"', page))
+    status, page = decide(link, "keep", keep_until=until)
+
+    assert (200, 3) == (status, page.count(": taken"))
+    assert ["kept"] * 3 == [stage.outcome(instance_id) for instance_id in ids]
+    to_alice = [m for m in stage.scene.sent_mail() if m["To"] == ["alice@example.com"]]
+    assert 1 == sum("Please decide" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
+
+
 def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> None:
     """Pressed as Slack sends it, signed by Slack; what was not signed is refused."""
-    stage.policy("mode: ask" + PEOPLE)
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, link = stage.ask()
     await_received(stage, "slack", instance_id)
     name = stage.episode(instance_id).ref.execution_name

@@ -387,7 +387,8 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) -> None:
     """No person is subscribed and every channel refuses: the flow fails instead of waiting, and says why."""
-    stage.policy(f"mode: {mode}\nplan: {{local_disks_may_be_lost_unasked: true}}")
+    rest = "plan: {local_disks_may_be_lost_unasked: true}\napproval: {digest_from: 0}"
+    stage.policy(f"mode: {mode}\n{rest}")
     sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
     mailbox = next(
         s

@@ -225,10 +225,13 @@ def approval_site() -> ApprovalSite:
     from governor.adapters.undo import LambdaUndoer
     from governor.usecases.decide import Decide
     from governor.usecases.show_approval import ShowApproval
+    from governor.usecases.show_digest import ShowDigest
     from governor.web.site import ApprovalSite
 
+    show = ShowApproval(state=_state(), clock=SystemClock())
     return ApprovalSite(
-        show=ShowApproval(state=_state(), clock=SystemClock()),
+        show=show,
+        show_digest=ShowDigest(_state(), show),
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
         undoer=LambdaUndoer(_clients(), _settings().undo_function_name),
         signer=_signer(),
@@ -243,13 +246,14 @@ def delivery_worker(seen: Callable[[Dispatched], None]) -> Worker:
     from governor.channels.dispatch import Dispatch
     from governor.channels.registry import Registry
     from governor.channels.worker import Worker
-    from governor.contracts.alerts import parse_alert
+    from governor.contracts.alerts import parse_queued
 
     known = _settings()
     mail = SesMailService(_clients()) if known.email_sender else None
     registry = Registry(_channel_secret().read(), mail, known.email_sender, SystemClock())
     dispatch = Dispatch(SystemClock(), _policies_or_defaults(), _state(), _signer(), registry)
-    return Worker(dispatch, SqsQueue(_clients(), known.delivery_queue_url), parse_alert, seen)
+    queue = SqsQueue(_clients(), known.delivery_queue_url)
+    return Worker(dispatch, _state(), queue, parse_queued, seen)
 
 
 def slack_actions() -> SlackActions:
@@ -260,13 +264,13 @@ def slack_actions() -> SlackActions:
     from governor.usecases.show_approval import ShowApproval
 
     secret = _channel_secret().read()
-    client = slack_app_client(secret.get("slack_bot_token", ""), secret.get("slack_api_url") or API_URL)
+    token, api_url = secret.get("slack_bot_token", ""), secret.get("slack_api_url") or API_URL
     return SlackActions(
         signing_secret=secret.get("slack_signing_secret", ""),
         show=ShowApproval(state=_state(), clock=SystemClock()),
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
         directory=lambda: _policies().base().policy.ownership.directory,
-        whisper=SlackWhisper(client),
+        whisper=SlackWhisper(lambda: slack_app_client(token, api_url)),
         clock=SystemClock(),
     )
 

@@ -385,6 +385,34 @@ class StateTable(Protocol):
         """Keeps it, in place of an earlier record of the same message, channel and target."""
         ...
 
+    def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
+        """Keeps a message until it is sent with others of its group; once, however often it is put."""
+        ...
+
+    def outbox(self, group: str) -> Sequence[tuple[str, str]]:
+        """Ids and documents of the messages that wait, in the order of their ids."""
+        ...
+
+    def drop_outbox(self, group: str, message: str) -> None:
+        """Forgets one that was sent."""
+        ...
+
+    def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
+        """True when nobody else holds it; it ends by itself after so many seconds."""
+        ...
+
+    def end_lease(self, name: str) -> None:
+        """Lets others take it."""
+        ...
+
+    def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
+        """Keeps which questions a digest is about (90 days)."""
+        ...
+
+    def digest(self, digest_id: str) -> Sequence[str]:
+        """The questions of a digest; empty when there is none."""
+        ...
+
     def first_time(self, event_id: str, at: datetime) -> bool:
         """True the first time an event id is seen (kept for a day)."""
         ...
@@ -433,6 +461,10 @@ class LinkSigner(Protocol):
 
     def link(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
         """The whole URL. Raises: ConfigurationError."""
+        ...
+
+    def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """The same without what stands before the id: for a page that links to its neighbours."""
         ...
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:

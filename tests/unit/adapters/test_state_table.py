@@ -10,6 +10,7 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.memory import MemoryStateTable
 from governor.domain.approval import Answer, ApprovalStatus
+from governor.domain.delivery import Delivery
 from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
 from governor.domain.verdict import Hold
@@ -497,3 +498,43 @@ def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) ->
     )
     with pytest.raises(NotFound):
         opened.note_first_yes("approval-2", decision(Answer.APPROVE))
+
+
+# deliveries, outbox, digests
+
+
+def test_deliveries_come_back_as_they_were(table: StateTable) -> None:
+    """The latest of each message, channel and target; those of other subjects do not."""
+    sent = Delivery("episode", "ask-1", "email", "a@example.com", NOW, delivery_id="7", thread="t")
+    refused = replace(sent, channel="teams", delivery_id=None, thread=None, refused="410: make a new one")
+    for one in (replace(sent, delivery_id="6"), sent, refused, replace(sent, subject="other")):
+        table.note_delivery(one)
+
+    assert [sent, refused] == sorted(table.deliveries("episode"), key=lambda one: one.channel)
+
+
+def test_the_outbox_keeps_each_message_once_until_it_is_dropped(table: StateTable) -> None:
+    """In order, by group."""
+    for message in ("b", "a", "a"):
+        table.put_outbox("group", message, f"document {message}", NOW)
+    table.put_outbox("other", "c", "document c", NOW)
+    assert [("a", "document a"), ("b", "document b")] == list(table.outbox("group"))
+
+    table.drop_outbox("group", "a")
+    table.drop_outbox("group", "a")
+    assert [("b", "document b")] == list(table.outbox("group"))
+
+
+def test_a_lease_is_one_holders_until_it_ends(table: StateTable) -> None:
+    """By itself, or by the holder."""
+    assert table.take_lease("group", NOW, 60)
+    assert not table.take_lease("group", NOW + timedelta(seconds=59), 60)
+    assert table.take_lease("group", NOW + timedelta(seconds=61), 60)
+    table.end_lease("group")
+    assert table.take_lease("group", NOW + timedelta(seconds=62), 60)
+
+
+def test_a_digest_knows_its_questions(table: StateTable) -> None:
+    """In the order of the message; an unknown one has none."""
+    table.put_digest("digest-1", ["b", "a"], NOW)
+    assert (("b", "a"), ()) == (tuple(table.digest("digest-1")), tuple(table.digest("digest-2")))

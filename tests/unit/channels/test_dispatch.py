@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -17,7 +18,7 @@ from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
 from governor.channels.registry import Registry, Route
 from governor.channels.worker import Worker
-from governor.contracts.alerts import parse_alert
+from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import Answer
 from governor.domain.contacts import Contact
@@ -25,9 +26,9 @@ from governor.domain.delivery import NOWHERE, Queued
 from governor.domain.episode import Outcome, Terms
 from governor.domain.messages import Stage, outcome_alert, stage_alert
 from governor.domain.policy import Action, Ownership
-from governor.errors import ConfigurationError, InputError, Throttled
+from governor.errors import InputError, Throttled
 from tests.builders import NOW
-from tests.unit.usecases.builders import SIGNER
+from tests.unit.usecases.builders import SIGNER, asked
 from tests.unit.usecases.world import APPROVAL_ID, World
 
 ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
@@ -109,7 +110,7 @@ def recipient(message: Message) -> str:
 def test_a_mail_has_a_link_of_its_own_and_a_chat_the_one_for_everybody() -> None:
     """Whoever alone gets it is named in its link."""
     post = Post()
-    assert Dispatched(taken=2, refused=0) == post.dispatch(post.alert())
+    assert Dispatched(taken=2, refused=0) == post.dispatch([post.alert()])
 
     assert ("alice@example.com", "broadcast") == (recipient(post.mail.sent[0]), recipient(post.chat.sent[0]))
     assert {"email": None, "slack": None} == post.records()
@@ -118,8 +119,8 @@ def test_a_mail_has_a_link_of_its_own_and_a_chat_the_one_for_everybody() -> None
 def test_the_link_of_everybody_is_nowhere_in_a_personal_message() -> None:
     """Whoever forwards it forwards one's own name."""
     post = Post()
-    post.dispatch(post.alert())
-    post.dispatch(post.outcome())
+    post.dispatch([post.alert()])
+    post.dispatch([post.outcome()])
 
     for message in post.mail.sent:
         assert "broadcast" not in str(message)
@@ -129,7 +130,7 @@ def test_what_was_taken_is_not_sent_again() -> None:
     """The queue gives a message more than once."""
     post = Post()
     for _ in range(2):
-        post.dispatch(post.alert())
+        post.dispatch([post.alert()])
 
     assert (1, 1) == (len(post.mail.sent), len(post.chat.sent))
 
@@ -139,10 +140,52 @@ def test_what_may_pass_is_left_and_sent_alone_the_next_time() -> None:
     post = Post()
     post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=70)]
 
-    assert Dispatched(1, 0, left=1, retry_after_seconds=70) == post.dispatch(post.alert())
-    assert {"email": None} == post.records()
-    assert Dispatched(2, 0) == post.dispatch(post.alert())
+    assert Dispatched(1, 0, left=1, retry_after_seconds=70) == post.dispatch([post.alert()])
+    post.world.clock.moment = NOW + timedelta(seconds=30)
+    assert Dispatched(1, 0, left=1, retry_after_seconds=40) == post.dispatch([post.alert()])
+    assert [] == post.chat.sent
+    post.world.clock.moment = NOW + timedelta(seconds=70)
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
     assert (1, 1) == (len(post.mail.sent), len(post.chat.sent))
+
+
+def test_a_channel_that_wants_to_wait_long_holds_up_no_other() -> None:
+    """Each is tried again in its own time."""
+    post = Post()
+    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=43_200)]
+    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+
+    assert Dispatched(0, 0, left=2, retry_after_seconds=None) == post.dispatch([post.alert()])
+    assert Dispatched(1, 0, left=1, retry_after_seconds=43_200) == post.dispatch([post.alert()])
+    assert (1, 0) == (len(post.mail.sent), len(post.chat.sent))
+
+
+def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
+    """Counted as refused, which raises an alarm."""
+    post = Post()
+    post.chat.failures = [DeliveryRetryable("503", channel="slack")]
+
+    assert Dispatched(1, 1) == post.dispatch([post.alert()], give_up=True)
+    assert "given up: slack: 503" == post.records()["slack"]
+
+
+def test_a_webhook_alone_reaches_nobody() -> None:
+    """A machine has taken it; the question's time does not begin by that."""
+    post = Post()
+    post.mail.name = "webhook"
+    post.registry.routes_ = post.registry.routes_[:1]
+    post.dispatch([post.alert()])
+
+    assert NOWHERE in post.records()
+
+
+def test_what_is_over_is_not_asked() -> None:
+    """Expired while a channel was down."""
+    post = Post()
+    post.world.clock.moment = NOW + timedelta(hours=2)
+
+    assert Dispatched(0, 0) == post.dispatch([post.alert()])
+    assert [] == post.mail.sent
 
 
 def test_a_refusal_is_on_record_and_not_repeated() -> None:
@@ -150,9 +193,9 @@ def test_a_refusal_is_on_record_and_not_repeated() -> None:
     post = Post()
     post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
 
-    assert Dispatched(1, 1) == post.dispatch(post.alert())
+    assert Dispatched(1, 1) == post.dispatch([post.alert()])
     assert {"email": "email: verify the sender", "slack": None} == post.records()
-    assert Dispatched(1, 1) == post.dispatch(post.alert())
+    assert Dispatched(1, 1) == post.dispatch([post.alert()])
     assert [] == post.mail.sent
 
 
@@ -162,7 +205,7 @@ def test_where_nobody_has_it_that_is_on_record(routes: int, why: str) -> None:
     post = Post()
     post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
     post.registry.routes_ = post.registry.routes_[:routes]
-    post.dispatch(post.alert())
+    post.dispatch([post.alert()])
 
     assert why in str(post.records()[NOWHERE])
 
@@ -172,7 +215,7 @@ def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
     post = Post()
     post.registry.routes_ = post.registry.routes_[:1]
     post.mail.failures = [DeliveryRetryable("503", channel="email")]
-    post.dispatch(post.alert())
+    post.dispatch([post.alert()])
 
     assert {} == post.records()
 
@@ -181,7 +224,7 @@ def test_later_messages_name_the_first_ones_thread() -> None:
     """A chat keeps an episode together, and changes its first message at the end."""
     post = Post()
     for alert in (post.alert(), post.alert(Stage.REMIND), post.outcome()):
-        post.dispatch(alert)
+        post.dispatch([alert])
 
     assert [None, "slack-thread", "slack-thread"] == [message.thread for message in post.chat.sent]
     assert [False, False, True] == [message.is_outcome for message in post.chat.sent]
@@ -190,8 +233,8 @@ def test_later_messages_name_the_first_ones_thread() -> None:
 def test_an_escalation_goes_to_the_next_group_too() -> None:
     """By the policy as it is when it is sent."""
     post = Post()
-    post.dispatch(post.alert())
-    post.dispatch(post.alert(Stage.ESCALATE))
+    post.dispatch([post.alert()])
+    post.dispatch([post.alert(Stage.ESCALATE)])
 
     assert [(ML,), (ML, FINOPS)] == post.registry.asked
 
@@ -201,7 +244,7 @@ def test_a_channel_that_is_not_for_it_is_left_out() -> None:
     post = Post()
     post.mail.takes_all = False
 
-    assert Dispatched(1, 0) == post.dispatch(post.alert())
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
 
 
 @pytest.mark.parametrize(
@@ -241,21 +284,24 @@ class FakeQueue:
     """Remembers what was hidden for how long."""
 
     hidden: list[tuple[str, int]] = field(default_factory=list)
+    put: list[tuple[str, int]] = field(default_factory=list)
 
     def hide(self, receipt: str, seconds: int) -> None:
         """As the Protocol says."""
         self.hidden.append((receipt, seconds))
 
+    def later(self, body: str, seconds: int) -> None:
+        """As the Protocol says."""
+        self.put.append((body, seconds))
+
 
 def worker(post: Post, queue: FakeQueue, seen: list[Dispatched]) -> Worker:
     """Over the post's channels."""
-    return Worker(post.dispatch, queue, parse_alert, seen.append)
+    return Worker(post.dispatch, post.world.state, queue, parse_queued, seen.append)
 
 
 def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = None) -> Queued:
     """A message as the queue hands it out."""
-    import json
-
     text = json.dumps(alert_document(post.alert())) if body is None else body
     return Queued(f"m{number}", f"r{number}", text, receives)
 
@@ -263,15 +309,22 @@ def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = No
 def test_an_alert_survives_the_queue() -> None:
     """What SNS publishes for machines is what is read back."""
     post = Post()
-    assert post.alert() == parse_alert(queued(post).body)
+    assert post.alert() == parse_queued(queued(post).body)
 
 
 def test_a_bad_message_holds_up_no_other() -> None:
     """It stays in the queue, and is parked in the end; the others are delivered."""
     post, queue, seen = Post(), FakeQueue(), list[Dispatched]()
+    digest_rule(post, digest_from=0)
     left = worker(post, queue, seen)([queued(post, 1, body="{}"), queued(post, 2)])
 
     assert (["m1"], [("r1", 15)], [Dispatched(2, 0)]) == (left, queue.hidden, seen)
+
+
+def digest_rule(post: Post, **changes: Any) -> None:
+    """Changes the policy's approval rule."""
+    policy = post.world.policies.policy
+    post.world.policies.policy = replace(policy, approval=replace(policy.approval, **changes))
 
 
 @pytest.mark.parametrize(
@@ -281,6 +334,7 @@ def test_a_bad_message_holds_up_no_other() -> None:
 def test_what_is_left_comes_back_later_each_time(wanted: int | None, receives: int, hidden: int) -> None:
     """At least as late as the channel asked for, and never in a rush."""
     post, queue = Post(), FakeQueue()
+    digest_rule(post, digest_from=0)
     post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=wanted)]
 
     assert ["m1"] == worker(post, queue, [])([queued(post, receives=receives)])
@@ -294,6 +348,7 @@ def test_a_table_that_is_busy_leaves_the_message_in_the_queue() -> None:
     def busy(_: str) -> list[Any]:
         raise Throttled("later")
 
+    digest_rule(post, digest_from=0)
     post.world.state.deliveries = busy  # type: ignore[method-assign, assignment]
     assert ["m1"] == worker(post, queue, [])([queued(post)])
 
@@ -308,8 +363,9 @@ ALARM = """{"AlarmName": "stack-PutAwayErrorsAlarm", "AlarmDescription": "It rai
 def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> None:
     """CloudWatch publishes to the same topic, in its own words."""
     post = Post()
-    alert = parse_alert(ALARM % state)
-    post.dispatch(alert)
+    alert = parse_queued(ALARM % state)
+    assert isinstance(alert, Alert)
+    post.dispatch([alert])
 
     assert (AlertKind.ALARM, severity, "us-east-1") == (alert.kind, alert.severity.value, alert.region)
     assert [(ML,)] == post.registry.asked
@@ -320,7 +376,7 @@ def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> Non
 def test_what_is_no_alert_is_refused(body: str) -> None:
     """With what does not fit."""
     with pytest.raises(InputError, match="the alert was refused"):
-        parse_alert(body)
+        parse_queued(body)
 
 
 # the registry
@@ -362,11 +418,170 @@ def test_nothing_stored_is_no_route() -> None:
 
 
 @pytest.mark.parametrize(
-    "secret",
-    [{"slack_token": "xoxb-very-secret"}, {"slack_bot_token": "xoxp-very-secret", "slack_channel": "C0ML"}],
+    ("secret", "channel"),
+    [
+        ({"slack_token": "xoxb-very-secret"}, "secret"),
+        ({"slack_bot_token": "xoxp-very-secret", "slack_channel": "C0ML"}, "slack"),
+        ({"slack_webhook_url": "http://very-secret.example.com"}, "slack"),
+        ({"teams_webhook_url": "http://very-secret.example.com"}, "teams"),
+        ({"pagerduty_routing_key": "very-secret"}, "pagerduty"),
+        ({"webhook_url": "https://example.com/very-secret"}, "webhook"),
+    ],
 )
-def test_a_secret_that_makes_no_sense_is_told_without_being_shown(secret: dict[str, str]) -> None:
-    """An unknown key, or a value that no channel can use."""
-    with pytest.raises(ConfigurationError) as caught:
-        registry(**secret).routes((ML,))
+def test_a_channel_that_makes_no_sense_refuses_and_holds_up_no_other(
+    secret: dict[str, str], channel: str
+) -> None:
+    """It says why, without showing a value; mail goes out all the same."""
+    routes = registry(mail=object(), **secret).routes((ML,))
+    broken = [route for route in routes if route.channel.name == channel]
+
+    assert 2 == sum(route.channel.name == "email" for route in routes)
+    assert broken
+    message = message_of(Post().alert(), None, link=None)
+    with pytest.raises(DeliveryRefused) as caught:
+        broken[0].channel.send(message)
     assert "very-secret" not in str(caught.value)
+
+
+def test_a_list_gets_the_link_that_proves_nobody() -> None:
+    """Its members cannot be told apart."""
+    team = Contact(emails=("alice@example.com",), lists=("ml-team@example.com",))
+    routes = registry(mail=object()).routes((team,))
+
+    assert [("alice@example.com", "alice@example.com"), ("ml-team@example.com", None)] == [
+        (route.target, route.person) for route in routes
+    ]
+
+
+# digests
+
+
+class Fleet:
+    """Several open questions to the same people, behind the worker."""
+
+    def __init__(self, number: int) -> None:
+        world = None
+        self.refs = []
+        for index in range(1, number + 1):
+            world, _, ref = asked(index, world)
+            self.refs.append(ref)
+        assert world is not None
+        self.world = world
+        ownership = Ownership(contacts={"ml": ML}, default_contacts=("ml",))
+        world.policies.policy = replace(world.policies.policy, ownership=ownership)
+        self.mail, self.hook = FakeChannel("email"), FakeChannel("webhook")
+        address = "alice@example.com"
+        registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
+        numbers = iter(range(1, 100))
+        dispatch = Dispatch(
+            world.clock, world.policies, world.state, SIGNER, registry, lambda: f"digest-{next(numbers)}"
+        )
+        self.queue, self.seen = FakeQueue(), list[Dispatched]()
+        self.worker = Worker(dispatch, world.state, self.queue, parse_queued, self.seen.append)
+
+    def alerts(self, stage: Stage = Stage.ASK) -> list[Queued]:
+        """The stage's message of each, as the queue hands them out."""
+        found = []
+        for number, ref in enumerate(self.refs):
+            episode = self.world.state.episode(ref)
+            assert episode is not None
+            link = SIGNER.link(episode.approval_id, "broadcast", NOW + timedelta(hours=1))
+            body = json.dumps(alert_document(stage_alert(episode, stage, NOW, link)))
+            found.append(Queued(f"m{number}", f"r{number}", body, 1))
+        return found
+
+    def flush(self) -> list[str]:
+        """What was put for later, handed out; the ids of what is left."""
+        bodies, self.queue.put = self.queue.put, []
+        return self.worker([Queued(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)])
+
+
+def test_many_questions_to_one_person_come_as_one_message() -> None:
+    """After a short wait; a machine gets each by itself; every episode has its record."""
+    fleet = Fleet(3)
+    assert [] == fleet.worker(fleet.alerts())
+    assert ([], 3, {60}) == (
+        fleet.mail.sent,
+        len(fleet.queue.put),
+        {seconds for _, seconds in fleet.queue.put},
+    )
+
+    assert [] == fleet.flush()
+    (digest,) = fleet.mail.sent
+    assert ("Please decide: 3 idle GPU instances, 72.43 USD a day", 3) == (digest.title, len(digest.sections))
+    assert "/approvals/digest-1?" in str(digest.link)
+    assert "alice%40example.com" in str(digest.link)
+    assert 3 == len(fleet.hook.sent)
+    assert 3 == len(fleet.world.state.digest("digest-1"))
+    for ref in fleet.refs:
+        records = fleet.world.state.deliveries(ref.execution_name)
+        assert {"email": None, "webhook": None} == {d.channel: d.refused for d in records}
+
+
+def test_few_questions_come_by_themselves() -> None:
+    """Fewer than the policy says."""
+    fleet = Fleet(2)
+    fleet.worker(fleet.alerts())
+    fleet.flush()
+
+    assert (2, 2) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_a_message_is_sent_once_however_often_the_queue_repeats_it() -> None:
+    """Neither again by itself nor in another digest."""
+    fleet = Fleet(3)
+    for _ in range(2):
+        fleet.worker(fleet.alerts())
+        fleet.flush()
+
+    assert (1, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_stages_do_not_mix() -> None:
+    """A reminder is a message of its own."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    fleet.worker(fleet.alerts(Stage.REMIND))
+    fleet.flush()
+
+    assert ["Please decide", "Reminder"] == sorted(m.title.split(":")[0] for m in fleet.mail.sent)
+
+
+def test_what_was_answered_meanwhile_is_not_asked() -> None:
+    """Two of four are left, and come by themselves."""
+    fleet = Fleet(4)
+    fleet.worker(fleet.alerts())
+    for ref in fleet.refs[:2]:
+        episode = fleet.world.state.episode(ref)
+        assert episode is not None
+        fleet.world.state.void(episode.approval_id, "it woke up", expired=False)
+    fleet.flush()
+
+    (digest,) = fleet.mail.sent
+    assert 2 == len(digest.sections)
+
+
+def test_a_digest_that_may_pass_later_stays_in_the_outbox() -> None:
+    """And is sent by the flush that is left in the queue."""
+    fleet = Fleet(3)
+    fleet.mail.failures = [DeliveryRetryable("503", channel="email")]
+    fleet.worker(fleet.alerts())
+    fleet.queue.put = fleet.queue.put[:1]
+    again = fleet.queue.put[:1]
+    assert ["f0"] == fleet.flush()
+
+    fleet.queue.put = again
+    assert [] == fleet.flush()
+    assert (1, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_two_workers_do_not_send_the_same_group() -> None:
+    """The second one comes back later."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    group = json.loads(fleet.queue.put[0][0])["flush"]
+    assert fleet.world.state.take_lease(group, NOW, 300)
+
+    assert ["f0", "f1", "f2"] == fleet.flush()
+    assert [] == fleet.mail.sent
+    fleet.world.state.end_lease(group)

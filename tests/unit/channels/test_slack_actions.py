@@ -161,3 +161,11 @@ def test_a_decision_stands_when_it_cannot_be_confirmed() -> None:
 
     assert 200 == slack.press("approve")
     assert ApprovalStatus.APPROVED is slack.status
+
+
+def test_where_slack_is_not_configured_there_is_nothing() -> None:
+    """Anybody may post here; that must not look like a fault of ours."""
+    slack = Slack()
+    unset = replace(slack.actions, signing_secret="")
+
+    assert 404 == unset.handle({}, b"").status

@@ -45,6 +45,7 @@ DIRECTORY = Directory(
         ("unassigned", "llm", ("alice@example.com", "bob@example.com")),
         ("unassigned", "unassigned", ("platform@example.com",)),
         ("a@example.com, b@example.org", "unassigned", ("platform@example.com",)),
+        ("müller@example.com", "unassigned", ("platform@example.com",)),
     ],
 )
 def test_the_owner_goes_before_the_project_before_the_default(
@@ -76,6 +77,10 @@ def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
     ("changes", "said"),
     [
         ({"emails": ("not an address",)}, "not an email address"),
+        ({"emails": ("müller@example.com",)}, "not an email address"),
+        ({"emails": ("a@localhost",)}, "not an email address"),
+        ({"lists": ("a@b",)}, "not an email address"),
+        ({"lists": ("bob@example.com",)}, "in emails and in lists"),
         ({"emails": ("a@example.com\nBcc: x@example.org",)}, "not an email address"),
         ({"identities": {"slack:U1": "other@example.com"}}, "not one of emails"),
         ({"time_zone": "Europe/Atlantis"}, "IANA"),

@@ -46,9 +46,23 @@ def test_a_question_waits_for_working_hours(moment: str, expected: str) -> None:
     assert at(expected) == next_working(at(moment), (OFFICE,))
 
 
-def test_of_several_the_first_to_work_is_waited_for() -> None:
-    """Saturday is a working day in Tokyo's contact, whose morning is midnight in UTC."""
-    assert at("2026-11-21T00:00") == next_working(at("2026-11-20T20:00"), (OFFICE, TOKYO))
+LONDON = Contact(
+    emails=("d@example.com",), time_zone="Europe/London", working_from="09:00", working_until="17:00"
+)
+
+
+def test_of_several_the_hour_in_which_all_work_is_waited_for() -> None:
+    """Nobody gets a message at night because a colleague elsewhere is at work."""
+    assert at("2026-11-23T09:00") == next_working(at("2026-11-20T18:00"), (OFFICE, LONDON))
+
+
+def test_where_all_never_work_at_once_the_first_is_waited_for() -> None:
+    """Berlin's office ends before Tokyo's morning begins, and Tokyo's evening before Berlin's nine
+    o'clock."""
+    late = Contact(
+        emails=("e@example.com",), time_zone="Asia/Tokyo", working_from="09:00", working_until="12:00"
+    )
+    assert at("2026-11-21T00:00") == next_working(at("2026-11-20T20:00"), (OFFICE, late))
 
 
 @pytest.mark.parametrize("contacts", [(), (ALWAYS,)])

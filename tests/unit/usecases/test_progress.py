@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from governor.domain.delivery import NOWHERE, Delivery
+from governor.domain.episode import Phase
+from governor.domain.messages import Stage
 from governor.domain.plan import Step
-from governor.domain.policy import Action
-from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.domain.policy import Action, Mode
+from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.usecases.check_progress import CheckProgress, Until
 from tests.builders import NOW
 from tests.unit.usecases.world import World
@@ -111,3 +116,55 @@ def test_a_snapshot_set_is_made_once() -> None:
 
     assert first == again
     assert 1 == [name for name, _, _ in world.ec2.calls].count("create_snapshots")
+
+
+# whether somebody has heard
+
+
+def delivery(world: World, stage: Stage, channel: str, **changes: Any) -> None:
+    """A record of the stage's message."""
+    name = world.ref.execution_name
+    plain = Delivery(name, f"{stage.value}-{name}", channel, "target", NOW, delivery_id="1")
+    world.state.note_delivery(replace(plain, **changes))
+
+
+@pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
+def test_a_message_is_heard_when_a_channel_of_people_has_it(mode: Mode, stage: Stage) -> None:
+    """Not by a refusal, not by a machine, not by another stage, and not by what is left."""
+    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    other = Stage.TELL if stage is Stage.ASK else Stage.ASK
+    delivery(world, stage, "teams", delivery_id=None, refused="410")
+    delivery(world, stage, "webhook")
+    delivery(world, stage, "pagerduty", delivery_id=None, not_before=NOW + timedelta(hours=1))
+    delivery(world, other, "email")
+    assert not check(world)(world.ref, Until.HEARD).done
+
+    delivery(world, stage, "slack")
+    assert check(world)(world.ref, Until.HEARD).done
+
+
+@pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
+def test_when_nobody_can_get_it_that_is_said_at_once(mode: Mode, stage: Stage) -> None:
+    """With the reasons of the channels."""
+    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    delivery(world, stage, "teams", delivery_id=None, refused="410: make a new one")
+    delivery(world, stage, NOWHERE, delivery_id=None, refused="all 1 channels have refused it")
+
+    with pytest.raises(NobodyListens, match="make a new one"):
+        check(world)(world.ref, Until.HEARD)
+
+
+def test_a_message_that_nobody_takes_is_given_up_after_the_policys_limit() -> None:
+    """The episode then fails, and says so."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.clock.moment = NOW + timedelta(minutes=60)
+    assert not check(world)(world.ref, Until.HEARD).done
+
+    world.clock.moment = NOW + timedelta(minutes=61)
+    with pytest.raises(NobodyListens, match="for 61 min"):
+        check(world)(world.ref, Until.HEARD)
+
+
+def test_a_question_that_is_answered_needs_no_more_hearing() -> None:
+    """Somebody was faster than the record of the channel."""
+    assert check(world := World(phase=Phase.ASKING))(world.ref, Until.HEARD).done

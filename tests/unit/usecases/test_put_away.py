@@ -200,6 +200,7 @@ def yes(person: str | None) -> Decision:
         (ALICE, None, False),
         (None, ALICE, False),
         (ALICE, "aws:arn:aws:iam::123456789012:user/bob", False),
+        (ALICE, "aws:arn:aws:sts::123456789012:assumed-role/admin/bob@example.com", False),
     ],
 )
 def test_two_different_known_people_stand_behind_a_dear_termination(

@@ -21,13 +21,14 @@ from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import LaunchFacts
 from governor.domain.plan import draw_plan
-from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.domain.policy import Action, Mode, PlanRule, Policy, Power
 from governor.domain.terms import BROADCAST
 from governor.domain.units import iso
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
+from governor.usecases.show_digest import ShowDigest
 from governor.web.site import ApprovalSite, Request, Response
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
 
@@ -35,6 +36,7 @@ ALICE = "alice@example.com"
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
 TOKEN = "task-token-that-nobody-may-see"
 SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+MAY: frozenset[Power] = frozenset({"keep", "stop", "undo"})
 LATER = NOW + timedelta(hours=24)
 XSS = '<script>alert("1")</script>'
 
@@ -57,7 +59,9 @@ class FakeUndoer:
 class World:
     """A question that waits, behind the site."""
 
-    def __init__(self, action: Action = Action.STOP, link_of: str = ALICE, people: int = 1) -> None:
+    def __init__(
+        self, action: Action = Action.STOP, link_of: str = ALICE, people: int = 1, may: frozenset[Power] = MAY
+    ) -> None:
         self.link_of = link_of
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
         evidence = make_evidence((*QUIET[:5], None, *QUIET[6:]))
@@ -83,14 +87,16 @@ class World:
                 evidence_hash=evidence_hash(evidence),
                 plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
                 price=facts.price,
-                terms=Terms(people_needed=people),
+                terms=Terms(may, people),
                 owner=XSS,
                 project="vision",
             )
         )
         self.state.await_answer(ID, TOKEN, "ask", LATER)
+        show = ShowApproval(self.state, self.clock)
         self.site = ApprovalSite(
-            show=ShowApproval(self.state, self.clock),
+            show=show,
+            show_digest=ShowDigest(self.state, show),
             decide=Decide(self.state, self.workflow, self.clock),
             undoer=self.undoer,
             signer=SIGNER,
@@ -533,3 +539,127 @@ def test_a_link_outlives_no_policy() -> None:
 
     assert 409 == world.post("approve").status
     assert ApprovalStatus.PENDING is world.status
+
+
+def test_a_list_may_undo_only_where_the_policy_says_so() -> None:
+    """An instance that runs again costs what it cost before."""
+    cases: tuple[tuple[frozenset[Power], int], ...] = (
+        (frozenset({"undo"}), 303),
+        (frozenset({"keep", "stop"}), 403),
+    )
+    for may, status in cases:
+        world = World(link_of=BROADCAST, may=may)
+        world.state.void(ID, "it is over", expired=False)
+        world.end(Outcome.STOPPED)
+        assert (status == 303) == ("Start it again" in world.get().body)
+        assert status == world.post("undo").status
+        assert (status == 303) == bool(world.undoer.asked)
+
+
+# several questions on one page
+
+
+class DigestWorld(World):
+    """The question in a digest with another one, about a dearer instance that a plan terminates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        other = make_instance(instance_id="i-0fedcba9876543210", tags={"Name": "trainer"})
+        facts = make_facts(other)
+        ref = EpisodeRef("123456789012", "us-east-1", other.instance_id, other.launch_time, 1)
+        self.state.take_lock(ref)
+        plan = draw_plan(facts, Policy(plan=PlanRule(action=Action.TERMINATE)))
+        episode = replace(
+            self.episode, ref=ref, approval_id="other", instance=other, plan=plan, reason="quiet"
+        )
+        self.state.save_opened(episode)
+        self.state.await_answer("other", "other-token", "ask", LATER)
+        self.workflow.waiting.add("other-token")
+        self.state.put_digest("digest-1", [ID, "other"], NOW)
+        self.query = dict(parse_qsl(urlsplit(SIGNER.link("digest-1", ALICE, LATER)).query))
+
+    def get(self, method: str = "GET", **query: str) -> Response:
+        """Opens the page."""
+        return self.site.handle(Request(method, "digest-1", {**self.query, **query}))
+
+    def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
+        """Presses a button of the page."""
+        given = {"csrf": SIGNER.csrf("digest-1", ALICE, LATER), "answer": answer}
+        return self.site.handle(Request("POST", "digest-1", self.query, {**given, **form}, headers or {}))
+
+    def statuses(self) -> tuple[ApprovalStatus, ApprovalStatus]:
+        """Of both questions."""
+        found = [self.state.approval(ID), self.state.approval("other")]
+        first, second = (approval.status for approval in found if approval is not None)
+        return first, second
+
+
+BOTH: dict[str, Any] = {f"pick-{ID}": "yes", "pick-other": "yes"}
+
+ONE: dict[str, Any] = {"pick-other": "yes"}
+
+
+def test_a_digest_leads_to_the_page_of_each() -> None:
+    """By a link of the same person; nothing is decided by looking."""
+    world = DigestWorld()
+    page = world.get().body
+    links = re.findall(r'href="([^"]+)"', page)
+
+    assert 2 == len(links)
+    for link in links:
+        approval_id, _, query = link.replace("&amp;", "&").partition("?")
+        fields = dict(parse_qsl(query))
+        assert ALICE == fields["r"]
+        assert 200 == world.site.handle(Request("GET", approval_id, fields)).status
+    assert (ApprovalStatus.PENDING, ApprovalStatus.PENDING) == world.statuses()
+
+
+def test_all_can_be_kept_at_once() -> None:
+    """With what became of each."""
+    world = DigestWorld()
+    answer = world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **BOTH)
+
+    assert (200, 2) == (answer.status, answer.body.count(": taken"))
+    assert (ApprovalStatus.KEPT, ApprovalStatus.KEPT) == world.statuses()
+
+
+def test_stopping_all_terminates_nothing() -> None:
+    """A termination asks for its id on its own page; the others are taken."""
+    world = DigestWorld()
+    answer = world.post("approve", losses="accepted", **BOTH)
+
+    assert (200, True) == (answer.status, "type its id" in answer.body)
+    assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == world.statuses()
+
+
+def test_only_what_is_ticked_is_answered() -> None:
+    """And nothing without a tick, a date or a loss accepted."""
+    world = DigestWorld()
+    assert 400 == world.post("keep", keep_until=iso(NOW + timedelta(hours=4))).status
+    assert 400 == world.post("keep", **BOTH).status
+    assert "local disks" in world.post("approve", **BOTH).body
+    assert (ApprovalStatus.PENDING, ApprovalStatus.PENDING) == world.statuses()
+
+    world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **ONE)
+    assert (ApprovalStatus.PENDING, ApprovalStatus.KEPT) == world.statuses()
+
+
+def test_a_digest_takes_no_question_that_is_not_in_it() -> None:
+    """Whatever the form names."""
+    world = DigestWorld()
+    world.state.put_digest("digest-1", ["other"], NOW)
+    world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **BOTH)
+
+    assert (ApprovalStatus.PENDING, ApprovalStatus.KEPT) == world.statuses()
+
+
+def test_a_digest_is_as_closed_as_a_question() -> None:
+    """Forged links and forms, other sites, unknown ids; HEAD has no body."""
+    world = DigestWorld()
+    assert 403 == world.get(s="A" * 43).status
+    assert 403 == world.post("keep", csrf="", **BOTH).status
+    assert 403 == world.post("keep", {"sec-fetch-site": "cross-site"}, **BOTH).status
+    assert (200, "") == (world.get("HEAD").status, world.get("HEAD").body)
+    query = dict(parse_qsl(urlsplit(SIGNER.link("digest-2", ALICE, LATER)).query))
+    assert 404 == world.site.handle(Request("GET", "digest-2", query)).status
+    assert XSS not in world.get().body

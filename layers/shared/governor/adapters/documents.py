@@ -147,7 +147,7 @@ def episode_from_document(
         history=history,
         idle_below_percent=float(document.get("idle_below_percent", 5.0)),
         terms=Terms(
-            broadcast_may=frozenset(document.get("broadcast_may", ("keep", "stop"))),
+            broadcast_may=frozenset(document.get("broadcast_may", ("keep", "stop", "undo"))),
             people_needed=int(document.get("people_needed", 1)),
         ),
         schedule=_schedule_from_document(schedule) if schedule else None,
@@ -189,6 +189,7 @@ def delivery_document(delivery: Delivery) -> Document:
         "delivery_id": delivery.delivery_id,
         "thread": delivery.thread,
         "refused": delivery.refused,
+        "not_before": moment_or_none(delivery.not_before),
     }
 
 
@@ -203,6 +204,7 @@ def delivery_from_document(document: Mapping[str, Any]) -> Delivery:
         delivery_id=document.get("delivery_id"),
         thread=document.get("thread"),
         refused=document.get("refused"),
+        not_before=_parsed(document.get("not_before")),
     )
 
 

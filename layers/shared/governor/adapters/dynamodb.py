@@ -10,6 +10,9 @@
     LEDGER#yyyy-mm           time#execution              the ledger
     EVENT#id                 SEEN                        events already handled (1 day)
     DELIVERIES#subject       message#channel#target      what became of a message (90 days)
+    OUTBOX#group             message                     waits to be sent with others (7 days)
+    LEASE#name               LEASE                       who works on it now
+    DIGEST#id                DIGEST                      the questions of a digest (90 days)
 
 Every change that matters is conditional. Where a lost response would make a repeated call look beaten by
 itself, the write is a transaction: AWS answers its repetition as it answered the first. This module must
@@ -80,6 +83,7 @@ _CHUNK_BYTES = 350_000
 _OBSERVATIONS_FORMAT = 1
 _SWEEPS_KEPT = timedelta(days=30)
 _DELIVERIES_KEPT = timedelta(days=90)
+_OUTBOX_KEPT = timedelta(days=7)
 _EVENTS_KEPT = timedelta(days=1)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
@@ -528,8 +532,49 @@ class DynamoStateTable:
         target = hashlib.sha256(delivery.target.encode()).hexdigest()[:16]
         key = f"DELIVERIES#{delivery.subject}", f"{delivery.message}#{delivery.channel}#{target}"
         document = {**delivery_document(delivery), "expires_at_epoch": _epoch(delivery.at + _DELIVERIES_KEPT)}
-        with aws_errors("dynamodb:PutItem"):
-            self._client.put_item(TableName=self._table, Item=_packed_item(key, document))
+        self._put(key, document)
+
+    def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
+        """As the port says."""
+        self._put(
+            (f"OUTBOX#{group}", message),
+            {"document": document, "expires_at_epoch": _epoch(at + _OUTBOX_KEPT)},
+        )
+
+    def outbox(self, group: str) -> list[tuple[str, str]]:
+        """As the port says."""
+        return [(item["sk"], item["document"]) for item in self._query(f"OUTBOX#{group}", "")]
+
+    def drop_outbox(self, group: str, message: str) -> None:
+        """As the port says."""
+        self._delete((f"OUTBOX#{group}", message))
+
+    def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
+        """As the port says."""
+        return self._wins(
+            [
+                self._insertion(
+                    (f"LEASE#{name}", "LEASE"),
+                    {"expires_at_epoch": _epoch(now + timedelta(seconds=seconds))},
+                    condition="attribute_not_exists(pk) OR expires_at_epoch <= :now",
+                    values={":now": _epoch(now)},
+                )
+            ]
+        )
+
+    def end_lease(self, name: str) -> None:
+        """As the port says."""
+        self._delete((f"LEASE#{name}", "LEASE"))
+
+    def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
+        """As the port says."""
+        document = {"approval_ids": list(approval_ids), "expires_at_epoch": _epoch(at + _DELIVERIES_KEPT)}
+        self._put((f"DIGEST#{digest_id}", "DIGEST"), document)
+
+    def digest(self, digest_id: str) -> tuple[str, ...]:
+        """As the port says."""
+        item = self._get((f"DIGEST#{digest_id}", "DIGEST"))
+        return tuple(item["approval_ids"]) if item else ()
 
     # calls
 

@@ -37,12 +37,16 @@ class HmacLinkSigner:
         """As the port says."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
+        return f"{self._base_url}/approvals/{self.relative(approval_id, recipient, expires_at)}"
+
+    def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """As the port says."""
         document = self._keys()
         key_id = document.get("current", "")
         epoch = str(int(expires_at.timestamp()))
         signature = _mac(_key(document, key_id), "link", approval_id, key_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
-        return f"{self._base_url}/approvals/{quote(approval_id, safe='')}?{query}"
+        return f"{quote(approval_id, safe='')}?{query}"
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
         """As the port says. The expiry is looked at only when the signature is right."""

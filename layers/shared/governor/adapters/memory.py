@@ -378,6 +378,9 @@ class MemoryStateTable:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._outbox: dict[tuple[str, str], str] = {}
+        self._leases: dict[str, datetime] = {}
+        self._digests: dict[str, tuple[str, ...]] = {}
         self._deliveries: dict[tuple[str, str, str, str], Delivery] = {}
         self._observations: dict[tuple[str, str], dict[str, Observation]] = {}
         self._records: dict[tuple[str, str, str], InstanceRecord] = {}
@@ -629,6 +632,42 @@ class MemoryStateTable:
         with self._lock:
             key = delivery.subject, delivery.message, delivery.channel, delivery.target
             self._deliveries[key] = delivery
+
+    def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            self._outbox[group, message] = document
+
+    def outbox(self, group: str) -> list[tuple[str, str]]:
+        """As the port says."""
+        return [(key[1], text) for key, text in sorted(self._outbox.items()) if key[0] == group]
+
+    def drop_outbox(self, group: str, message: str) -> None:
+        """As the port says."""
+        with self._lock:
+            self._outbox.pop((group, message), None)
+
+    def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
+        """As the port says."""
+        with self._lock:
+            if name in self._leases and now < self._leases[name]:
+                return False
+            self._leases[name] = now + timedelta(seconds=seconds)
+            return True
+
+    def end_lease(self, name: str) -> None:
+        """As the port says."""
+        with self._lock:
+            self._leases.pop(name, None)
+
+    def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            self._digests[digest_id] = tuple(approval_ids)
+
+    def digest(self, digest_id: str) -> tuple[str, ...]:
+        """As the port says."""
+        return self._digests.get(digest_id, ())
 
     def _store(self, record: InstanceRecord) -> None:
         self._records[(*_place(record.target), record.instance_id)] = record

@@ -22,3 +22,10 @@ class SqsQueue:
             self._clients.client("sqs").change_message_visibility(
                 QueueUrl=self._url, ReceiptHandle=receipt, VisibilityTimeout=seconds
             )
+
+    def later(self, body: str, seconds: int) -> None:
+        """As the Protocol says."""
+        with aws_errors("sqs:SendMessage"):
+            self._clients.client("sqs").send_message(
+                QueueUrl=self._url, MessageBody=body, DelaySeconds=seconds
+            )

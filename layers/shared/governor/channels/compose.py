@@ -5,7 +5,8 @@ Pure. This module must not know any channel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 from governor.channels.message import Facts, Message, Section, Table
 from governor.domain.alert import Alert, AlertKind
@@ -14,6 +15,7 @@ from governor.domain.episode import Episode
 from governor.domain.figures import gpu_rows
 from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.terms import may
+from governor.domain.units import money
 
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
@@ -49,6 +51,46 @@ def message_of(
         thread=thread,
         is_outcome=alert.kind in _ENDS,
     )
+
+
+def digest_of(alerts: Sequence[Alert], episodes: Sequence[Episode], *, link: str, digest_id: str) -> Message:
+    """One message about several questions of the same stage to the same people."""
+    first = alerts[0]
+    prices = [episode.price.usd_per_hour for episode in episodes]
+    known = [price * 24 for price in prices if price is not None]
+    cost = f"{money(sum(known, Decimal(0)))} USD a day" if known else "cost not known"
+    plus = "" if len(known) == len(prices) else f", and {len(prices) - len(known)} of unknown price"
+    return Message(
+        kind=first.kind,
+        severity=first.severity,
+        title=f"{first.subject.split(':')[0]}: {len(episodes)} idle GPU instances, {cost}{plus}",
+        facts=Facts(
+            account=_one_of(episode.ref.account for episode in episodes),
+            region=_one_of(episode.ref.region for episode in episodes),
+            owner=_one_of(alert.owner for alert in alerts),
+            project=_one_of(alert.project for alert in alerts),
+        ),
+        episode=digest_id,
+        stage=first.kind.value,
+        at=first.at,
+        sections=tuple(_line_of(episode) for episode in episodes),
+        link=link,
+    )
+
+
+def _line_of(episode: Episode) -> Section:
+    instance, plan = episode.instance, episode.plan
+    will = "; then ".join(step_text(step) for step in plan.steps)
+    lines = [f"{episode.reason}.", *cost_lines(episode)[:1], f"What will be done: {will}"]
+    if plan.losses:
+        lines.append(f"What will be lost: {'; '.join(plan.losses)}")
+    heading = f"{instance.name} ({instance.instance_id}, {instance.instance_type}) in {instance.target}"
+    return Section(heading, tuple(lines))
+
+
+def _one_of(values: Iterable[str]) -> str:
+    found = dict.fromkeys(values)
+    return next(iter(found)) if len(found) == 1 else f"{len(found)} different"
 
 
 def subject_of(alert: Alert) -> str:

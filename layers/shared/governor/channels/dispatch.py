@@ -1,23 +1,28 @@
-"""Takes one alert to every channel it is for, once each, and records what became of it.
+"""Takes alerts to every channel they are for, once each, and records what became of them.
 
 This module must not know queues: it says whether something is left to be tried again, and from when on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.channels.compose import QUESTIONS, message_of, subject_of
+from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered
+from governor.channels.message import Delivered, Message
 from governor.channels.registry import Registry, Route
 from governor.domain.alert import Alert, AlertKind
+from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact
-from governor.domain.delivery import NOWHERE, Delivery
+from governor.domain.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.episode import Episode, episode_from_execution_name
+from governor.domain.policy import ApprovalRule
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, LinkSigner, Policies, StateTable
@@ -31,6 +36,15 @@ _NO_CHANNEL = (
 _ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 
 
+_ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
+"""Machines want each by itself."""
+
+
+def new_digest_id() -> str:
+    """128 random bits; the prefix tells the page what it is."""
+    return DIGEST_PREFIX + secrets.token_urlsafe(16)
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatched:
     """How many channels took it and refused it. `retry_after_seconds` is set when some are left."""
@@ -40,87 +54,204 @@ class Dispatched:
     left: int = 0
     retry_after_seconds: int | None = None
 
+    def plus(self, other: Dispatched) -> Dispatched:
+        """Both together."""
+        waits = [one.retry_after_seconds for one in (self, other) if one.left]
+        return Dispatched(
+            self.taken + other.taken,
+            self.refused + other.refused,
+            self.left + other.left,
+            min((wait for wait in waits if wait is not None), default=None) if None not in waits else None,
+        )
+
+
+@dataclass(slots=True)
+class _Item:
+    """One alert on its way: its episode, and what became of it so far."""
+
+    alert: Alert
+    episode: Episode | None
+    threads: Mapping[tuple[str, str], str]
+    done: dict[tuple[str, str], Delivery]
+    waiting: dict[tuple[str, str], Delivery]
+    """Those that a channel wants not before a time."""
+    left: list[int | None] = field(default_factory=list)
+
+    @property
+    def taken(self) -> int:
+        """How many channels have it."""
+        return sum(delivery.was_taken for delivery in self.done.values())
+
+    @property
+    def is_nowhere(self) -> bool:
+        """Whether no person will get it."""
+        return not self.left and not any(delivery.reached_people for delivery in self.done.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One alert. Safe to repeat: what a channel has taken or refused for good is not sent to it again."""
+    """Alerts to the same people. Safe to repeat: what a channel has taken or refused is not sent to it
+    again."""
 
     clock: Clock
     policies: Policies
     state: StateTable
     signer: LinkSigner
     registry: Registry
+    digest_id: Callable[[], str] = new_digest_id
 
-    def __call__(self, alert: Alert) -> Dispatched:
-        """Sends what is left to be sent.
+    def __call__(self, alerts: Sequence[Alert], *, give_up: bool = False) -> Dispatched:
+        """Sends what is left to be sent; several alerts come to a person as one message.
+
+        With `give_up` this is the last try: what a channel does not take now counts as refused.
 
         Raises:
             CloudError: the state table or the keys of the links could not be reached; repeat it.
-            ConfigurationError: the channel secret makes no sense; says where.
         """
-        subject = subject_of(alert)
-        episode = self._episode(alert)
-        known = self.state.deliveries(subject)
-        done = {
-            (d.channel, d.target): d for d in known if d.message == alert.dedup_id and d.channel != NOWHERE
-        }
-        threads = _threads(known)
-        taken = sum(d.was_taken for d in done.values())
-        refused = len(done) - taken
-        left: list[int | None] = []
-        for route in self.registry.routes(self._audience(alert)):
+        items = [item for alert in alerts if (item := self._item(alert)) is not None]
+        if not items:
+            return Dispatched(0, 0)
+        for route in self.registry.routes(self._audience(items[0].alert)):
             key = route.channel.name, route.target
-            if key in done:
-                continue
-            try:
-                delivery = self._send(route, alert, episode, threads.get(key))
-            except DeliveryRetryable as error:
-                _log.warning("a delivery is left: %s", error)
-                left.append(error.retry_after_seconds)
-                continue
-            if delivery is None:
-                continue
-            self.state.note_delivery(delivery)
-            taken, refused = taken + delivery.was_taken, refused + (not delivery.was_taken)
-        if not taken and not left:
-            self._note_nowhere(alert, subject, refused)
-        waits = [seconds for seconds in left if seconds is not None]
-        return Dispatched(taken, refused, len(left), max(waits) if waits else None)
-
-    def _send(
-        self, route: Route, alert: Alert, episode: Episode | None, thread: str | None
-    ) -> Delivery | None:
-        """What became of it; `None` when this channel is not for it."""
-        message = message_of(alert, episode, link=self._link(route, alert, episode), thread=thread)
-        if not route.channel.takes(message):
-            return None
-        now = self.clock.now()
-        try:
-            found: Delivered | None = route.channel.send(message)
-            refused = None
-        except DeliveryRefused as error:
-            found, refused = None, str(error)
-            _log.error("a delivery was refused: %s", error)
-        return Delivery(
-            subject=subject_of(alert),
-            message=alert.dedup_id,
-            channel=route.channel.name,
-            target=route.target,
-            at=now,
-            delivery_id=found.delivery_id if found else None,
-            thread=(found.thread or thread) if found else None,
-            refused=refused,
+            open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
+            if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
+                self._send_digest(route, open_items, give_up)
+            else:
+                for item in open_items:
+                    self._send_one(route, item, give_up)
+        for item in items:
+            if item.is_nowhere:
+                self._note_nowhere(item)
+        waits = [seconds for item in items for seconds in item.left]
+        taken = sum(item.taken for item in items)
+        return Dispatched(
+            taken=taken,
+            refused=sum(len(item.done) for item in items) - taken,
+            left=sum(len(item.left) for item in items),
+            # The soonest: each of the others still waits for its own time.
+            retry_after_seconds=min((wait for wait in waits if wait is not None), default=None)
+            if None not in waits
+            else None,
         )
 
-    def _note_nowhere(self, alert: Alert, subject: str, refused: int) -> None:
-        why = f"all {refused} channels have refused it" if refused else _NO_CHANNEL
-        self.state.note_delivery(
-            Delivery(subject, alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
-        )
+    def group(self, alert: Alert) -> str:
+        """Equal for alerts of the same kind to the same people."""
+        people = [(contact.emails, contact.slack_channel) for contact in self._audience(alert)]
+        return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
 
-    def _episode(self, alert: Alert) -> Episode | None:
+    def rule(self) -> ApprovalRule:
+        """The policy's, as it is now."""
+        return self.policies.base().policy.approval
+
+    def _item(self, alert: Alert) -> _Item | None:
+        """`None` for a question that was answered or has expired meanwhile: nobody is asked what is over."""
         name = alert.facts.get("episode")
-        return self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
+        episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
+        if episode is not None and alert.kind in QUESTIONS:
+            approval = self.state.approval(episode.approval_id)
+            now = self.clock.now()
+            if approval is not None and (
+                approval.status is not ApprovalStatus.PENDING or approval.expires_at <= now
+            ):
+                return None
+        known = self.state.deliveries(subject_of(alert))
+        own = {
+            (delivery.channel, delivery.target): delivery
+            for delivery in known
+            if delivery.message == alert.dedup_id and delivery.channel != NOWHERE
+        }
+        done = {key: delivery for key, delivery in own.items() if delivery.is_settled}
+        waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
+        return _Item(alert, episode, _threads(known), done, waiting)
+
+    def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
+        """Whether the channel has asked not to be tried yet."""
+        delivery = item.waiting.get(key)
+        if delivery is None or delivery.not_before is None:
+            return False
+        seconds = (delivery.not_before - self.clock.now()).total_seconds()
+        if seconds > 0:
+            item.left.append(math.ceil(seconds))
+        return seconds > 0
+
+    def _send_one(self, route: Route, item: _Item, give_up: bool) -> None:
+        alert, episode = item.alert, item.episode
+        key = route.channel.name, route.target
+        link = self._link(route, alert, episode)
+        message = message_of(alert, episode, link=link, thread=item.threads.get(key))
+        self._send(route, [item], message, give_up)
+
+    def _send_digest(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
+        episodes = [item.episode for item in items if item.episode is not None]
+        if len(episodes) < len(items):
+            raise AssertionError("only questions come together, and each has its episode")
+        digest_id, now = self.digest_id(), self.clock.now()
+        self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
+        expires_at = max(
+            self._expiry(item.alert, episode) for item, episode in zip(items, episodes, strict=True)
+        )
+        link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
+        alerts = [item.alert for item in items]
+        message = digest_of(alerts, episodes, link=link, digest_id=digest_id)
+        self._send(route, items, message, give_up)
+
+    def _send(self, route: Route, items: Sequence[_Item], message: Message, give_up: bool) -> None:
+        if not route.channel.takes(message):
+            return
+        now = self.clock.now()
+        found: Delivered | None = None
+        refused = None
+        try:
+            found = route.channel.send(message)
+        except DeliveryRetryable as error:
+            if not give_up:
+                _log.warning("a delivery is left: %s", error)
+                self._leave(route, items, error.retry_after_seconds)
+                return
+            refused = f"given up: {error}"
+            _log.error("a delivery was given up: %s", error)
+        except DeliveryRefused as error:
+            refused = str(error)
+            _log.error("a delivery was refused: %s", error)
+        for item in items:
+            # A digest is the message of many episodes: none of them may change it at its end.
+            thread = (found.thread or message.thread) if found and len(items) == 1 else None
+            delivery = Delivery(
+                subject=subject_of(item.alert),
+                message=item.alert.dedup_id,
+                channel=route.channel.name,
+                target=route.target,
+                at=now,
+                delivery_id=found.delivery_id if found else None,
+                thread=thread,
+                refused=refused,
+            )
+            self.state.note_delivery(delivery)
+            item.done[delivery.channel, delivery.target] = delivery
+
+    def _leave(self, route: Route, items: Sequence[_Item], wanted: int | None) -> None:
+        now = self.clock.now()
+        for item in items:
+            item.left.append(wanted)
+            if wanted is not None:
+                self.state.note_delivery(
+                    Delivery(
+                        subject=subject_of(item.alert),
+                        message=item.alert.dedup_id,
+                        channel=route.channel.name,
+                        target=route.target,
+                        at=now,
+                        not_before=now + timedelta(seconds=wanted),
+                    )
+                )
+
+    def _note_nowhere(self, item: _Item) -> None:
+        alert, refused = item.alert, sum(not delivery.was_taken for delivery in item.done.values())
+        why = f"all {refused} channels have refused it" if refused else _NO_CHANNEL
+        _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
+        self.state.note_delivery(
+            Delivery(subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
+        )
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """By the policy as it is now: who joined since is told, who left is not."""

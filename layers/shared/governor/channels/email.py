@@ -7,7 +7,6 @@ and keeps absence notices away. This module must not know which service sends it
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from email.headerregistry import Address
@@ -21,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message, Section, Table, one_line
+from governor.domain.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 
 _NAME = "email"
@@ -30,7 +30,6 @@ _PICTURE_BYTES = 1_000_000
 _SUBJECT, _LINE, _CELL = 150, 1000, 100
 _CID = "picture@gpu-governor"
 _CUT = "There is more on the page."
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _WHAT_TO_DO = {
     "MessageRejected": "verify the sender's identity; while the account is in the sandbox of SES, verify the "
     "recipient too or ask for production access",
@@ -223,7 +222,7 @@ def _html(content: _Content, *, has_picture: bool) -> str:
 
 
 def _checked(address: str, role: str) -> str:
-    if _ADDRESS.fullmatch(address) is None or len(address) > 254:
+    if not is_address(address):
         raise ConfigurationError(f"the {role} of the channel email must be one address like name@example.com")
     return address
 

@@ -5,12 +5,13 @@ This module must not know what is sent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from governor.channels.message import Channel
-from governor.domain.contacts import Contact, addresses
+from governor.channels.errors import DeliveryRefused
+from governor.channels.message import Channel, Delivered, Message
+from governor.domain.contacts import Contact, addresses, list_addresses
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
@@ -51,8 +52,8 @@ class Route:
 class Registry:
     """Makes routes. `secret` is the channel secret, empty where nothing is stored.
 
-    Raises:
-        ConfigurationError: the secret has an unknown key, or a value no channel can use; never shows a value.
+    What makes no sense in it is a route that refuses with the reason: it is recorded and alarmed like any
+    other refusal, and holds up no other channel. No message shows a value.
     """
 
     secret: Mapping[str, str]
@@ -60,46 +61,66 @@ class Registry:
     sender: str | None
     clock: Clock
 
-    def __post_init__(self) -> None:
-        unknown = sorted(set(self.secret) - KEYS)
-        if unknown:
-            known = ", ".join(sorted(KEYS))
-            raise ConfigurationError(f"the channel secret has the unknown key {unknown[0]!r}; known: {known}")
-
     def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
         """Every way to these contacts, and those that are for everybody."""
-        return (*self._mails(contacts), *self._slack(contacts), *self._others())
+        return (*self._unknown(), *self._mails(contacts), *self._slack(contacts), *self._others())
+
+    def _unknown(self) -> list[Route]:
+        unknown = sorted(set(self.secret) - KEYS)
+        if not unknown:
+            return []
+        known = ", ".join(sorted(KEYS))
+        return [_refusing("secret", f"the channel secret has the unknown key {unknown[0]!r}; known: {known}")]
 
     def _mails(self, contacts: Sequence[Contact]) -> list[Route]:
-        if self.mail is None or self.sender is None:
+        mail, sender = self.mail, self.sender
+        if mail is None or sender is None:
             return []
         from governor.channels.email import EmailChannel
 
-        return [
-            Route(EmailChannel(self.mail, sender=self.sender, recipient=address), address, address)
-            for address in addresses(contacts)
-        ]
+        def mailbox(address: str, person: str | None) -> Route:
+            return _route(
+                "email", address, lambda: EmailChannel(mail, sender=sender, recipient=address), person
+            )
+
+        people = [mailbox(address, address) for address in addresses(contacts)]
+        return people + [mailbox(address, None) for address in list_addresses(contacts)]
 
     def _slack(self, contacts: Sequence[Contact]) -> list[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
-        if token:
-            from governor.channels.slack import API_URL, SlackAppChannel, slack_app_client
+        if not token and not webhook:
+            return []
+        from governor.channels.slack import (
+            API_URL,
+            SlackAppChannel,
+            SlackWebhookChannel,
+            slack_app_client,
+            slack_webhook_client,
+        )
 
-            own = [contact.slack_channel for contact in contacts if contact.slack_channel]
-            default = [self.secret["slack_channel"]] if self.secret.get("slack_channel") else []
-            client = slack_app_client(token, self.secret.get("slack_api_url") or API_URL)
+        if webhook and not token:
             return [
-                Route(SlackAppChannel(client, place, self.clock), place)
-                for place in dict.fromkeys(own or default)
+                _route(
+                    "slack",
+                    "incoming webhook",
+                    lambda: SlackWebhookChannel(slack_webhook_client(webhook), self.clock),
+                )
             ]
-        if webhook:
-            from governor.channels.slack import SlackWebhookChannel, slack_webhook_client
+        api_url = self.secret.get("slack_api_url") or API_URL
+        own = [contact.slack_channel for contact in contacts if contact.slack_channel]
+        default = [self.secret["slack_channel"]] if self.secret.get("slack_channel") else []
 
-            return [Route(SlackWebhookChannel(slack_webhook_client(webhook), self.clock), "incoming webhook")]
-        return []
+        def conversation(place: str) -> Route:
+            return _route(
+                "slack",
+                place,
+                lambda: SlackAppChannel(slack_app_client(token or "", api_url), place, self.clock),
+            )
+
+        return [conversation(place) for place in dict.fromkeys(own or default)]
 
     def _others(self) -> list[Route]:
-        secret, found = self.secret, []
+        secret, clock = self.secret, self.clock
         if not {"teams_webhook_url", "pagerduty_routing_key", "webhook_url"} & secret.keys():
             return []
         from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
@@ -107,18 +128,54 @@ class Registry:
         from governor.channels.transport import HttpsTransport
         from governor.channels.webhook import WebhookChannel
 
-        transport = HttpsTransport()
+        transport, found = HttpsTransport(), []
         if secret.get("teams_webhook_url"):
-            channel: Channel = TeamsChannel(secret["teams_webhook_url"], transport, self.clock)
-            found.append(Route(channel, "workflow"))
+            found.append(
+                _route(
+                    "teams", "workflow", lambda: TeamsChannel(secret["teams_webhook_url"], transport, clock)
+                )
+            )
         if secret.get("pagerduty_routing_key"):
             url = secret.get("pagerduty_events_url") or EVENTS_URL
-            channel = PagerDutyChannel(secret["pagerduty_routing_key"], transport, self.clock, url)
-            found.append(Route(channel, "service"))
+            key = secret["pagerduty_routing_key"]
+            found.append(_route("pagerduty", "service", lambda: PagerDutyChannel(key, transport, clock, url)))
         if secret.get("webhook_url"):
             keys = [secret.get("webhook_secret", ""), secret.get("webhook_previous_secret", "")]
-            channel = WebhookChannel(
-                secret["webhook_url"], [key for key in keys if key], transport, self.clock
+            keys = [key for key in keys if key]
+            found.append(
+                _route(
+                    "webhook",
+                    "webhook",
+                    lambda: WebhookChannel(secret["webhook_url"], keys, transport, clock),
+                )
             )
-            found.append(Route(channel, "webhook"))
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusing:
+    """In place of a channel that cannot be made of its settings."""
+
+    name: str
+    why: str
+
+    def takes(self, message: Message) -> bool:
+        """Every message: whoever stored the settings wanted them sent."""
+        del message
+        return True
+
+    def send(self, message: Message) -> Delivered:
+        """Raises: DeliveryRefused."""
+        del message
+        raise DeliveryRefused(self.why, channel=self.name)
+
+
+def _refusing(name: str, why: str) -> Route:
+    return Route(_Refusing(name, why), name)
+
+
+def _route(name: str, target: str, make: Callable[[], Channel], person: str | None = None) -> Route:
+    try:
+        return Route(make(), target, person)
+    except ConfigurationError as error:
+        return Route(_Refusing(name, str(error)), target, person)

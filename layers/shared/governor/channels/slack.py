@@ -9,7 +9,7 @@ import http.client
 import logging
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
@@ -139,7 +139,7 @@ class SlackAppChannel:
 class SlackWhisper:
     """Fulfils `slack_actions.Whisper`: a message that only one person of a conversation sees."""
 
-    def __init__(self, client: WebClient) -> None:
+    def __init__(self, client: Callable[[], WebClient]) -> None:
         self._client = client
 
     def __call__(self, thread: str, user_id: str, text: str) -> None:
@@ -148,7 +148,7 @@ class SlackWhisper:
         if place is None:
             raise ValueError("a whisper needs the message that was answered")
         try:
-            self._client.chat_postEphemeral(
+            self._client().chat_postEphemeral(
                 channel=place[0], user=user_id, text=escaped(text, 3000), parse="none"
             )
         except _FOREIGN as error:

@@ -53,10 +53,12 @@ class SlackActions:
         """Headers by lower-case name. Never raises for what a client can send.
 
         Raises:
-            ConfigurationError: there is no signing secret.
+            ConfigurationError: the signing secret is too short.
             CloudError: the decision could not be stored; Slack shows the person that it failed.
         """
         now = self.clock.now()
+        if not self.signing_secret:
+            return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
         try:
             verify_slack_request(
                 self.signing_secret,

@@ -5,18 +5,28 @@ This module must not know SQS.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
+from governor.channels.compose import QUESTIONS
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
-from governor.domain.delivery import Queued
+from governor.domain.delivery import Flush, Queued
+from governor.errors import GovernorError
+from governor.ports import StateTable
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_SECONDS, _LONGEST_BACKOFF_SECONDS = 15, 900
+_TRIED_FOR = timedelta(days=1)
+_LEASE_SECONDS = 300
+"""The time-out of the function: who holds a lease for longer has died."""
+_LONGEST_DIGEST = 40
+"""Questions on one page; more come as a second message."""
 
 
 class Queue(Protocol):
@@ -26,14 +36,26 @@ class Queue(Protocol):
         """Hands the message out again after so many seconds. Raises: CloudError."""
         ...
 
+    def later(self, body: str, seconds: int) -> None:
+        """Puts a message into the queue that is handed out after so many seconds. Raises: CloudError."""
+        ...
+
+
+class LeaseTaken(GovernorError):
+    """Somebody else sends the same group at this moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics."""
+    """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
+
+    Questions go through the outbox: those that come together to the same people leave it as one message.
+    """
 
     dispatch: Dispatch
+    state: StateTable
     queue: Queue
-    parse: Callable[[str], Alert]
+    parse: Callable[[str], Alert | Flush]
     seen: Callable[[Dispatched], None]
 
     def __call__(self, batch: Sequence[Queued]) -> list[str]:
@@ -42,7 +64,7 @@ class Worker:
 
     def _is_done(self, one: Queued) -> bool:
         try:
-            done = self.dispatch(self.parse(one.body))
+            done = self._work(one.body, self._is_last(one))
             self.seen(done)
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
@@ -53,6 +75,45 @@ class Worker:
             self._hide(one, done.retry_after_seconds)
         return not done.left
 
+    def _is_last(self, one: Queued) -> bool:
+        """Whether it has been tried for so long that it is given up, on record and with an alarm."""
+        return one.sent_at is not None and self.dispatch.clock.now() - one.sent_at > _TRIED_FOR
+
+    def _work(self, body: str, give_up: bool) -> Dispatched:
+        found = self.parse(body)
+        if isinstance(found, Flush):
+            return self._flush(found.group, give_up)
+        rule = self.dispatch.rule()
+        if found.kind not in QUESTIONS or rule.digest_from == 0:
+            return self.dispatch([found], give_up=give_up)
+        group = self.dispatch.group(found)
+        self.state.put_outbox(group, found.dedup_id, body, found.at)
+        self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
+        return Dispatched(0, 0)
+
+    def _flush(self, group: str, give_up: bool) -> Dispatched:
+        """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
+        if not self.state.take_lease(group, self.dispatch.clock.now(), _LEASE_SECONDS):
+            raise LeaseTaken("another worker sends these messages now")
+        try:
+            return self._send_group(group, give_up)
+        finally:
+            self.state.end_lease(group)
+
+    def _send_group(self, group: str, give_up: bool) -> Dispatched:
+        waiting = [(name, self.parse(text)) for name, text in self.state.outbox(group)]
+        alerts = [(name, alert) for name, alert in waiting if isinstance(alert, Alert)]
+        digest_from = self.dispatch.rule().digest_from
+        together = bool(digest_from) and len(alerts) >= digest_from
+        total = Dispatched(0, 0)
+        for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
+            done = self.dispatch([alert for _, alert in part], give_up=give_up)
+            if not done.left:
+                for name, _ in part:
+                    self.state.drop_outbox(group, name)
+            total = total.plus(done)
+        return total
+
     def _hide(self, one: Queued, wanted: int | None) -> None:
         backoff = min(_LONGEST_BACKOFF_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(one.receives - 1, 10))
         try:
@@ -60,3 +121,8 @@ class Worker:
         except Exception:  # noqa: BLE001 - logged
             # It then comes back after the queue's own visibility time-out.
             _log.exception("a message could not be hidden")
+
+
+def _parts(alerts: Sequence[tuple[str, Alert]], longest: int) -> Iterator[Sequence[tuple[str, Alert]]]:
+    for start in range(0, len(alerts), longest):
+        yield alerts[start : start + longest]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.delivery import Flush
 from governor.domain.units import as_utc
 from governor.errors import InputError
 
@@ -50,13 +51,15 @@ class _AlarmDocument(BaseModel):
     arn: Annotated[str, Field(alias="AlarmArn")]
 
 
-def parse_alert(body: str) -> Alert:
-    """The alert in the body of a raw delivery.
+def parse_queued(body: str) -> Alert | Flush:
+    """What the body of a queued message asks for.
 
     Raises:
-        InputError: neither an alert of ours nor an alarm; names what does not fit.
+        InputError: neither an alert of ours nor an alarm nor a flush; names what does not fit.
     """
     try:
+        if body.startswith('{"flush"'):
+            return Flush(_FlushDocument.model_validate_json(body).flush)
         if '"AlarmName"' in body:
             return _alarm(_AlarmDocument.model_validate_json(body))
         found = _AlertDocument.model_validate_json(body)
@@ -81,6 +84,12 @@ def parse_alert(body: str) -> Alert:
         link=found.link,
         facts=found.facts,
     )
+
+
+class _FlushDocument(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    flush: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 def _alarm(found: _AlarmDocument) -> Alert:

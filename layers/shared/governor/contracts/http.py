@@ -17,7 +17,8 @@ from governor.errors import InputError
 _LONGEST_BODY = 10_000
 _LONGEST_SIGNED_BODY = 200_000
 """Slack sends the whole message back with the press of a button."""
-_MOST_FIELDS = 20
+_MOST_FIELDS = 60
+"""A digest has a box for each of its questions."""
 
 
 class _Http(BaseModel):

@@ -7,6 +7,7 @@ in the first test and not in production.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -63,6 +64,7 @@ class RotationPayload(_Event):
 
 class _QueuedAttributes(_Event):
     receives: int = Field(alias="ApproximateReceiveCount", ge=1)
+    sent_milliseconds: int = Field(alias="SentTimestamp", ge=0)
 
 
 class _QueuedMessage(_Event):
@@ -73,7 +75,8 @@ class _QueuedMessage(_Event):
 
     def to_queued(self) -> Queued:
         """As the worker takes it."""
-        return Queued(self.message_id, self.receipt, self.body, self.attributes.receives)
+        sent_at = datetime.fromtimestamp(self.attributes.sent_milliseconds / 1000, tz=UTC)
+        return Queued(self.message_id, self.receipt, self.body, self.attributes.receives, sent_at)
 
 
 class QueueBatch(_Event):

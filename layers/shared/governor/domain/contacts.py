@@ -12,9 +12,16 @@ from enum import StrEnum
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-_ADDRESS = re.compile(r"[^\s@,;<>\"'\\]{1,64}@[A-Za-z0-9.-]{1,255}")
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
+_ADDRESS_CHARACTERS = 254
+"""RFC 5321, 4.5.3.1.3."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+def is_address(text: str) -> bool:
+    """Whether it is one email address as mail services take it: ASCII, with a whole domain."""
+    return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
 class Weekday(StrEnum):
@@ -40,6 +47,9 @@ class Contact:
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     emails: tuple[str, ...] = ()
+    """Each of one person: whoever has the link of such a mail is taken for that person."""
+    lists: tuple[str, ...] = ()
+    """Of groups: their mail holds the link that proves nobody (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """An address of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>`, `aws:<ARN>`."""
     slack_channel: str | None = None
@@ -51,14 +61,7 @@ class Contact:
     working_until: str = "24:00"
 
     def __post_init__(self) -> None:
-        for address in self.emails:
-            if _ADDRESS.fullmatch(address) is None:
-                raise ValueError(f"{address!r} is not an email address")
-        strangers = sorted(set(self.identities.values()) - set(self.emails))
-        if strangers:
-            raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
-        if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
-            raise ValueError(f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789")
+        self._check_identities()
         try:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -71,6 +74,19 @@ class Contact:
             raise ValueError(f"working_until is {self.working_until!r}; write HH:MM, or 24:00")
         if self.working_from >= self.working_until:
             raise ValueError("working_from must be before working_until")
+
+    def _check_identities(self) -> None:
+        for address in (*self.emails, *self.lists):
+            if not is_address(address):
+                raise ValueError(f"{address!r} is not an email address like name@example.com")
+        both = sorted(set(self.emails) & set(self.lists))
+        if both:
+            raise ValueError(f"{both[0]!r} is in emails and in lists; a person's address is no list")
+        strangers = sorted(set(self.identities.values()) - set(self.emails))
+        if strangers:
+            raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
+        if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
+            raise ValueError(f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,7 @@ class Directory:
     def _by_owner(self, owner: str) -> Contact | None:
         if owner in self.contacts:
             return self.contacts[owner]
-        if _ADDRESS.fullmatch(owner) is None:
+        if not is_address(owner):
             return None
         address = owner.lower()
         for contact in self.contacts.values():
@@ -135,6 +151,11 @@ class Directory:
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))
         return None
+
+
+def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
+    """All addresses of lists in lower case, each once."""
+    return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.lists))
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:

@@ -10,6 +10,10 @@ NOWHERE = "none"
 """The channel of the record that says that there is none to deliver to."""
 
 
+DIGEST_PREFIX = "digest-"
+"""Of the ids of digests, in links too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """`subject` is the episode's execution name, or the message's own id where it is about none.
@@ -26,11 +30,23 @@ class Delivery:
     delivery_id: str | None = None
     thread: str | None = None
     refused: str | None = None
+    not_before: UtcDatetime | None = None
+    """Left to be tried again, and not earlier: the channel has said so."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to be tried."""
+        return self.not_before is None
 
     @property
     def was_taken(self) -> bool:
         """Whether the channel has it."""
-        return self.refused is None
+        return self.is_settled and self.refused is None
+
+    @property
+    def reached_people(self) -> bool:
+        """Whether it was taken by a channel that people read: a webhook is a machine's."""
+        return self.was_taken and self.channel != "webhook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +57,11 @@ class Queued:
     receipt: str
     body: str
     receives: int
+    sent_at: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Asks to send what waits in the outbox for the same people."""
+
+    group: str

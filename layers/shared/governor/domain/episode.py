@@ -115,7 +115,7 @@ class Terms:
     different people an approval takes.
     """
 
-    broadcast_may: frozenset[Power] = frozenset({"keep", "stop"})
+    broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     people_needed: int = 1
 
 

@@ -179,7 +179,7 @@ class PlanRule:
 _LONGEST_QUESTION = timedelta(days=20)
 """A key is accepted for 30 days after it has stopped to sign; nights and weekends come on top of this."""
 
-Power = Literal["keep", "stop", "exempt", "terminate"]
+Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 """What an answer amounts to."""
 
 
@@ -192,6 +192,10 @@ class ApprovalRule:
     remind_after_minutes: float = 240.0
     escalate_after_minutes: float = 240.0
     expire_after_minutes: float = 960.0
+    digest_from: int = 3
+    """From so many questions to the same people on they come as one message. 0: each by itself, at once."""
+    digest_after_seconds: int = 60
+    """How long a question waits for others to come with it."""
     delivery_limit_minutes: int = 60
     """How long no channel may take a question before the episode fails; its time begins when one has."""
     on_expiry: Literal["no-action", "act"] = "no-action"
@@ -200,7 +204,7 @@ class ApprovalRule:
     """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
     retry_unopened_after_minutes: float = 60.0
     """After a workflow that failed before it could ask: how long until the next one is started."""
-    broadcast_may: tuple[Power, ...] = ("keep", "stop")
+    broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
     """What a link may decide that went to a list, and so to nobody in particular."""
     two_people_above_usd_per_hour: Decimal | None = None
     """A termination of what costs more needs two different people. `null`: one is enough."""
@@ -208,6 +212,8 @@ class ApprovalRule:
     def __post_init__(self) -> None:
         for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
             _between(name, getattr(self, name), 0.01, 43_200)
+        _between("digest_from", self.digest_from, 0, 100)
+        _between("digest_after_seconds", self.digest_after_seconds, 0, 900)
         _between("delivery_limit_minutes", self.delivery_limit_minutes, 1, 1_440)
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)

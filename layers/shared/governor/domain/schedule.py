@@ -16,6 +16,7 @@ from governor.domain.units import UtcDatetime
 
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
+_A_WEEK = timedelta(days=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Schedule:
 def schedule(
     now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
 ) -> Schedule:
-    """Each stage begins when its time has come and one of its people works.
+    """Each stage begins when its time has come and its people work.
 
     The expiry, too, falls into working hours: time in which nobody could answer does not run out on anybody.
     """
@@ -45,8 +46,17 @@ def schedule(
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """The moment itself if one of them works then, else when the first of them begins. Nobody: the moment."""
-    return min((_next_working(moment, contact) for contact in contacts), default=moment)
+    """The moment itself if all of them work then, else when they next do. Nobody: the moment.
+
+    Where there is no hour of the next week in which all work, when the first of them does.
+    """
+    candidate = moment
+    while candidate - moment < _A_WEEK:
+        latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
+        if latest == candidate:
+            return candidate
+        candidate = latest
+    return min(_next_working(moment, contact) for contact in contacts)
 
 
 def tomorrow_morning(now: UtcDatetime, time_zone: str) -> UtcDatetime:

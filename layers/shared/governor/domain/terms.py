@@ -7,6 +7,7 @@ or an AWS identity names a person. This module must not know how an identity is 
 from __future__ import annotations
 
 from governor.domain.approval import Answer, Approval, Decision
+from governor.domain.contacts import is_address
 from governor.domain.episode import Terms
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Policy, Power
@@ -30,6 +31,11 @@ def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
     return person is not None or power(answer, plan) in terms.broadcast_may
 
 
+def may_undo(terms: Terms, person: str | None) -> bool:
+    """Whether this person may have a stopped instance started again, which costs what it cost before."""
+    return person is not None or "undo" in terms.broadcast_may
+
+
 def power(answer: Answer, plan: Plan) -> Power:
     """What an answer to this plan amounts to."""
     if answer is Answer.APPROVE:
@@ -38,8 +44,11 @@ def power(answer: Answer, plan: Plan) -> Power:
 
 
 def is_known(person: str | None) -> bool:
-    """Whether a person is known by an address, so that two of them can be told apart."""
-    return person is not None and "@" in person
+    """Whether a person is known to the policy by an address, so that two of them can be told apart.
+
+    An identity of AWS is not: whoever assumes a role chooses the session's name, addresses included.
+    """
+    return person is not None and is_address(person)
 
 
 def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision) -> None:
@@ -54,12 +63,12 @@ def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision
     if decision.answer is Answer.APPROVE and terms.people_needed > 1:
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must approve this one: use "
-            "the link of your own mail, or sign in",
+            "the link of your own mail",
             status=status,
         )
     raise NotAllowed(
         f"this link went to a list, and the policy lets nobody {power(decision.answer, plan)} by it: use the "
-        "link of your own mail, sign in, or use the command line",
+        "link of your own mail, or the command line",
         status=status,
     )
 

@@ -105,9 +105,9 @@ class CheckProgress:
         stage = Stage.ASK if asks else Stage.TELL
         message = stage_id(stage, episode.ref)
         found = [delivery for delivery in state.deliveries(name) if delivery.message == message]
-        if any(delivery.was_taken for delivery in found):
+        if any(delivery.reached_people for delivery in found):
             return Progress(done=True, wait_seconds=0)
-        reasons = "; ".join(f"{d.channel}: {d.refused}" for d in found)
+        reasons = "; ".join(d.refused for d in found if d.refused)
         since = episode.schedule.ask_at if episode.schedule else episode.opened_at
         elapsed = self.clock.now() - since
         rule = self.policies.applied_to(episode.instance).policy.approval

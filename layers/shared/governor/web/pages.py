@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, timedelta
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from governor.domain.instance import console_url
 from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.policy import Mode
 from governor.domain.schedule import tomorrow_morning
-from governor.domain.terms import may
+from governor.domain.terms import may, may_undo
 from governor.domain.units import UtcDatetime, iso, money
 from governor.usecases.show_approval import ApprovalView
 from governor.web import picture
@@ -90,12 +92,73 @@ def approval_page(
             latest=(view.now + view.approval.keep_at_most).date().isoformat(),
             silence=silence_text(episode),
             person=person,
+            may_undo=may_undo(episode.terms, person),
             may={answer.value: may(episode.terms, episode.plan, answer, person) for answer in Answer},
             is_rehearsal=episode.mode is Mode.OBSERVE,
             csrf=csrf,
             action=action,
             problem=problem,
         )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _DigestRow:
+    """One question of a digest."""
+
+    view: ApprovalView
+    link: str
+    cost: str
+    plan: str
+    losses: str
+    status: str
+    page_only: bool
+
+
+def digest_page(
+    views: Sequence[ApprovalView],
+    *,
+    links: Sequence[str],
+    csrf: str,
+    action: str,
+    problem: str | None = None,
+    results: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Several questions. `links` lead to each one's own page, in the same order."""
+    rows = [_digest_row(view, link) for view, link in zip(views, links, strict=True)]
+    prices = [view.episode.price.usd_per_hour for view in views]
+    known = [price * 24 for price in prices if price is not None]
+    return (
+        _environment()
+        .get_template("digest.html")
+        .render(
+            rows=rows,
+            total=money(sum(known, Decimal(0))),
+            unpriced=len(prices) - len(known),
+            is_open=any(view.can_decide for view in views),
+            keep_options=keep_options(views[0]),
+            csrf=csrf,
+            action=action,
+            problem=problem,
+            results=results,
+        )
+    )
+
+
+def _digest_row(view: ApprovalView, link: str) -> _DigestRow:
+    episode, decision = view.episode, view.approval.decision
+    if decision is not None:
+        status = f"{decision.by} decided to {decision.answer.value}"
+    else:
+        status = view.approval.void_reason or "the time to decide is over"
+    return _DigestRow(
+        view=view,
+        link=link,
+        cost=cost_lines(episode)[0],
+        plan="; then ".join(step_text(step) for step in episode.plan.steps) or "nothing",
+        losses="; ".join(episode.plan.losses),
+        status=status,
+        page_only=episode.plan.destroys,
     )
 
 

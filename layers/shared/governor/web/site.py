@@ -5,13 +5,14 @@ Pure of AWS: the handler parses API Gateway's event into a `Request` and seriali
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
 
 from governor.domain.approval import Answer, Decision
-from governor.domain.terms import BROADCAST
+from governor.domain.delivery import DIGEST_PREFIX
+from governor.domain.terms import BROADCAST, may_undo
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import (
     CloudError,
@@ -25,6 +26,7 @@ from governor.errors import (
 from governor.ports import Clock, LinkSigner, Undoer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
+from governor.usecases.show_digest import ShowDigest
 from governor.web import pages
 
 _LONGEST_REASON = 300
@@ -58,6 +60,7 @@ class ApprovalSite:
     """Answers requests for one page."""
 
     show: ShowApproval
+    show_digest: ShowDigest
     decide: Decide
     undoer: Undoer
     signer: LinkSigner
@@ -76,19 +79,77 @@ class ApprovalSite:
             text = "The time to decide is over."
             return _refusal(410, "This link has expired", text)
         try:
+            if request.approval_id.startswith(DIGEST_PREFIX):
+                return self._digest(request, recipient)
             if request.method == "POST":
                 return self._post(request, recipient)
             return self._page(request, recipient, 200)
         except NotFound:
             return _refusal(404, "Not found", "This question does not exist (any more).")
 
-    def _post(self, request: Request, recipient: str) -> Response:
+    def _digest(self, request: Request, recipient: str) -> Response:
+        """Several questions on one page: each by itself, or all that are ticked at once."""
+        if request.method != "POST":
+            return self._digest_page(request, recipient, 200)
+        refused = self._forged_form(request)
+        if refused is not None:
+            return refused
+        views = {view.approval.approval_id: view for view in self.show_digest(request.approval_id)}
+        picked = [approval_id for approval_id in views if request.form.get(f"pick-{approval_id}") == "yes"]
+        if not picked:
+            return self._digest_page(request, recipient, 400, problem="Tick at least one of them.")
+        try:
+            decision = _decision(request.form, recipient, self.clock.now())
+        except InputError as error:
+            return self._digest_page(request, recipient, 400, problem=str(error))
+        accepted = request.form.get("losses") == "accepted"
+        results = []
+        for approval_id in picked:
+            name = views[approval_id].episode.instance.name
+            try:
+                decided = self.decide(approval_id, decision, losses_accepted=accepted)
+            except DecisionRefused as error:
+                results.append((name, f"not taken: {error}"))
+                continue
+            text = "noted; a second person must approve, too" if decided.needs_another else "taken"
+            results.append((name, text))
+        return self._digest_page(request, recipient, 200, results=results)
+
+    def _digest_page(
+        self,
+        request: Request,
+        recipient: str,
+        status: int,
+        *,
+        problem: str | None = None,
+        results: Sequence[tuple[str, str]] = (),
+    ) -> Response:
+        views = self.show_digest(request.approval_id)
+        expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
+        body = pages.digest_page(
+            views,
+            links=[self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views],
+            csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
+            action=_address(request),
+            problem=problem,
+            results=results,
+        )
+        return Response(status, "" if request.method == "HEAD" else body, _headers())
+
+    def _forged_form(self, request: Request) -> Response | None:
+        """The refusal of a form that is not our page's, or `None`."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return _refusal(403, "Refused", "The request came from another site.")
         try:
             self.signer.check_csrf(request.approval_id, request.query, request.form.get("csrf", ""))
         except LinkForged:
             return _refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
+        return None
+
+    def _post(self, request: Request, recipient: str) -> Response:
+        refused = self._forged_form(request)
+        if refused is not None:
+            return refused
         if request.form.get("answer") == _UNDO:
             return self._undo(request, recipient)
         try:
@@ -113,6 +174,9 @@ class ApprovalSite:
 
     def _undo(self, request: Request, recipient: str) -> Response:
         view = self.show(request.approval_id)
+        if not may_undo(view.episode.terms, _person(recipient)):
+            text = "This link went to a list, and the policy lets nobody start an instance by it."
+            return self._page(request, recipient, 403, problem=text)
         try:
             answer = self.undoer.undo(view.episode.ref, f"link:{recipient}", "page")
         except CloudError as error:
@@ -135,7 +199,7 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.approval_page(
             view,
-            person=None if recipient == BROADCAST else recipient,
+            person=_person(recipient),
             csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
             action=_address(request),
             problem=problem,
@@ -160,7 +224,7 @@ def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime) -> Deci
     return Decision(
         answer=answer,
         by=f"link:{recipient}",
-        person=None if recipient == BROADCAST else recipient,
+        person=_person(recipient),
         channel="page",
         at=now,
         keep_until=_keep_until(form) if answer is Answer.KEEP else None,
@@ -178,6 +242,10 @@ def _keep_until(form: Mapping[str, str]) -> UtcDatetime:
         return parse_iso(offered)
     except ValueError:
         raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
+
+
+def _person(recipient: str) -> str | None:
+    return None if recipient == BROADCAST else recipient
 
 
 def _address(request: Request) -> str:
