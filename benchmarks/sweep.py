@@ -35,6 +35,7 @@ from governor.usecases.void_episode import VoidEpisode
 SIZES = (200, 2_000, 10_000)
 _TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
+SECRETS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::SecretsManager::Secret\n")
 OWN_METRICS = 2 + len(VerdictKind)
 """Those that every sweep writes: problems, episodes started, and instances by verdict."""
 TARGET = Target(ACCOUNT, REGION)
@@ -187,7 +188,7 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
             sweeps * (Decimal(size) * Decimal("0.04") + 2) / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
-        "Secrets Manager (0.40 USD a secret)": Decimal("0.40"),
+        f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),
         f"CloudWatch alarms (0.10 USD each, {ALARMS})": ALARMS * Decimal("0.10"),
         f"CloudWatch metrics of its own (0.30 USD each, {OWN_METRICS})": OWN_METRICS * Decimal("0.30"),
     }

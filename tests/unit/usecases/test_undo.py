@@ -62,13 +62,27 @@ def test_pressed_twice_it_starts_once() -> None:
     assert (False, True, 1) == (answer.done, "ada has already" in answer.text, starts(world))
 
 
-@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.STOPPED])
-def test_only_a_stop_can_be_undone(outcome: Outcome) -> None:
-    """Whatever else the episode came to, EC2 is not asked."""
-    world = stopped(outcome)
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED, Outcome.VOID])
+def test_a_stop_is_undone_however_its_episode_ended(outcome: Outcome) -> None:
+    """A flow that failed after its stop has stopped the instance all the same."""
+    assert undo(stopped(outcome)).done
 
-    assert not undo(world).done
-    assert 0 == starts(world)
+
+def test_what_was_terminated_cannot_be_started() -> None:
+    """EC2 is not asked."""
+    world = stopped(Outcome.TERMINATED)
+
+    assert (False, 0) == (undo(world).done, starts(world))
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.STOPPED])
+def test_an_episode_that_stopped_nothing_has_nothing_to_undo(outcome: Outcome) -> None:
+    """Whatever it came to, EC2 is not asked."""
+    world = World()
+    world.change_instance(state="stopped")
+    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+
+    assert (False, 0) == (undo(world).done, starts(world))
 
 
 def test_an_open_episode_has_nothing_to_undo() -> None:

@@ -168,6 +168,18 @@ class Episode:
     undone_by: str | None = None
 
     @property
+    def has_stopped_it(self) -> bool:
+        """Whether this episode asked EC2 to stop the instance, for real, and it was not terminated afterwards.
+
+        However the episode ended: a flow that failed after its stop has still stopped it.
+        """
+        return (
+            "stop" in self.steps_done
+            and self.mode is not Mode.OBSERVE
+            and self.outcome not in (None, Outcome.TERMINATED)
+        )
+
+    @property
     def snapshot_ids(self) -> tuple[str, ...]:
         """The ids alone, sorted."""
         return tuple(sorted(self.snapshots))

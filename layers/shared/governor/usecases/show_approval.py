@@ -41,7 +41,7 @@ class ApprovalView:
     @property
     def can_undo(self) -> bool:
         """Whether the instance was stopped by this episode and nobody had it started again."""
-        return self.episode.outcome is Outcome.STOPPED and self.episode.undone_at is None
+        return self.episode.has_stopped_it and self.episode.undone_at is None
 
     @property
     def idle(self) -> IdleSpan | None:

@@ -66,7 +66,7 @@ def _refusal(episode: Episode | None) -> str | None:
         return "there is no such episode"
     if episode.outcome is Outcome.TERMINATED:
         return "a terminated instance cannot be started; the record says what is needed to rebuild it"
-    if episode.outcome is not Outcome.STOPPED:
+    if not episode.has_stopped_it:
         return "this episode did not stop the instance, so there is nothing to undo"
     if episode.undone_at is not None:
         return f"{episode.undone_by} has already had it started, on {iso(episode.undone_at)}"
