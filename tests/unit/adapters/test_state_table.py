@@ -456,14 +456,6 @@ def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
     assert [] == list(table.entries("2026-10"))
 
 
-def test_an_event_is_new_once_a_day(table: StateTable) -> None:
-    """A repeated delivery is known for a day, not for ever."""
-    assert table.first_time("event-1", NOW) is True
-    assert table.first_time("event-1", NOW + timedelta(hours=23)) is False
-    assert table.first_time("event-2", NOW) is True
-    assert table.first_time("event-1", NOW + timedelta(hours=25)) is True
-
-
 def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:
     """A late invocation is stopped right before it would call EC2."""
     opened.close_episode(ref(), Outcome.FAILED, "timed out", NOW, quiet_until=None, ledger=None)

@@ -8,7 +8,7 @@
     EPISODE#execution        EPISODE                     the episode
     APPROVAL#id              REQUEST                     the approval (400 days)
     LEDGER#yyyy-mm           time#execution              the ledger
-    EVENT#id                 SEEN                        events already handled (1 day)
+    EVENT#...                SEEN                        and others: see `event_log`
 
 Every change that matters is conditional. Where a lost response would make a repeated call look beaten by
 itself, the write is a transaction: AWS answers its repetition as it answered the first. This module must
@@ -74,7 +74,6 @@ _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
 _OBSERVATIONS_FORMAT = 1
 _SWEEPS_KEPT = timedelta(days=30)
-_EVENTS_KEPT = timedelta(days=1)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Of a transaction that met another one on the same item, and of a close that read an older state."""
@@ -477,20 +476,6 @@ class DynamoStateTable:
             with _readable(item["pk"], item["sk"]):
                 found.append(ledger_from_document(item))
         return found
-
-    def first_time(self, event_id: str, at: datetime) -> bool:
-        """As the port says. DynamoDB deletes late, so an item past its day counts as gone."""
-        document = {"at": moment(at), "expires_at_epoch": _epoch(at + _EVENTS_KEPT)}
-        return self._wins(
-            [
-                self._insertion(
-                    (f"EVENT#{event_id}", "SEEN"),
-                    document,
-                    condition="attribute_not_exists(pk) OR expires_at_epoch <= :now",
-                    values={":now": _epoch(at)},
-                )
-            ]
-        )
 
     # calls
 

@@ -12,9 +12,10 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from governor.domain.episode import EpisodeRef, Outcome
+from governor.domain.interruption import Cause, Warned
 from governor.domain.messages import Stage
 from governor.domain.plan import Step
-from governor.domain.units import as_utc
+from governor.domain.units import UtcDatetime, as_utc, parse_iso
 from governor.errors import InputError
 from governor.usecases.check_progress import Until
 
@@ -149,9 +150,14 @@ class _StateChangeDetail(_Event):
     state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
 
 
-class _SpotDetail(_Event):
+class _InterruptionDetail(_Event):
     instance_id: InstanceId = Field(alias="instance-id")
     instance_action: Literal["hibernate", "stop", "terminate"] = Field(alias="instance-action")
+    instance_termination_time: str | None = Field(default=None, alias="instance-termination-time")
+
+
+class _RebalanceDetail(_Event):
+    instance_id: InstanceId = Field(alias="instance-id")
 
 
 class _ExecutionDetail(_Event):
@@ -174,10 +180,53 @@ class StateChangeEvent(_Envelope):
     detail: _StateChangeDetail
 
 
-class SpotInterruptionEvent(_Envelope):
-    """`EC2 Spot Instance Interruption Warning`."""
+class InterruptionEvent(_Envelope):
+    """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations."""
 
-    detail: _SpotDetail
+    detail_type: Literal[
+        "EC2 Spot Instance Interruption Warning",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+    ] = Field(alias="detail-type")
+    detail: _InterruptionDetail
+
+    def to_domain(self) -> Warned:
+        """As the domain knows it."""
+        detail = self.detail
+        return Warned(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            instance_id=detail.instance_id,
+            cause=Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION,
+            at=as_utc(self.time),
+            action=detail.instance_action,
+            stated_end=_moment_or_none(detail.instance_termination_time),
+        )
+
+
+class RebalanceEvent(_Envelope):
+    """`EC2 Instance Rebalance Recommendation`."""
+
+    detail: _RebalanceDetail
+
+    def to_domain(self) -> Warned:
+        """As the domain knows it."""
+        return Warned(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            instance_id=self.detail.instance_id,
+            cause=Cause.REBALANCE,
+            at=as_utc(self.time),
+        )
+
+
+def _moment_or_none(text: str | None) -> UtcDatetime | None:
+    """The moment, or `None` for a form that AWS does not document: no warning is refused for its date."""
+    try:
+        return parse_iso(text) if text else None
+    except ValueError:
+        return None
 
 
 class ExecutionEndEvent(_Envelope):

@@ -28,6 +28,15 @@ class AlertKind(StrEnum):
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"
     SPOT_INTERRUPTION = "spot-interruption"
+    """An instance is about to be taken back: Spot, or an interruptible Capacity Reservation."""
+    MASS_INTERRUPTION = "mass-interruption"
+    """Many of them in one zone; told once."""
+    REBALANCE_RECOMMENDED = "rebalance-recommended"
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    """The hook on an instance could not be started."""
+    INTERRUPTION_ADVICE = "interruption-advice"
+    SCHEDULED_CHANGE = "scheduled-change"
+    """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
     SWEEP_FAILED = "sweep-failed"
 
 
