@@ -15,6 +15,7 @@ from local.fleet import Member, series_of
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
+CHECKPOINT_DOCUMENT = "gpu-governor-checkpoint"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
 TEMPLATE = ROOT / "template.yaml"
 
@@ -108,7 +109,14 @@ class Scene:
 def deploy_scene(cloud: LocalCloud, *, mode: str, policy: str = "", template: Path = TEMPLATE) -> Scene:
     """Deploys the stack, and subscribes a queue to its alerts as a mailbox that can be read."""
     outputs = cloud.deploy(
-        template, STACK, {"Mode": mode, "PolicyYaml": policy, "DeletionProtection": "false"}
+        template,
+        STACK,
+        {
+            "Mode": mode,
+            "PolicyYaml": policy,
+            "DeletionProtection": "false",
+            "CheckpointDocumentName": CHECKPOINT_DOCUMENT,
+        },
     )
     sqs = cloud.client("sqs")
     url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
