@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 from local.cloud import ROOT
@@ -96,6 +98,60 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
     kinds = sorted(mail["kind"] for mail in mails)
     assert ["mass-interruption"] + ["spot-interruption"] * 3 == kinds
     assert sorted(ids) == sorted(c["InstanceIds"][0] for c in stage.scene.simulation.commands())
+
+
+def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
+    """Through the rule for AWS Health; the same event again, under another id, is not told again."""
+    instance_id = stage.launch()
+    detail = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())["detail"]
+    detail |= {
+        "affectedEntities": [{"entityValue": instance_id}],
+        "eventArn": f"arn:aws:health:::{instance_id}",
+    }
+    when = datetime.now(tz=UTC) + timedelta(days=14)
+    detail["startTime"] = format_datetime(when, usegmt=True)
+
+    stage.scene.simulation.put_event("aws.health", "AWS Health Event", detail)
+    told = stage.await_mail(instance_id, "scheduled-change")
+    assert f"{when:%Y-%m-%dT%H:%M:%S}Z" == told["facts"]["happens_at"]
+
+    event = {
+        "id": f"again-{instance_id}",
+        "source": "aws.health",
+        "account": TARGET.account,
+        "region": TARGET.region,
+        "time": "2026-11-20T12:00:00Z",
+        "detail": detail,
+    }
+    assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
+
+
+def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> None:
+    """A Capacity Block begins: told; and a sweep within the day before its end tells it again, once."""
+    stage.policy("mode: ask\nplan: {action: notify-only}\nevents: {remind_before_hours: 24}")
+    reservation = "cr-0123456789abcdef0"
+    instance_id = stage.launch(lifecycle="capacity-block", capacity_reservation_id=reservation)
+    ends = (datetime.now(tz=UTC) + timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stage.scene.simulation.put_event(
+        "aws.ec2",
+        "Capacity Block Reservation Delivered",
+        {"capacity-reservation-id": reservation, "end-date": ends},
+    )
+    stage.eventually(lambda: _about(stage, reservation) or None, "the block is not told")
+
+    stage.scene.sweep()
+    assert 1 == len(_about(stage, reservation))
+    stage.policy("mode: ask\nplan: {action: notify-only}\nevents: {remind_before_hours: 36}")
+    stage.scene.sweep()
+    stage.scene.sweep()
+
+    stage.eventually(lambda: len(_about(stage, reservation)) > 1 or None, "nobody is reminded")
+    reminder = _about(stage, reservation)[1:]
+    assert [(True, [instance_id])] == [(m["facts"]["reminder"], m["facts"]["instance_ids"]) for m in reminder]
+
+
+def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:
+    return [m for m in stage.scene.read_mail() if m["facts"].get("capacity_reservation_id") == reservation]
 
 
 def _forget_warnings(stage: Stage) -> None:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from governor.usecases.put_away import PutAway
     from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
     from governor.usecases.react_interruption import ReactToInterruption
+    from governor.usecases.react_notice import ReactToCapacityBlock, ReactToScheduledChange
     from governor.usecases.react_rebalance import ReactToRebalance
     from governor.usecases.recheck_episode import RecheckEpisode
     from governor.usecases.record_outcome import RecordOutcome
@@ -75,6 +76,7 @@ def target(account: str, region: str) -> Target:
 def sweep_target() -> SweepTarget:
     """For `sweep_target`."""
     from governor.adapters.ec2 import Ec2Tags
+    from governor.usecases.remind_notices import RemindNotices
     from governor.usecases.sweep_target import SweepTarget
 
     deliver, policies = _deliver(), _policies()
@@ -91,6 +93,7 @@ def sweep_target() -> SweepTarget:
         void=_void(deliver),
         deliver=deliver,
         close_dead=_close_dead(policies),
+        remind=RemindNotices(_event_log(), _once(), _announcer()),
     )
 
 
@@ -229,6 +232,36 @@ def react_to_rebalance() -> ReactToRebalance:
         instances=_instances(),
         tell=_tell_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
+    )
+
+
+def react_to_scheduled_change() -> ReactToScheduledChange:
+    """For `handle_notice`."""
+    from governor.usecases.react_notice import ReactToScheduledChange
+
+    return ReactToScheduledChange(
+        clock=SystemClock(),
+        policies=_policies(),
+        accounts=_accounts(),
+        instances=_instances(),
+        log=_event_log(),
+        once=_once(),
+        announcer=_announcer(),
+    )
+
+
+def react_to_capacity_block() -> ReactToCapacityBlock:
+    """For `handle_notice`."""
+    from governor.usecases.react_notice import ReactToCapacityBlock
+
+    return ReactToCapacityBlock(
+        clock=SystemClock(),
+        policies=_policies(),
+        accounts=_accounts(),
+        instances=_instances(),
+        log=_event_log(),
+        once=_once(),
+        announcer=_announcer(),
     )
 
 

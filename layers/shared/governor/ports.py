@@ -24,6 +24,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
 from governor.domain.ledger import LedgerEntry
+from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
 from governor.domain.units import UtcDatetime
@@ -399,6 +400,18 @@ class EventLog(Protocol):
 
         Raises: CloudError, or ConflictError when too many counted at the same moment.
         """
+        ...
+
+    def keep_notice(self, notice: Notice) -> None:
+        """Keeps an announced date until a day after it; a new date of the same thing replaces the old one."""
+        ...
+
+    def drop_notice(self, target: Target, key: str) -> None:
+        """Forgets an announced date, if it is known."""
+        ...
+
+    def notices(self, target: Target) -> Sequence[Notice]:
+        """The announced dates that are kept."""
         ...
 
 

@@ -12,6 +12,7 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.event_log import DynamoEventLog
 from governor.adapters.memory import MemoryEventLog
+from governor.domain.notice import Notice
 from governor.errors import ConflictError, Throttled
 from governor.ports import EventLog
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
@@ -19,6 +20,7 @@ from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table
 
 LEASE = timedelta(seconds=30)
 DAY = timedelta(days=1)
+LATER = NOW.replace(microsecond=0) + timedelta(days=14)
 WINDOW = timedelta(minutes=10)
 
 
@@ -94,6 +96,24 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     ]
 
 
+BLOCK = Notice(TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, reservation_id="cr-1")
+RETIREMENT = Notice(TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, instance_id="i-1")
+
+
+def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
+    """A new date replaces the old one; what is dropped is gone; each Region has its own."""
+    moved = replace(RETIREMENT, at=LATER + DAY)
+    for notice in (RETIREMENT, BLOCK, moved):
+        log.keep_notice(notice)
+
+    assert {moved, BLOCK} == set(log.notices(TARGET))
+    assert [] == list(log.notices(replace(TARGET, region="eu-west-1")))
+
+    log.drop_notice(TARGET, RETIREMENT.key)
+    log.drop_notice(TARGET, "never known")
+    assert [BLOCK] == list(log.notices(TARGET))
+
+
 def test_a_busy_table_is_said_at_once() -> None:
     """No repetition of its own: two minutes are not to be spent waiting."""
     client = ScriptedClient(update_item=[client_error("ThrottlingException")])
@@ -120,7 +140,9 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     log = DynamoEventLog(aws, TABLE)
     log.done("event-1", NOW, DAY)
     log.count(TARGET, "interruption#a", NOW, WINDOW)
+    log.keep_notice(BLOCK)
 
     lives = [int(item["expires_at_epoch"]["N"]) for item in client.scan(TableName=TABLE)["Items"]]
 
-    assert [int((NOW + DAY).timestamp()), int((NOW + WINDOW + DAY).timestamp())] == sorted(lives)
+    ends = [NOW + DAY, NOW + WINDOW + DAY, LATER + DAY]
+    assert [int(end.timestamp()) for end in ends] == sorted(lives)

@@ -23,6 +23,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
 from governor.domain.ledger import LedgerEntry
+from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
 from governor.domain.units import UtcDatetime, as_utc
@@ -382,6 +383,7 @@ class MemoryEventLog:
         self._lock = threading.RLock()
         self._until: dict[str, datetime] = {}
         self._bursts: dict[tuple[str, str, str], Burst] = {}
+        self._notices: dict[tuple[str, str, str], Notice] = {}
         self.failure: CloudError | None = None
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
@@ -409,6 +411,21 @@ class MemoryEventLog:
                 before = Burst(0, now)
             self._bursts[key] = replace(before, number=before.number + 1)
             return self._bursts[key]
+
+    def keep_notice(self, notice: Notice) -> None:
+        """As the port says."""
+        self._raise_planned()
+        self._notices[notice.account, notice.region, notice.key] = notice
+
+    def drop_notice(self, target: Target, key: str) -> None:
+        """As the port says."""
+        self._raise_planned()
+        self._notices.pop((*_place(target), key), None)
+
+    def notices(self, target: Target) -> list[Notice]:
+        """As the port says."""
+        self._raise_planned()
+        return [notice for key, notice in self._notices.items() if key[:2] == _place(target)]
 
     def _raise_planned(self) -> None:
         if self.failure is not None:
