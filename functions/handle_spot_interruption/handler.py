@@ -25,6 +25,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         "checkpoint_sent": reaction.checkpoint_sent,
         "snapshots": list(reaction.snapshots),
         "voided": reaction.voided,
+        "advised": reaction.advised,
     }
     logger.info("handled", extra=answer)
     return answer

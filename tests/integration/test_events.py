@@ -34,6 +34,8 @@ def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
     assert ([instance_id], "sigterm") == (command["InstanceIds"], command["Parameters"]["WhenNoHook"][0])
     assert command["at"] - began < 5
     assert 1 == len(stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun"))
+    elsewhere = stage.await_mail(instance_id, "interruption-advice")["facts"]["elsewhere"]
+    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in elsewhere}
 
 
 def test_a_rebalance_recommendation_is_told(stage: Stage) -> None:

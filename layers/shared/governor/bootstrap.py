@@ -203,6 +203,8 @@ def react_to_state_change() -> ReactToStateChange:
 def react_to_interruption() -> ReactToInterruption:
     """For `handle_spot_interruption`."""
     from governor.adapters.ec2 import EbsSnapshots
+    from governor.adapters.spot_market import Ec2SpotMarket
+    from governor.usecases.advise_elsewhere import AdviseElsewhere
     from governor.usecases.react_interruption import ReactToInterruption
 
     clock, once = SystemClock(), _once()
@@ -217,6 +219,7 @@ def react_to_interruption() -> ReactToInterruption:
         tell=_tell_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
         snapshots=EbsSnapshots(_clients()),
+        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), once, _announcer()),
     )
 
 

@@ -23,6 +23,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
+from governor.domain.interruption import SpotPrice
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
@@ -215,6 +216,22 @@ class PriceBook(Protocol):
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         """Per hour; Spot instances at their Spot price. Never raises: unknown is `None`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrices:
+    """Cheapest first. `problems` names Regions that could not be read, with the reason."""
+
+    prices: tuple[SpotPrice, ...]
+    problems: Mapping[str, str]
+
+
+class SpotMarket(Protocol):
+    """Spot prices, read only."""
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        """Of all zones of these Regions, in the target's account. Never raises."""
         ...
 
 

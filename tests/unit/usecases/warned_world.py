@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.adapters.memory import MemoryEventLog, RecordingHook
+from governor.adapters.memory import MemoryEventLog, RecordingHook, StaticSpotMarket
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.episode import Phase
 from governor.domain.instance import Lifecycle, Volume
 from governor.domain.interruption import Cause, Warned
 from governor.domain.policy import Events, Mode
+from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.once import Once
 from governor.usecases.react_interruption import ReactToInterruption
@@ -43,7 +44,7 @@ class WarnedWorld:
         self.world = World(mode=self.mode, decide=False, phase=Phase.ASKING, changes=spot)
         self.world.policies.policy = replace(self.world.policies.policy, events=self.events)
         self.instance = self.world.instance
-        self.log, self.hook = MemoryEventLog(), RecordingHook()
+        self.log, self.hook, self.market = MemoryEventLog(), RecordingHook(), StaticSpotMarket()
         clock, announcer, ec2 = self.world.clock, self.world.announcer, self.world.ec2
         once = Once(clock, self.log)
         self.tell = TellWarning(clock, ec2, self.log, once, announcer)
@@ -59,6 +60,7 @@ class WarnedWorld:
             tell=self.tell,
             checkpoint=self.checkpoint,
             snapshots=ec2,
+            advise=AdviseElsewhere(clock, self.market, once, announcer),
         )
         self.rebalance = ReactToRebalance(
             clock=clock,

@@ -36,7 +36,7 @@ from governor.errors import (
     Unsupported,
     WrongState,
 )
-from governor.ports import Burst, MetricAnswer, MetricQuery, Snapshot
+from governor.ports import Burst, MetricAnswer, MetricQuery, Snapshot, SpotPrices
 
 Dimensions = tuple[tuple[str, str], ...]
 
@@ -433,6 +433,19 @@ class MemoryEventLog:
 
 
 @dataclass
+class StaticSpotMarket:
+    """The same prices at every question; `asked` keeps the Regions of each."""
+
+    answer: SpotPrices = field(default_factory=lambda: SpotPrices((), {}))
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        """As the port says."""
+        self.asked.append(tuple(regions))
+        return self.answer
+
+
+@dataclass
 class RecordingHook:
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
 
@@ -720,4 +733,5 @@ __all__ = [
     "RecordingHook",
     "StaticPolicies",
     "StaticPrices",
+    "StaticSpotMarket",
 ]

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.instance import Instance
-from governor.domain.interruption import Cause, Checkpoint, Warned
+from governor.domain.interruption import Cause, Checkpoint, SpotPrice, Warned
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, money
 
 _NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""
+_ADVISED = 5
+"""Zones named in an advice, cheapest first."""
 
 
 def _about(instance: Instance, owner: str, project: str) -> dict[str, str]:
@@ -179,5 +181,39 @@ def checkpoint_failed_alert(
         dedup_id=f"checkpoint-failed-{warned.event_id}",
         at=now,
         facts={"cause": warned.cause.value, "error": error, "instance_type": instance.instance_type},
+        **_about(instance, owner, project),
+    )
+
+
+def elsewhere_alert(
+    instance: Instance, prices: Sequence[SpotPrice], owner: str, project: str, now: UtcDatetime
+) -> Alert | None:
+    """The cheapest other zones for the same type; `None` where no price of another zone is known."""
+    here = next((one for one in prices if one.zone == instance.availability_zone), None)
+    others = [one for one in prices if one.zone != instance.availability_zone][:_ADVISED]
+    if not others:
+        return None
+    kind, cheapest = instance.instance_type, others[0]
+    paid = f"{money(here.usd_per_hour, 4)} USD an hour" if here else "not known"
+    return Alert(
+        kind=AlertKind.INTERRUPTION_ADVICE,
+        severity=Severity.INFO,
+        subject=f"{kind} elsewhere: from {money(cheapest.usd_per_hour, 4)} USD an hour in {cheapest.zone}",
+        lines=(
+            f"Spot prices of {kind} now, after warnings in {instance.availability_zone} (there: {paid}):",
+            *(f"{one.zone} in {one.region}: {money(one.usd_per_hour, 4)} USD an hour" for one in others),
+            "A price says nothing about free capacity, and data that lies in one Region stays there.",
+        ),
+        dedup_id=f"advice-{instance.target.account}-{instance.availability_zone}-{kind}-{iso(now)}",
+        at=now,
+        facts={
+            "instance_type": kind,
+            "availability_zone": instance.availability_zone,
+            "usd_per_hour": str(here.usd_per_hour) if here else None,
+            "elsewhere": [
+                {"region": one.region, "availability_zone": one.zone, "usd_per_hour": str(one.usd_per_hour)}
+                for one in others
+            ],
+        },
         **_about(instance, owner, project),
     )

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from governor.domain.instance import Instance
 from governor.domain.policy import Mode, Policy
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UsdPerHour, UtcDatetime
 
 CHECKPOINT_TAG = "GpuGovernorCheckpoint"
 """`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the policy."""
@@ -57,6 +57,15 @@ class Warned:
         if self.cause is Cause.REBALANCE:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrice:
+    """What a type costs now as Spot in one zone, by the account's own zone names."""
+
+    region: str
+    zone: str
+    usd_per_hour: UsdPerHour
 
 
 @dataclass(frozen=True, slots=True)

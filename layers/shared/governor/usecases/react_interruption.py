@@ -1,7 +1,8 @@
 """EC2 takes an instance back in two minutes: told, asked to save its work, its data volumes snapshot.
 
-In that order, each whatever became of the one before: of two minutes, none may be lost to a table or a
-channel that is busy. What failed is raised at the end, and a repeated event does it again, and only it.
+Then its question is taken back, and people are advised where else to run. In that order, each whatever became
+of the one before: of two minutes, none may be lost to a table or a channel that is busy. What failed is
+raised at the end, and a repeated event does it again, and only it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from governor.domain.policy import Mode, Policy
 from governor.domain.units import iso
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, run_all
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.send_checkpoint import SendCheckpoint
@@ -42,6 +44,7 @@ class ReactToInterruption:
     tell: TellWarning
     checkpoint: SendCheckpoint
     snapshots: Snapshotter
+    advise: AdviseElsewhere
 
     def __call__(self, warned: Warned) -> Reaction:
         """What was done.
@@ -72,6 +75,7 @@ class ReactToInterruption:
             lambda: self.checkpoint(instance, warned, decided, owner, project, reaction),
             lambda: self._snapshot(instance, warned, policy, reaction),
             *steps,
+            lambda: self.advise(instance, policy, owner, project, reaction),
         ]
         run_all(steps)
         return reaction
