@@ -89,7 +89,7 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(gua
 
 
 def test_a_spot_warning_is_told(guarded: Stage) -> None:
-    """The handler may read the instance, publish, run the hook, snapshot, close the question and compare prices;
+    """The handler may read the instance, publish, run the hook, snapshot, close the question, compare prices;
     that of recommendations may run the hook."""
     events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true}"
     guarded.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\nevents: {events}")
