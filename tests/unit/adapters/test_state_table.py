@@ -110,6 +110,19 @@ def test_the_breaker_changes_once(table: StateTable) -> None:
     assert table.breaker(TARGET) is None
 
 
+# what is booked and over
+
+
+def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTable) -> None:
+    """What others did is not settled later: it saved nothing of ours."""
+    over = replace(entry(), ended_at=NOW, ours=False)
+    opened.close_episode(ref(), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
+
+    assert [over] == list(opened.entries("2026-11"))
+    assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
+    assert not opened.settle_entry(over, NOW, false_stop=True)
+
+
 # the lock
 
 

@@ -71,7 +71,7 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
     assert 1 == len(world.state.entries("2026-11"))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP])
+@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID])
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
     """And nothing is booked."""
     world = World(changes={"tags": TAGS})
@@ -285,6 +285,45 @@ def test_others_stopping_it_void_the_question() -> None:
     assert approval is not None
     assert ApprovalStatus.VOID is approval.status
     assert "void" == world.workflow.answers["token"]["decision"]
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        ("stopped", Decimal(100) * (Decimal("0.08") / 730)),
+        ("shutting-down", Decimal(0)),
+        ("terminated", Decimal(0)),
+    ],
+)
+def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: str, after: Decimal) -> None:
+    """The bill falls, but the governor saved none of it; the entry ends at once and stays out of sums."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.change_instance(state=state)
+    recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.VOID, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (after, NOW) == (entry.cost_after_usd_per_hour, entry.ended_at)
+    assert [] == list(world.state.open_entries(TARGET, world.ref.instance_id))
+    tell(world, "running", 5)
+    assert [entry] == list(world.state.entries("2026-11"))
+
+
+def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
+    """The instance runs on as it did."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.VOID, "not idle on the second look")
+
+    assert [] == world.state.entries("2026-11")
+
+
+def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
+    """It still runs when this is booked: two minutes are left."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
 
 
 def test_our_own_stop_is_no_news() -> None:

@@ -367,10 +367,10 @@ class DynamoStateTable:
 
     def _booking(self, entry: LedgerEntry) -> list[_Action]:
         document = ledger_document(entry)
-        return [
-            self._insertion(_ledger_key(entry), document),
-            self._insertion(_open_ledger_key(entry), document),
-        ]
+        booked = [self._insertion(_ledger_key(entry), document)]
+        if entry.ended_at is None:
+            booked.append(self._insertion(_open_ledger_key(entry), document))
+        return booked
 
     # approvals
 
