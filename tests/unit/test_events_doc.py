@@ -1,4 +1,4 @@
-"""`docs/events.md` names every event that a rule lets through, every function that answers, and its policy."""
+"""`docs/events.md` names every event that a rule lets through, and every function that answers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class LedgerEntry:
     ended_at: UtcDatetime | None = None
     false_stop: bool = False
     ours: bool = True
-    """False where others, or EC2, put the instance away while its owner was asked: none of it is our saving."""
+    """False where others, or EC2, put the instance away while its owner was asked: not our saving."""
 
 
 def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
