@@ -15,7 +15,7 @@ from local.fleet import Member, series_of
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
-CHECKPOINT_DOCUMENT = "gpu-governor-checkpoint"
+CHECKPOINT_DOCUMENT = "gpu-governor-on-interruption"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
 TEMPLATE = ROOT / "template.yaml"
 

@@ -16,7 +16,9 @@ def test_a_hook_is_one_command_to_one_instance(signal: bool, otherwise: str) -> 
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
     clients = FakeClients(client)
 
-    sent = RunCommandHook(clients, "checkpoint").send(TARGET, INSTANCE_ID, "spot", 110, signal=signal)
+    sent = RunCommandHook(clients, "checkpoint").send(
+        TARGET, INSTANCE_ID, "spot-interruption", 110, signal=signal
+    )
 
     assert "command-1" == sent
     assert [("ssm", TARGET, True)] == clients.asked
@@ -26,16 +28,21 @@ def test_a_hook_is_one_command_to_one_instance(signal: bool, otherwise: str) -> 
         parameters["InstanceIds"],
         parameters["TimeoutSeconds"],
     )
-    assert {"Reason": ["spot"], "WhenNoHook": [otherwise], "SecondsLeft": ["110"]} == parameters["Parameters"]
+    assert {"Reason": ["spot-interruption"], "WhenNoHook": [otherwise], "SecondsLeft": ["110"]} == parameters[
+        "Parameters"
+    ]
 
 
-def test_a_late_hook_still_gets_its_half_minute() -> None:
-    """SendCommand takes no less, and EC2 may be later than it said."""
+@pytest.mark.parametrize(("left", "told"), [(0, 30), (10**6, 9_999)])
+def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
+    """SendCommand takes no less than half a minute, and EC2 may be later than it said; the document no more."""
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
 
-    RunCommandHook(FakeClients(client), "checkpoint").send(TARGET, INSTANCE_ID, "spot", 0, signal=False)
+    RunCommandHook(FakeClients(client), "checkpoint").send(
+        TARGET, INSTANCE_ID, "spot-interruption", left, signal=False
+    )
 
-    assert (["30"], 30) == (
+    assert ([str(told)], told) == (
         client.calls[0][1]["Parameters"]["SecondsLeft"],
         client.calls[0][1]["TimeoutSeconds"],
     )
@@ -55,5 +62,7 @@ def test_a_hook_that_could_not_be_sent_is_raised(code: str, kind: type[CloudErro
     client = ScriptedClient(send_command=[client_error(code)])
 
     with pytest.raises(kind) as raised:
-        RunCommandHook(FakeClients(client), "checkpoint").send(TARGET, INSTANCE_ID, "spot", 9, signal=False)
+        RunCommandHook(FakeClients(client), "checkpoint").send(
+            TARGET, INSTANCE_ID, "spot-interruption", 9, signal=False
+        )
     assert "ssm:SendCommand" == raised.value.operation

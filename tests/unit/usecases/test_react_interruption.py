@@ -43,7 +43,7 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
     )
     assert "Spot interruption" in alert.subject
     assert "100 s left" in alert.subject
-    assert [(world.instance.instance_id, "spot", 100, False)] == world.hook.sent
+    assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
     assert (Told.SINGLY, True, True) == (reaction.told, reaction.checkpoint_sent, reaction.voided)
     assert voided(world)
     assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
@@ -58,7 +58,7 @@ def test_a_reservation_that_is_taken_back_says_when() -> None:
 
     assert "Capacity Reservation interruption" in world.sent[0].subject
     assert "45 s left" in world.sent[0].subject
-    assert ("capacity-reservation", 45) == world.hook.sent[0][1:3]
+    assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
 
 
 def test_the_alert_goes_before_the_hook() -> None:

@@ -36,7 +36,7 @@ def test_the_hook_is_run_where_the_policy_says_so() -> None:
     world = WarnedWorld(Events(checkpoint_on_rebalance=True, signal_gpu_processes=True))
 
     assert world.rebalance(world.recommended()).checkpoint_sent
-    assert [(world.instance.instance_id, "rebalance", 120, True)] == world.hook.sent
+    assert [(world.instance.instance_id, "rebalance-recommendation", 120, True)] == world.hook.sent
 
 
 @pytest.mark.parametrize("value", ["off", "FALSE", " never "])

@@ -11,6 +11,8 @@ from governor.domain.instance import Target
 
 _SHORTEST_SECONDS = 30
 """What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
+_LONGEST_SECONDS = 9_999
+"""What the document takes as `SecondsLeft`."""
 
 
 class RunCommandHook:
@@ -22,7 +24,7 @@ class RunCommandHook:
 
     def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
         """As the port says."""
-        left = max(_SHORTEST_SECONDS, seconds_left)
+        left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         with aws_errors("ssm:SendCommand"):
             answer = self._clients.client("ssm", target).send_command(
                 InstanceIds=[instance_id],

@@ -5,6 +5,7 @@ Pure decisions. This module must not know Systems Manager, tables or channels.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -32,6 +33,13 @@ class Cause(StrEnum):
     """An interruption has become more likely; it may come at once, later or never."""
 
 
+_HOOK_REASONS: Mapping[Cause, str] = {
+    Cause.SPOT: "spot-interruption",
+    Cause.RESERVATION: "capacity-reservation-interruption",
+    Cause.REBALANCE: "rebalance-recommendation",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Warned:
     """EC2 warned of an instance. `action` is what EC2 will do; `None` for a rebalance recommendation."""
@@ -49,6 +57,11 @@ class Warned:
     def ends_at(self) -> UtcDatetime:
         """When EC2 will act: as it says, or two minutes after its warning."""
         return self.stated_end or self.at + _NOTICE
+
+    @property
+    def hook_reason(self) -> str:
+        """As the hook is told; the document takes these words and no others."""
+        return _HOOK_REASONS[self.cause]
 
     def seconds_left(self, now: UtcDatetime) -> int:
         """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn

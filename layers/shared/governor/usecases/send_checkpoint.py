@@ -47,7 +47,7 @@ class SendCheckpoint:
             hook.send(
                 instance.target,
                 instance.instance_id,
-                warned.cause.value,
+                warned.hook_reason,
                 warned.seconds_left(self.clock.now()),
                 signal=checkpoint.signal,
             )
