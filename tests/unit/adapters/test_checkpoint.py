@@ -35,7 +35,7 @@ def test_a_hook_is_one_command_to_one_instance(signal: bool, otherwise: str) -> 
 
 @pytest.mark.parametrize(("left", "told"), [(0, 30), (10**6, 9_999)])
 def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
-    """SendCommand takes no less than half a minute, and EC2 may be later than it said; the document no more."""
+    """SendCommand takes no less than half a minute, and EC2 may be late; the document takes no more."""
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
 
     RunCommandHook(FakeClients(client), "checkpoint").send(
