@@ -16,6 +16,7 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
 from governor.adapters.memory import (
     FakeClock,
+    MemoryEventLog,
     MemoryStateTable,
     MemoryWorkflow,
     RecordingAnnouncer,
@@ -29,6 +30,8 @@ from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.once import Once
+from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.void_episode import VoidEpisode
 
@@ -87,7 +90,7 @@ class Bench:
         self.state = MemoryStateTable() if remembers else _Forgetful()
         deliver = DeliverDecision(self.state, self.workflow)
         catalogue = ShippedCatalogue()
-        announcer = RecordingAnnouncer()
+        announcer, log = RecordingAnnouncer(), MemoryEventLog()
         book = BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients))
         self.sweep = SweepTarget(
             clock=self.clock,
@@ -102,6 +105,7 @@ class Bench:
             void=VoidEpisode(self.state, deliver),
             deliver=deliver,
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
+            remind=RemindNotices(log, Once(self.clock, log), announcer),
         )
 
     def run(self) -> float:

@@ -283,7 +283,7 @@ class LocalCloud:
 
 
 def _relax_conditions(node: Any) -> None:
-    """Drops what the engine cannot check: tags of instances, ARNs of secrets, TLS."""
+    """Drops what the engine cannot check: tags of instances, ARNs of secrets and of SSM documents, TLS."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key == "Statement":
@@ -302,7 +302,7 @@ def _is_tls_only(statement: dict[str, Any]) -> bool:
 def _relaxed(statement: dict[str, Any]) -> dict[str, Any]:
     statement = {key: value for key, value in statement.items() if key != "Condition"}
     action = json.dumps(statement.get("Action"))
-    if "ec2:" in action or "secretsmanager:" in action:
+    if any(unknown in action for unknown in ("ec2:", "secretsmanager:", "ssm:SendCommand")):
         statement["Resource"] = "*"
     return statement
 

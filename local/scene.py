@@ -18,6 +18,7 @@ from local.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
 SENDER = "gpu-governor@example.com"
+CHECKPOINT_DOCUMENT = "gpu-governor-on-interruption"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
 TEMPLATE = ROOT / "template.yaml"
 
@@ -118,14 +119,14 @@ class Scene:
 def deploy_scene(
     cloud: LocalCloud, receivers: Receivers, *, mode: str, policy: str = "", template: Path = TEMPLATE
 ) -> Scene:
-    """Deploys the stack with all channels, and subscribes a queue to its alerts as a mailbox that can be
-    read."""
+    """Deploys the stack with all channels, and a readable queue that is subscribed to its alerts."""
     cloud.client("sesv2").create_email_identity(EmailIdentity=SENDER)
     parameters = {
         "Mode": mode,
         "PolicyYaml": policy,
         "EmailSender": SENDER,
         "DeletionProtection": "false",
+        "CheckpointDocumentName": CHECKPOINT_DOCUMENT,
     }
     outputs = cloud.deploy(template, STACK, parameters)
     cloud.client("secretsmanager").put_secret_value(

@@ -131,6 +131,22 @@ class Simulation:
         """EC2 says that an interruption has become more likely."""
         self._do("rebalance_recommendation", instance_id=instance_id)
 
+    def put_event(
+        self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
+    ) -> None:
+        """An event of a service that is not simulated, as the service would send it."""
+        self._do(
+            "put_event",
+            source=source,
+            detail_type=detail_type,
+            detail=dict(detail),
+            resources=list(resources),
+        )
+
+    def commands(self) -> list[dict[str, Any]]:
+        """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch seconds."""
+        return list(self._do("commands"))
+
     def calls(self) -> dict[str, int]:
         """Calls so far by `service:Operation`."""
         return dict(self._do("calls"))

@@ -217,6 +217,12 @@ class Ec2Simulator:
         arn = f"arn:aws:ec2:{zone}:instance/{instance['InstanceId']}"
         self._emit(account, region, "aws.ec2", name, detail, [arn])
 
+    def is_running(self, account: str, region: str, instance_id: str) -> bool:
+        """Whether an agent on the instance could answer."""
+        with self._lock:
+            found = self._region(account, region).instances.get(instance_id)
+            return found is not None and found["State"]["Name"] == "running"
+
     def dump(self, account: str, region: str) -> dict[str, Any]:
         """State by id, for a look from outside."""
         with self._lock:

@@ -24,6 +24,7 @@ from werkzeug.datastructures import MultiDict
 from local.engine.cloudwatch import CloudWatchSimulator
 from local.engine.ec2 import Ec2Simulator, new_event_id
 from local.engine.faults import AwsError, Fault, Faults
+from local.engine.ssm import CommandSimulator
 
 Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awaitable[Any]]
 Response = tuple[int, dict[str, str], bytes]
@@ -34,12 +35,13 @@ GATED = ("dynamodb", "events", "secretsmanager", "sns", "sqs", "ssm", "states", 
 
 
 class Simulation:
-    """Both simulators, and the control of them."""
+    """The simulators, and the control of them."""
 
     def __init__(self) -> None:
         self.faults = Faults()
         self.ec2 = Ec2Simulator(self.faults, _emit)
         self.cloudwatch = CloudWatchSimulator(self.faults)
+        self.commands = CommandSimulator(self.ec2.is_running)
 
     def control(self, account: str, region: str, command: Mapping[str, Any]) -> Any:
         """Answers one command of `local.simulation`. Raises: AwsError for an unknown one."""
@@ -71,6 +73,11 @@ class Simulation:
                 self.ec2.spot_warning(account, region, instance_id, action, command["interrupt_after"])
             case "rebalance_recommendation":
                 self.ec2.rebalance_recommendation(account, region, command["instance_id"])
+            case "put_event":
+                source, detail_type, detail = command["source"], command["detail_type"], command["detail"]
+                _emit(account, region, source, detail_type, detail, command["resources"])
+            case "commands":
+                return list(self.commands.sent)
             case "calls":
                 return dict(self.faults.calls)
             case "dump":
@@ -78,6 +85,7 @@ class Simulation:
             case "clear":
                 self.ec2.clear()
                 self.cloudwatch.clear()
+                self.commands.clear()
                 self.faults.clear()
             case unknown:
                 raise AwsError("InvalidAction", f"the simulation knows no command {unknown!r}")
@@ -92,19 +100,23 @@ def mount() -> Simulation:
     app.SERVICE_HANDLERS["ec2"] = _ec2_handler(simulation, app.SERVICE_HANDLERS["ec2"])
     app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(simulation, app.SERVICE_HANDLERS["monitoring"])
     for service in GATED:
-        app.SERVICE_HANDLERS[service] = _gate(service, simulation.faults, app.SERVICE_HANDLERS[service])
+        app.SERVICE_HANDLERS[service] = _gate(service, simulation, app.SERVICE_HANDLERS[service])
     return simulation
 
 
-def _gate(service: str, faults: Faults, engine: Handler) -> Handler:
+def _gate(service: str, simulation: Simulation, engine: Handler) -> Handler:
     async def handle(
         method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
     ) -> Any:
         target = {key.lower(): value for key, value in headers.items()}.get("x-amz-target", "")
         form = {} if target else _form(body)
         operation = f"{service}:{target.rpartition('.')[2] or form.get('Action', '')}"
+        request = json.loads(body or b"{}") if target else form
         try:
-            faults.enter(operation, json.loads(body or b"{}") if target else form)
+            simulation.faults.enter(operation, request)
+            if operation == "ssm:SendCommand":
+                answer = simulation.commands.send(*_caller(), request)
+                return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
         except AwsError as error:
             return _json_error(error) if target else _query_error(error)
         return await engine(method, path, headers, body, query)

@@ -33,7 +33,11 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "record_outcome": lambda event: payloads.parse(payloads.OutcomePayload, event),
     "serve_approval": http.parse_request,
     "handle_state_change": lambda event: payloads.parse(payloads.StateChangeEvent, event),
-    "handle_spot_interruption": lambda event: payloads.parse(payloads.SpotInterruptionEvent, event),
+    "handle_spot_interruption": lambda event: payloads.parse(payloads.InterruptionEvent, event).to_domain(),
+    "handle_rebalance_recommendation": lambda event: payloads.parse(
+        payloads.RebalanceEvent, event
+    ).to_domain(),
+    "handle_notice": lambda event: payloads.parse(payloads.NoticeEvent, event).root.to_domain(),
     "handle_execution_end": lambda event: payloads.parse(payloads.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

@@ -6,13 +6,15 @@ template instead (`tests/unit/template`).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from governor.domain.episode import Outcome
-from local.cloud import LocalCloud
+from local.cloud import ROOT, LocalCloud
 from local.fleet import T4
 from local.receivers import Receivers
 from local.scene import deploy_scene
@@ -91,12 +93,37 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(gua
 
 
 def test_a_spot_warning_is_told(guarded: Stage) -> None:
-    """The handler may read the instance, close the question and publish."""
-    guarded.policy("mode: ask\nplan: {when_stop_is_unsupported: terminate}")
+    """The handler may read the instance, publish, run the hook, snapshot, close the question, compare prices;
+    that of recommendations may run the hook."""
+    events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true}"
+    guarded.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\nevents: {events}")
     instance_id, _ = guarded.ask(
-        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
+        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time", data_gib=50
     )
+    before = len(guarded.snapshots())
+    guarded.scene.simulation.rebalance_recommendation(instance_id)
+    assert guarded.await_mail(instance_id, "rebalance-recommended")
+    guarded.eventually(lambda: guarded.scene.simulation.commands() or None, "no hook is run")
     guarded.scene.simulation.spot_warning(instance_id)
 
     assert guarded.await_mail(instance_id, "spot-interruption")
+    assert guarded.await_mail(instance_id, "interruption-advice")
     assert "interrupted" == guarded.outcome(instance_id)
+    assert 2 == len(guarded.scene.simulation.commands())
+    assert before + 1 == len(guarded.snapshots())
+
+
+def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
+    """The handler may read the instance, publish, keep the date and drop it; the sweep may read dates."""
+    guarded.policy("mode: ask\nplan: {action: notify-only}")
+    instance_id = guarded.launch()
+    event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
+    later = datetime.now(tz=UTC) + timedelta(days=14)
+    event["detail"]["startTime"] = later.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    assert ({"told": [instance_id]}, False) == guarded.invoke("HandleNotice", event)
+    assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
+    event["detail"]["statusCode"] = "closed"
+    assert ({"told": []}, False) == guarded.invoke("HandleNotice", event)
+    guarded.policy("mode: ask")

@@ -16,7 +16,7 @@ from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
 from governor.errors import PolicyError
-from governor.ports import Policies
+from governor.ports import Clock, Policies
 from governor.usecases.accounts import Accounts
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from governor.adapters.catalogue import ShippedCatalogue
     from governor.adapters.dynamodb import DynamoStateTable
     from governor.adapters.ec2 import Ec2Instances
+    from governor.adapters.event_log import DynamoEventLog
     from governor.adapters.links import HmacLinkSigner
     from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
@@ -43,14 +44,20 @@ if TYPE_CHECKING:
     from governor.usecases.gather_evidence import GatherEvidence
     from governor.usecases.guards import Guards
     from governor.usecases.inspect_instance import InspectInstance
+    from governor.usecases.once import Once
     from governor.usecases.open_episode import OpenEpisode
     from governor.usecases.put_away import PutAway
-    from governor.usecases.react import ReactToExecutionEnd, ReactToSpotWarning, ReactToStateChange
+    from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
+    from governor.usecases.react_interruption import ReactToInterruption
+    from governor.usecases.react_notice import ReactToCapacityBlock, ReactToScheduledChange
+    from governor.usecases.react_rebalance import ReactToRebalance
     from governor.usecases.recheck_episode import RecheckEpisode
     from governor.usecases.record_outcome import RecordOutcome
     from governor.usecases.rotate_keys import RotateKeys
+    from governor.usecases.send_checkpoint import SendCheckpoint
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.take_snapshot import TakeSnapshot
+    from governor.usecases.tell_warning import TellWarning
     from governor.usecases.undo_episode import UndoEpisode
     from governor.usecases.void_episode import VoidEpisode
     from governor.web.api import ApprovalApi
@@ -76,6 +83,7 @@ def target(account: str, region: str) -> Target:
 def sweep_target() -> SweepTarget:
     """For `sweep_target`."""
     from governor.adapters.ec2 import Ec2Tags
+    from governor.usecases.remind_notices import RemindNotices
     from governor.usecases.sweep_target import SweepTarget
 
     deliver, policies = _deliver(), _policies()
@@ -92,6 +100,7 @@ def sweep_target() -> SweepTarget:
         void=_void(deliver),
         deliver=deliver,
         close_dead=_close_dead(policies),
+        remind=RemindNotices(_event_log(), _once(), _announcer()),
     )
 
 
@@ -198,17 +207,70 @@ def react_to_state_change() -> ReactToStateChange:
     return ReactToStateChange(policies=_policies(), state=_state(), void=_void(_deliver()))
 
 
-def react_to_spot_warning() -> ReactToSpotWarning:
+def react_to_interruption() -> ReactToInterruption:
     """For `handle_spot_interruption`."""
-    from governor.usecases.react import ReactToSpotWarning
+    from governor.adapters.ec2 import EbsSnapshots
+    from governor.adapters.spot_market import Ec2SpotMarket
+    from governor.usecases.advise_elsewhere import AdviseElsewhere
+    from governor.usecases.react_interruption import ReactToInterruption
 
-    return ReactToSpotWarning(
-        clock=SystemClock(),
+    clock, once = SystemClock(), _once()
+    return ReactToInterruption(
+        clock=clock,
         policies=_policies(),
         accounts=_accounts(),
         instances=_instances(),
         state=_state(),
         void=_void(_deliver()),
+        once=once,
+        tell=_tell_warning(clock, once),
+        checkpoint=_send_checkpoint(clock, once),
+        snapshots=EbsSnapshots(_clients()),
+        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), once, _announcer()),
+    )
+
+
+def react_to_rebalance() -> ReactToRebalance:
+    """For `handle_rebalance_recommendation`."""
+    from governor.usecases.react_rebalance import ReactToRebalance
+
+    clock, once = SystemClock(), _once()
+    return ReactToRebalance(
+        clock=clock,
+        policies=_policies(),
+        accounts=_accounts(),
+        instances=_instances(),
+        tell=_tell_warning(clock, once),
+        checkpoint=_send_checkpoint(clock, once),
+    )
+
+
+def react_to_scheduled_change() -> ReactToScheduledChange:
+    """For `handle_notice`."""
+    from governor.usecases.react_notice import ReactToScheduledChange
+
+    return ReactToScheduledChange(
+        clock=SystemClock(),
+        policies=_policies(),
+        accounts=_accounts(),
+        instances=_instances(),
+        log=_event_log(),
+        once=_once(),
+        announcer=_announcer(),
+    )
+
+
+def react_to_capacity_block() -> ReactToCapacityBlock:
+    """For `handle_notice`."""
+    from governor.usecases.react_notice import ReactToCapacityBlock
+
+    return ReactToCapacityBlock(
+        clock=SystemClock(),
+        policies=_policies(),
+        accounts=_accounts(),
+        instances=_instances(),
+        log=_event_log(),
+        once=_once(),
         announcer=_announcer(),
     )
 
@@ -422,6 +484,34 @@ def _guards(policies: Policies) -> Guards:
         state=_state(),
         snapshots=EbsSnapshots(_clients()),
     )
+
+
+@cache
+def _event_log() -> DynamoEventLog:
+    from governor.adapters.event_log import DynamoEventLog
+
+    return DynamoEventLog(_clients(), _settings().table_name)
+
+
+def _once() -> Once:
+    from governor.usecases.once import Once
+
+    return Once(SystemClock(), _event_log())
+
+
+def _tell_warning(clock: Clock, once: Once) -> TellWarning:
+    from governor.usecases.tell_warning import TellWarning
+
+    return TellWarning(clock, _instances(), _event_log(), once, _announcer())
+
+
+def _send_checkpoint(clock: Clock, once: Once) -> SendCheckpoint:
+    from governor.adapters.checkpoint import RunCommandHook
+    from governor.usecases.send_checkpoint import SendCheckpoint
+
+    document = _settings().checkpoint_document
+    hook = RunCommandHook(_clients(), document) if document else None
+    return SendCheckpoint(clock, hook, once, _announcer())
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from governor.domain.alert import Alert
@@ -24,7 +24,9 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
+from governor.domain.interruption import SpotPrice
 from governor.domain.ledger import LedgerEntry
+from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
 from governor.domain.units import UtcDatetime
@@ -194,7 +196,13 @@ class Snapshotter(Protocol):
     """EBS snapshots."""
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
     ) -> Sequence[Snapshot]:
         """One crash-consistent set of all attached volumes. Raises: as `InstanceController.stop`."""
         ...
@@ -209,6 +217,22 @@ class PriceBook(Protocol):
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         """Per hour; Spot instances at their Spot price. Never raises: unknown is `None`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrices:
+    """Cheapest first. `problems` names Regions that could not be read, with the reason."""
+
+    prices: tuple[SpotPrice, ...]
+    problems: Mapping[str, str]
+
+
+class SpotMarket(Protocol):
+    """Spot prices, read only."""
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        """Of all zones of these Regions, in the target's account. Never raises."""
         ...
 
 
@@ -413,8 +437,58 @@ class StateTable(Protocol):
         """The questions of a digest; empty when there is none."""
         ...
 
-    def first_time(self, event_id: str, at: datetime) -> bool:
-        """True the first time an event id is seen (kept for a day)."""
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Where a warning stands among those of its zone: `number` counts from 1 since `started_at`."""
+
+    number: int
+    started_at: UtcDatetime
+
+
+class EventLog(Protocol):
+    """What was done about which event. Calls are sent once and fail fast: a warning leaves two minutes."""
+
+    def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
+        """True when this caller shall do what `key` names: nobody has, and nobody is at it.
+
+        A claim that is not followed by `done` lapses after `lease`, so that a repeated event makes up for a
+        caller that failed.
+        """
+        ...
+
+    def done(self, key: str, now: datetime, keep: timedelta) -> None:
+        """It is done, and not to be done again within `keep`."""
+        ...
+
+    def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+        """Counts one more of `name` (a kind and a zone); a count begins anew `window` after its first.
+
+        Raises: CloudError, or ConflictError when too many counted at the same moment.
+        """
+        ...
+
+    def keep_notice(self, notice: Notice) -> None:
+        """Keeps an announced date until a day after it; a new date of the same thing replaces the old one."""
+        ...
+
+    def drop_notice(self, target: Target, key: str) -> None:
+        """Forgets an announced date, if it is known."""
+        ...
+
+    def notices(self, target: Target) -> Sequence[Notice]:
+        """The announced dates that are kept."""
+        ...
+
+
+class CheckpointHook(Protocol):
+    """Systems Manager: asks an instance to save its work. Never waits for it."""
+
+    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
+        """Sends the command and returns its id. `signal`: without a hook, GPU processes get SIGTERM.
+
+        Raises: CloudError, also for an instance that Systems Manager does not manage.
+        """
         ...
 
 

@@ -23,6 +23,7 @@ from tests.unit.adapters.state_samples import (
     TARGET,
     decision,
     dynamo_table,
+    entry,
     episode,
     observation,
     ref,
@@ -116,11 +117,10 @@ def test_observations_of_another_making_count_as_never_seen(
 
 
 def test_items_live_as_long_as_they_are_needed(aws: Clients, table: DynamoStateTable) -> None:
-    """Sweeps 30 days, events a day, approvals 400 days; the record of what was done has no end."""
+    """Sweeps 30 days, approvals 400 days; the record of what was done has no end."""
     table.take_lock(ref())
     table.save_opened(episode())
     table.save_sweep(TARGET, NOW, {"idle": 2})
-    table.first_time("event-1", NOW)
 
     lives = {item["sk"]["S"].partition("#")[0]: item.get("expires_at_epoch") for item in items(aws)}
 
@@ -129,7 +129,6 @@ def test_items_live_as_long_as_they_are_needed(aws: Clients, table: DynamoStateT
 
     assert {
         "SWEEP": epoch(30),
-        "SEEN": epoch(1),
         "REQUEST": epoch(400),
         "EPISODE": None,
         "INSTANCE": None,
@@ -192,7 +191,8 @@ def test_a_busy_item_is_tried_again() -> None:
     client = ScriptedClient(transact_write_items=[busy, busy, {}])
     pauses: list[float] = []
 
-    assert DynamoStateTable(FakeClients(client), TABLE, sleep=pauses.append).first_time("event-1", NOW)
+    table = DynamoStateTable(FakeClients(client), TABLE, sleep=pauses.append)
+    assert table.settle_entry(entry(), NOW, false_stop=False)
     assert 3 == len(client.calls)
     assert 2 == len(pauses)
     assert all(0 < pause <= 0.1 for pause in pauses)
@@ -202,8 +202,9 @@ def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
     """Not as a lost condition: nobody else has won."""
     busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
     client = ScriptedClient(transact_write_items=lambda **_: busy)
+    table = DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None)
     with pytest.raises(Throttled):
-        DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None).first_time("event-1", NOW)
+        table.settle_entry(entry(), NOW, false_stop=False)
     assert len(client.calls) < 10
 
 

@@ -111,6 +111,19 @@ def test_the_breaker_changes_once(table: StateTable) -> None:
     assert table.breaker(TARGET) is None
 
 
+# what is booked and over
+
+
+def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTable) -> None:
+    """What others did is not settled later: it saved nothing of ours."""
+    over = replace(entry(), ended_at=NOW, ours=False)
+    opened.close_episode(ref(), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
+
+    assert [over] == list(opened.entries("2026-11"))
+    assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
+    assert not opened.settle_entry(over, NOW, false_stop=True)
+
+
 # the lock
 
 
@@ -455,14 +468,6 @@ def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
     assert [None, None] == [found.saved_usd_per_hour for found in november]
     assert ["i-00000002"] == [found.episode.instance_id for found in table.entries("2026-12")]
     assert [] == list(table.entries("2026-10"))
-
-
-def test_an_event_is_new_once_a_day(table: StateTable) -> None:
-    """A repeated delivery is known for a day, not for ever."""
-    assert table.first_time("event-1", NOW) is True
-    assert table.first_time("event-1", NOW + timedelta(hours=23)) is False
-    assert table.first_time("event-2", NOW) is True
-    assert table.first_time("event-1", NOW + timedelta(hours=25)) is True
 
 
 def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:

@@ -306,8 +306,3 @@ def test_of_many_closes_at_once_one_books(table: StateTable) -> None:
     assert stored is not None
     assert f"closer {closed.index(True)}" == stored.outcome_reason
     assert 1 == len(table.entries("2026-11"))
-
-
-def test_of_many_deliveries_at_once_one_is_first(table: StateTable) -> None:
-    """An event delivered ten times is new once."""
-    assert 1 == sum(at_once([lambda: table.first_time("event-1", NOW)] * 10))

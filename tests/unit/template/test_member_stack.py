@@ -12,7 +12,7 @@ from tests.unit.template.machines import template
 HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
-IN_THE_HUB = re.compile(r"^(ssm|dynamodb|states|sns|secretsmanager|kms|sts):")
+IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|states|sns|secretsmanager|kms|sts):)")
 
 
 def suffix_of(function: str) -> str | None:
@@ -95,5 +95,6 @@ def test_every_write_there_is_on_governed_instances() -> None:
             if statement["Resource"] == "*":
                 assert [] == writes
             elif "instance/*" in str(statement["Resource"]):
+                key = "ssm:resourceTag" if ["ssm:SendCommand"] == writes else "aws:ResourceTag"
                 condition = statement["Condition"]["StringEquals"]
-                assert {"Ref": "SelectorTagValue"} == condition["aws:ResourceTag/Purpose"]
+                assert {"Ref": "SelectorTagValue"} == condition[f"{key}/Purpose"]

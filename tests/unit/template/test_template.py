@@ -131,6 +131,21 @@ def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
             assert {"Ref": "SelectorTagValue"} == condition["aws:ResourceTag/Purpose"]
 
 
+def test_commands_run_one_document_on_governed_instances() -> None:
+    """And only the two functions that answer warnings may send any."""
+    sending = {
+        name: [s for s in statements(properties) if "ssm:SendCommand" in actions(s)]
+        for name, properties in FUNCTIONS.items()
+    }
+    holders = {name: found for name, found in sending.items() if found}
+
+    assert {"HandleSpotInterruptionFunction", "HandleRebalanceRecommendationFunction"} == set(holders)
+    for document, instance in holders.values():
+        assert document["Resource"]["Fn::Sub"].endswith(":document/${CheckpointDocumentName}")
+        assert instance["Resource"]["Fn::Sub"].endswith(":instance/*")
+        assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"]["ssm:resourceTag/Purpose"]
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_no_star_where_aws_knows_resources(name: str) -> None:
     """`*` as a resource only for calls that know no scope, and never as an action."""
@@ -150,6 +165,7 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("POLICY_PARAMETER" in environment) == ("Policy" in sids)
     assert ("ALERT_TOPIC_ARN" in environment) == ("Announce" in sids)
     assert ("UNDO_FUNCTION_NAME" in environment) == ("Undo" in sids)
+    assert ("CHECKPOINT_DOCUMENT_NAME" in environment) == ("RunCheckpointDocument" in sids)
     assert ("LINK_KEY_SECRET_ARN" in environment) == ("LinkKeys" in sids)
     assert ("CHANNEL_SECRET_ARN" in environment) == ("Channels" in sids)
     assert ("DELIVERY_QUEUE_URL" in environment) == ("DeliveryQueue" in sids)

@@ -11,6 +11,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import (
     FakeClock,
     MemoryEc2,
+    MemoryEventLog,
     MemoryMetrics,
     MemoryStateTable,
     MemoryWorkflow,
@@ -23,6 +24,8 @@ from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.once import Once
+from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
@@ -42,6 +45,7 @@ class FleetWorld:
         self.ec2, self.metrics = MemoryEc2(), MemoryMetrics()
         self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
+        self.log = MemoryEventLog()
         self.policies = StaticPolicies(self.policy)
         deliver = DeliverDecision(self.state, self.workflow)
         self.sweep_target = SweepTarget(
@@ -59,6 +63,7 @@ class FleetWorld:
             close_dead=CloseDead(
                 self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
             ),
+            remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -7,18 +7,16 @@ from decimal import Decimal
 
 import pytest
 
-from governor.adapters.memory import MemoryStateTable
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import InstanceRecord, Outcome, Phase
-from governor.domain.instance import Target
+from governor.domain.episode import Outcome, Phase
 from governor.domain.plan import Step
 from governor.domain.policy import Action, AppliedPolicy, Mode
-from governor.errors import AccessDenied, PolicyError, Protected, Throttled, Unavailable
+from governor.errors import AccessDenied, PolicyError, Protected, Unavailable
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
-from governor.usecases.react import ReactToExecutionEnd, ReactToSpotWarning, ReactToStateChange
+from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
 from governor.usecases.record_outcome import outcome_of_error
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET
@@ -73,7 +71,7 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
     assert 1 == len(world.state.entries("2026-11"))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP])
+@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID])
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
     """And nothing is booked."""
     world = World(changes={"tags": TAGS})
@@ -289,6 +287,45 @@ def test_others_stopping_it_void_the_question() -> None:
     assert "void" == world.workflow.answers["token"]["decision"]
 
 
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        ("stopped", Decimal(100) * (Decimal("0.08") / 730)),
+        ("shutting-down", Decimal(0)),
+        ("terminated", Decimal(0)),
+    ],
+)
+def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: str, after: Decimal) -> None:
+    """The bill falls, but the governor saved none of it; the entry ends at once and stays out of sums."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.change_instance(state=state)
+    recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.VOID, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (after, NOW) == (entry.cost_after_usd_per_hour, entry.ended_at)
+    assert [] == list(world.state.open_entries(TARGET, world.ref.instance_id))
+    tell(world, "running", 5)
+    assert [entry] == list(world.state.entries("2026-11"))
+
+
+def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
+    """The instance runs on as it did."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.VOID, "not idle on the second look")
+
+    assert [] == world.state.entries("2026-11")
+
+
+def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
+    """It still runs when this is booked: two minutes are left."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+
+
 def test_our_own_stop_is_no_news() -> None:
     """In the acting phase the change is the workflow's own."""
     world = World()
@@ -319,44 +356,6 @@ def test_an_event_older_than_the_booking_settles_nothing() -> None:
 
     (entry,) = world.state.entries("2026-11")
     assert entry.ended_at is None
-
-
-def test_a_spot_warning_tells_the_seconds_left() -> None:
-    """And takes the question back; instances that are not ours are nobody's news."""
-    world = World(decide=False, phase=Phase.ASKING)
-    void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
-    react = ReactToSpotWarning(
-        world.clock, world.policies, ACCOUNTS, world.ec2, world.state, void, world.announcer
-    )
-    at = NOW - timedelta(seconds=20)
-    told = react(TARGET.account, TARGET.region, world.instance.instance_id, "terminate", at, "event-1")
-    world.change_instance(tags={})
-    other = react(TARGET.account, TARGET.region, world.instance.instance_id, "terminate", at, "event-2")
-
-    assert (True, False) == (told, other)
-    assert "100 s left" in world.announcer.sent[0].subject
-    assert 1 == len(world.announcer.sent)
-
-
-def test_a_spot_warning_is_told_although_the_table_is_busy() -> None:
-    """Two minutes are too short to wait for a retry; what failed is repeated all the same."""
-    world = World(decide=False, phase=Phase.ASKING)
-
-    class Busy(MemoryStateTable):
-        """Throttled at the first read."""
-
-        def record(self, target: Target, instance_id: str) -> InstanceRecord:  # noqa: ARG002
-            raise Throttled("busy")
-
-    void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
-    react = ReactToSpotWarning(
-        world.clock, world.policies, ACCOUNTS, world.ec2, Busy(), void, world.announcer
-    )
-
-    with pytest.raises(Throttled):
-        react(TARGET.account, TARGET.region, world.instance.instance_id, "terminate", NOW, "event-1")
-
-    assert [AlertKind.SPOT_INTERRUPTION] == [alert.kind for alert in world.announcer.sent]
 
 
 def test_a_workflow_that_dies_frees_its_instance() -> None:

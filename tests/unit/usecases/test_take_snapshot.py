@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -89,9 +90,17 @@ def test_a_throttled_call_may_be_repeated() -> None:
 class LosesOne(MemoryEc2):
     """Makes sets that lack the last volume."""
 
-    def create(self, target: Target, instance_id: str, tags: object, *, dry_run: bool) -> list[Snapshot]:
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
+    ) -> list[Snapshot]:
         """As the port says, less one."""
-        return super().create(target, instance_id, tags, dry_run=dry_run)[:-1]  # type: ignore[arg-type]
+        return super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)[:-1]
 
 
 def test_an_incomplete_set_is_a_failure() -> None:

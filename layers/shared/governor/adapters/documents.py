@@ -526,6 +526,7 @@ def ledger_document(entry: LedgerEntry) -> Document:
         "saved_usd_per_hour": _amount(entry.saved_usd_per_hour),
         "ended_at": moment_or_none(entry.ended_at),
         "false_stop": entry.false_stop,
+        "ours": entry.ours,
     }
 
 
@@ -548,6 +549,7 @@ def ledger_from_document(document: Mapping[str, Any]) -> LedgerEntry:
         saved_usd_per_hour=_decimal(document["saved_usd_per_hour"]),
         ended_at=_parsed(document.get("ended_at")),
         false_stop=bool(document.get("false_stop", False)),
+        ours=bool(document.get("ours", True)),
     )
 
 

@@ -8,11 +8,11 @@
     EPISODE#execution        EPISODE                     the episode
     APPROVAL#id              REQUEST                     the approval (400 days)
     LEDGER#yyyy-mm           time#execution              the ledger
-    EVENT#id                 SEEN                        events already handled (1 day)
     DELIVERIES#subject       message#channel#target      what became of a message (90 days)
     OUTBOX#group             message                     waits to be sent with others (7 days)
     LEASE#name               LEASE                       who works on it now
     DIGEST#id                DIGEST                      the questions of a digest (90 days)
+    EVENT#...                SEEN                        and others: see `event_log`
 
 Every change that matters is conditional. Where a lost response would make a repeated call look beaten by
 itself, the write is a transaction: AWS answers its repetition as it answered the first. This module must
@@ -84,7 +84,6 @@ _OBSERVATIONS_FORMAT = 1
 _SWEEPS_KEPT = timedelta(days=30)
 _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)
-_EVENTS_KEPT = timedelta(days=1)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Of a transaction that met another one on the same item, and of a close that read an older state."""
@@ -378,10 +377,10 @@ class DynamoStateTable:
 
     def _booking(self, entry: LedgerEntry) -> list[_Action]:
         document = ledger_document(entry)
-        return [
-            self._insertion(_ledger_key(entry), document),
-            self._insertion(_open_ledger_key(entry), document),
-        ]
+        booked = [self._insertion(_ledger_key(entry), document)]
+        if entry.ended_at is None:
+            booked.append(self._insertion(_open_ledger_key(entry), document))
+        return booked
 
     # approvals
 
@@ -503,20 +502,6 @@ class DynamoStateTable:
             with _readable(item["pk"], item["sk"]):
                 found.append(ledger_from_document(item))
         return found
-
-    def first_time(self, event_id: str, at: datetime) -> bool:
-        """As the port says. DynamoDB deletes late, so an item past its day counts as gone."""
-        document = {"at": moment(at), "expires_at_epoch": _epoch(at + _EVENTS_KEPT)}
-        return self._wins(
-            [
-                self._insertion(
-                    (f"EVENT#{event_id}", "SEEN"),
-                    document,
-                    condition="attribute_not_exists(pk) OR expires_at_epoch <= :now",
-                    values={":now": _epoch(at)},
-                )
-            ]
-        )
 
     def deliveries(self, subject: str) -> list[Delivery]:
         """As the port says."""

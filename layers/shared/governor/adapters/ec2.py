@@ -217,7 +217,13 @@ class EbsSnapshots:
         self._clients = clients
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
     ) -> list[Snapshot]:
         """As the port says."""
         # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Whoever repeats
@@ -228,8 +234,8 @@ class EbsSnapshots:
             "ec2:CreateSnapshots",
             dry_run,
             lambda: client.create_snapshots(
-                InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": False},
-                Description=f"GPU Governor: {instance_id} before it is put away",
+                InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
+                Description=f"GPU Governor: {instance_id} before it goes",
                 TagSpecifications=[{"ResourceType": "snapshot", "Tags": pairs}],
                 DryRun=dry_run,
             ),

@@ -24,6 +24,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
 from governor.domain.ledger import LedgerEntry
+from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
 from governor.domain.units import UtcDatetime, as_utc
@@ -36,10 +37,9 @@ from governor.errors import (
     Unsupported,
     WrongState,
 )
-from governor.ports import MetricAnswer, MetricQuery, Snapshot
+from governor.ports import Burst, MetricAnswer, MetricQuery, Snapshot, SpotPrices
 
 Dimensions = tuple[tuple[str, str], ...]
-_EVENTS_KEPT = timedelta(days=1)
 
 
 @dataclass
@@ -236,7 +236,13 @@ class MemoryEc2:
     # Snapshotter
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
     ) -> list[Snapshot]:
         """As the port says."""
         self.calls.append(("create_snapshots", instance_id, dry_run))
@@ -246,7 +252,7 @@ class MemoryEc2:
             return []
         created = [
             Snapshot(f"snap-{len(self.snapshots) + n:017x}", volume.volume_id, "pending")
-            for n, volume in enumerate(instance.volumes)
+            for n, volume in enumerate(instance.volumes[0 if boot_volume else 1 :])
         ]
         self.snapshots |= {snapshot.snapshot_id: (snapshot, dict(tags)) for snapshot in created}
         return created
@@ -373,6 +379,90 @@ class RecordingAnnouncer:
         self.sent.append(alert)
 
 
+class MemoryEventLog:
+    """The port `EventLog`. `failure` is raised by every call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._until: dict[str, datetime] = {}
+        self._bursts: dict[tuple[str, str, str], Burst] = {}
+        self._notices: dict[tuple[str, str, str], Notice] = {}
+        self.failure: CloudError | None = None
+
+    def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
+        """As the port says."""
+        with self._lock:
+            self._raise_planned()
+            if key in self._until and now < self._until[key]:
+                return False
+            self._until[key] = now + lease
+            return True
+
+    def done(self, key: str, now: datetime, keep: timedelta) -> None:
+        """As the port says."""
+        with self._lock:
+            self._raise_planned()
+            self._until[key] = now + keep
+
+    def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+        """As the port says."""
+        with self._lock:
+            self._raise_planned()
+            key = (*_place(target), name)
+            before = self._bursts.get(key)
+            if before is None or now >= before.started_at + window:
+                before = Burst(0, now)
+            self._bursts[key] = replace(before, number=before.number + 1)
+            return self._bursts[key]
+
+    def keep_notice(self, notice: Notice) -> None:
+        """As the port says."""
+        self._raise_planned()
+        self._notices[notice.account, notice.region, notice.key] = notice
+
+    def drop_notice(self, target: Target, key: str) -> None:
+        """As the port says."""
+        self._raise_planned()
+        self._notices.pop((*_place(target), key), None)
+
+    def notices(self, target: Target) -> list[Notice]:
+        """As the port says."""
+        self._raise_planned()
+        return [notice for key, notice in self._notices.items() if key[:2] == _place(target)]
+
+    def _raise_planned(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@dataclass
+class StaticSpotMarket:
+    """The same prices at every question; `asked` keeps the Regions of each."""
+
+    answer: SpotPrices = field(default_factory=lambda: SpotPrices((), {}))
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        """As the port says."""
+        self.asked.append(tuple(regions))
+        return self.answer
+
+
+@dataclass
+class RecordingHook:
+    """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
+
+    sent: list[tuple[str, str, int, bool]] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append((instance_id, reason, seconds_left, signal))
+        return f"command-{len(self.sent)}"
+
+
 class MemoryStateTable:
     """The port `StateTable`. One lock stands for DynamoDB's conditions."""
 
@@ -388,7 +478,6 @@ class MemoryStateTable:
         self._episodes: dict[str, Episode] = {}
         self._approvals: dict[str, Approval] = {}
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
-        self._events: dict[str, datetime] = {}
         self.sweeps: list[tuple[Target, datetime, dict[str, int]]] = []
 
     def observations(self, target: Target) -> dict[str, Observation]:
@@ -614,15 +703,6 @@ class MemoryStateTable:
         booked = [entry for (place, _), entry in self._ledger.items() if place == month]
         return sorted(booked, key=lambda entry: (entry.booked_at, entry.episode.execution_name))
 
-    def first_time(self, event_id: str, at: datetime) -> bool:
-        """As the port says."""
-        with self._lock:
-            seen = self._events.get(event_id)
-            if seen is not None and at < seen + _EVENTS_KEPT:
-                return False
-            self._events[event_id] = at
-            return True
-
     def deliveries(self, subject: str) -> list[Delivery]:
         """As the port says."""
         return [one for key, one in sorted(self._deliveries.items()) if key[0] == subject]
@@ -709,10 +789,13 @@ def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:
 __all__ = [
     "FakeClock",
     "MemoryEc2",
+    "MemoryEventLog",
     "MemoryMetrics",
     "MemoryStateTable",
     "MemoryWorkflow",
     "RecordingAnnouncer",
+    "RecordingHook",
     "StaticPolicies",
     "StaticPrices",
+    "StaticSpotMarket",
 ]

@@ -7,16 +7,20 @@ in the first test and not in production.
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
 
 from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
+from governor.domain.interruption import Cause, Warned
 from governor.domain.messages import Stage
+from governor.domain.notice import BlockChange, ScheduledChange
 from governor.domain.plan import Step
-from governor.domain.units import as_utc
+from governor.domain.units import UtcDatetime, as_utc, parse_iso
 from governor.errors import InputError
 from governor.usecases.check_progress import Until
 from governor.usecases.rotate_keys import RotationStep
@@ -24,6 +28,7 @@ from governor.usecases.rotate_keys import RotationStep
 AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
 Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
 InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
+_INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -183,14 +188,39 @@ class _StateChangeDetail(_Event):
     state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
 
 
-class _SpotDetail(_Event):
+class _InterruptionDetail(_Event):
     instance_id: InstanceId = Field(alias="instance-id")
     instance_action: Literal["hibernate", "stop", "terminate"] = Field(alias="instance-action")
+    instance_termination_time: str | None = Field(default=None, alias="instance-termination-time")
+
+
+class _RebalanceDetail(_Event):
+    instance_id: InstanceId = Field(alias="instance-id")
 
 
 class _ExecutionDetail(_Event):
     name: str
     status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"]
+
+
+def _moment(text: object) -> UtcDatetime:
+    """The moment in ISO 8601, or in RFC 1123 as Health writes it.
+
+    Raises:
+        ValueError: neither.
+    """
+    try:
+        return parse_iso(str(text))
+    except ValueError:
+        return as_utc(parsedate_to_datetime(str(text)))
+
+
+def _moment_or_none(text: str | None) -> UtcDatetime | None:
+    """As `_moment`; `None` for another form, since no warning is refused for its date."""
+    try:
+        return _moment(text) if text else None
+    except ValueError:
+        return None
 
 
 class _Envelope(_Event):
@@ -208,10 +238,123 @@ class StateChangeEvent(_Envelope):
     detail: _StateChangeDetail
 
 
-class SpotInterruptionEvent(_Envelope):
-    """`EC2 Spot Instance Interruption Warning`."""
+class InterruptionEvent(_Envelope):
+    """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations."""
 
-    detail: _SpotDetail
+    detail_type: Literal[
+        "EC2 Spot Instance Interruption Warning",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+    ] = Field(alias="detail-type")
+    detail: _InterruptionDetail
+
+    def to_domain(self) -> Warned:
+        """As the domain knows it."""
+        detail = self.detail
+        return Warned(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            instance_id=detail.instance_id,
+            cause=Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION,
+            at=as_utc(self.time),
+            action=detail.instance_action,
+            stated_end=_moment_or_none(detail.instance_termination_time),
+        )
+
+
+class RebalanceEvent(_Envelope):
+    """`EC2 Instance Rebalance Recommendation`."""
+
+    detail: _RebalanceDetail
+
+    def to_domain(self) -> Warned:
+        """As the domain knows it."""
+        return Warned(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            instance_id=self.detail.instance_id,
+            cause=Cause.REBALANCE,
+            at=as_utc(self.time),
+        )
+
+
+class _AffectedEntity(_Event):
+    entity_value: str = Field(default="", alias="entityValue")
+
+
+class _HealthDetail(_Event):
+    event_arn: str = Field(alias="eventArn", min_length=1)
+    service: Literal["EC2"]
+    event_type_code: str = Field(alias="eventTypeCode", min_length=1)
+    event_type_category: Literal["scheduledChange"] = Field(alias="eventTypeCategory")
+    start_time: str | None = Field(default=None, alias="startTime")
+    status_code: str = Field(default="", alias="statusCode")
+    event_region: Region | None = Field(default=None, alias="eventRegion")
+    affected_account: AccountId | None = Field(default=None, alias="affectedAccount")
+    affected_entities: tuple[_AffectedEntity, ...] = Field(default=(), alias="affectedEntities")
+
+
+class HealthEvent(_Envelope):
+    """`AWS Health Event` of category scheduledChange for EC2."""
+
+    source: Literal["aws.health"]
+    detail: _HealthDetail
+
+    def to_domain(self) -> ScheduledChange:
+        """As the domain knows it. The Region is the event's own: a copy also goes to a backup Region."""
+        detail = self.detail
+        values = (re.search(_INSTANCE_ID, one.entity_value) for one in detail.affected_entities)
+        return ScheduledChange(
+            event_id=self.id,
+            source_id=detail.event_arn,
+            account=detail.affected_account or self.account,
+            region=detail.event_region or self.region,
+            what=_change_text(detail.event_type_code),
+            at=_moment_or_none(detail.start_time),
+            instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
+            is_over=detail.status_code.lower() == "closed",
+        )
+
+
+class _BlockDetail(_Event):
+    reservation_id: str = Field(alias="capacity-reservation-id", pattern=r"^cr-[0-9a-f]+$")
+    end_date: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="end-date")
+
+
+class CapacityBlockEvent(_Envelope):
+    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`.
+
+    AWS has documented both with and without the word Reservation after Block.
+    """
+
+    source: Literal["aws.ec2"]
+    detail_type: str = Field(
+        alias="detail-type", pattern=r"^Capacity Block .*(Delivered|Expiration Warning)$"
+    )
+    detail: _BlockDetail
+
+    def to_domain(self) -> BlockChange:
+        """As the domain knows it."""
+        return BlockChange(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            reservation_id=self.detail.reservation_id,
+            is_expiring="Expiration" in self.detail_type,
+            at=as_utc(self.time),
+            ends_at=self.detail.end_date,
+        )
+
+
+class NoticeEvent(RootModel[Annotated[HealthEvent | CapacityBlockEvent, Field(discriminator="source")]]):
+    """Either of the events that announce a date."""
+
+
+def _change_text(code: str) -> str:
+    """`persistent instance retirement scheduled` of `AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED`."""
+    words = code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED").replace("_", " ").lower()
+    return f"AWS schedules: {words}"
 
 
 class ExecutionEndEvent(_Envelope):

@@ -78,6 +78,11 @@ class Settings:
         return self._need("UNDO_FUNCTION_NAME")
 
     @property
+    def checkpoint_document(self) -> str | None:
+        """Name of the SSM document that starts the checkpoint hook; absent where none is set up."""
+        return self.variables.get("CHECKPOINT_DOCUMENT_NAME", "").strip() or None
+
+    @property
     def hub_account(self) -> str:
         """The account the stack lives in."""
         account = self._need("HUB_ACCOUNT_ID")

@@ -169,7 +169,8 @@ class Episode:
 
     @property
     def has_stopped_it(self) -> bool:
-        """Whether this episode asked EC2 to stop the instance, for real, and it was not terminated afterwards.
+        """Whether this episode asked EC2 to stop the instance, for real, and it was not terminated
+        afterwards.
 
         However the episode ended: a flow that failed after its stop has still stopped it.
         """

@@ -35,6 +35,8 @@ class LedgerEntry:
     saved_usd_per_hour: UsdPerHour | None
     ended_at: UtcDatetime | None = None
     false_stop: bool = False
+    ours: bool = True
+    """False where others, or EC2, put the instance away while its owner was asked: not our saving."""
 
 
 def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:

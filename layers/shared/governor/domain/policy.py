@@ -335,6 +335,39 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
+class Events:
+    """How the governor answers what EC2 and AWS Health tell."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    checkpoint_on_spot_interruption: bool = True
+    """Whether an instance that is taken back is asked to run its owner's hook. It runs only what is there."""
+    checkpoint_on_rebalance: bool = False
+    """Whether it is asked on a rebalance recommendation, too: an interruption may never follow."""
+    signal_gpu_processes: bool = False
+    """Whether, where an instance has no hook, its processes on the GPU get SIGTERM."""
+    snapshot_data_volumes: bool = False
+    """Whether snapshots of the data volumes are started before an interruption."""
+    mass_interruption_window_minutes: int = 10
+    """Warnings in one zone within so many minutes of the first belong together."""
+    mass_interruption_told_singly: int = 5
+    """So many of them are told one by one; the rest is one message."""
+    compare_spot_prices: bool = True
+    """Whether people are told, after a warning, where the same type is cheaper."""
+    spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
+    """Regions looked at for that, besides the instance's own."""
+    remind_before_hours: int = 24
+    """How long before a date that was announced it is told again."""
+
+    def __post_init__(self) -> None:
+        _between("mass_interruption_window_minutes", self.mass_interruption_window_minutes, 1, 1_440)
+        _between("mass_interruption_told_singly", self.mass_interruption_told_singly, 1, 1_000)
+        _between("remind_before_hours", self.remind_before_hours, 1, 336)
+        if len(self.spot_price_regions) > 20:
+            raise ValueError("spot_price_regions names more than 20 Regions; each is a call at every warning")
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All of it, as it applies to one instance after overrides."""
 
@@ -355,6 +388,7 @@ class Policy:
     advice: Advice = field(default_factory=Advice)
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = field(default_factory=Ledger)
+    events: Events = field(default_factory=Events)
 
     def __post_init__(self) -> None:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)

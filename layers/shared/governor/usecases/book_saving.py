@@ -7,6 +7,7 @@ terminated it. This module must not know how an episode came to its end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 from governor.domain.episode import Episode, Outcome
 from governor.domain.instance import Instance
@@ -19,6 +20,7 @@ from governor.ports import InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 
 _GONE = ("shutting-down", "terminated")
+_STOPPED = ("stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,15 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry, or `None` when the instance was not put away by this episode.
+        """The entry; one that is not ours when others put the instance away while its owner was asked.
+
+        `None` when it was not put away.
 
         Raises:
             CloudError: the instance could not be read; repeat it.
         """
+        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not episode.steps_done:
+            return self._not_ours(episode, outcome, now)
         became = self._became(episode, outcome)
         if became is None:
             return None
@@ -52,6 +58,31 @@ class BookSaving:
             cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
             cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
             saved_usd_per_hour=saving.saved_usd_per_hour,
+        )
+
+    def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
+        """What others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at once."""
+        ref = episode.ref
+        instance = self.instances.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+        gone = instance is None or instance.state in _GONE
+        if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
+            return None  # void for another reason; the instance runs on
+        step = Step.TERMINATE if gone else Step.STOP
+        policy = policy_at_the_end(self.policies, episode.instance)
+        bill = saving_of(episode.instance, episode.price, (step,), policy)
+        return LedgerEntry(
+            episode=ref,
+            outcome=outcome,
+            instance_type=episode.instance.instance_type,
+            owner=episode.owner,
+            project=episode.project,
+            price_source=episode.price.source,
+            booked_at=now,
+            cost_before_usd_per_hour=bill.cost_before_usd_per_hour,
+            cost_after_usd_per_hour=bill.cost_after_usd_per_hour,
+            saved_usd_per_hour=Decimal(0),
+            ended_at=now,
+            ours=False,
         )
 
     def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:

@@ -1,4 +1,4 @@
-"""What happens when EC2 tells something: instances that change state, Spot warnings, workflows that die.
+"""What happens when an instance has changed its state, or a workflow has died.
 
 Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
 state table; the sweep repairs what a lost event leaves behind.
@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome, episode_from_execution_name
-from governor.domain.instance import Instance, Target
-from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, iso
-from governor.ports import Announcer, Clock, InstanceReader, Policies, StateTable
-from governor.usecases.accounts import Accounts
+from governor.domain.instance import Target
+from governor.domain.units import UtcDatetime
+from governor.ports import Clock, Policies, StateTable
 from governor.usecases.close_dead import CloseDead
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
@@ -58,62 +54,6 @@ class ReactToStateChange:
                 if self.state.settle_entry(entry, at, false_stop=False):
                     done.append("saving settled: terminated by others")
         return done
-
-
-@dataclass(frozen=True, slots=True)
-class ReactToSpotWarning:
-    """EC2 takes a Spot instance back in two minutes."""
-
-    clock: Clock
-    policies: Policies
-    accounts: Accounts
-    instances: InstanceReader
-    state: StateTable
-    void: VoidEpisode
-    announcer: Announcer
-
-    def __call__(
-        self, account: str, region: str, instance_id: str, action: str, at: UtcDatetime, event_id: str
-    ) -> bool:
-        """Tells the owner how long is left, and takes back an open question. False when not ours or told."""
-        policy = self.policies.base().policy
-        target = self.accounts.target(account, region)
-        instance = self.instances.describe(target, instance_id)
-        selector = policy.selector
-        ours = instance is not None and instance.tags.get(selector.tag_key) == selector.tag_value
-        # Told first: of the two minutes, none may be lost to a table that is busy.
-        if instance is not None and ours:
-            self._tell(instance, policy, action, at, event_id)
-        record = self.state.record(target, instance_id)
-        if record.open_episode is not None:
-            self.void(record.open_episode, f"Spot interruption: {action}", Outcome.INTERRUPTED)
-        # Noted after the message went out: a repeated event may tell twice, a failed one is never lost.
-        return ours and self.state.first_time(event_id, self.clock.now())
-
-    def _tell(self, instance: Instance, policy: Policy, action: str, at: UtcDatetime, event_id: str) -> None:
-        now = self.clock.now()
-        owner, project = owner_and_project(instance, policy.ownership)
-        ends = at + timedelta(minutes=2)
-        left = max(0, int((ends - now).total_seconds()))
-        self.announcer.announce(
-            Alert(
-                kind=AlertKind.SPOT_INTERRUPTION,
-                severity=Severity.CRITICAL,
-                account=instance.target.account,
-                region=instance.target.region,
-                subject=f"Spot interruption: {instance.instance_type} {instance.name}, {left} s left",
-                lines=(
-                    f"EC2 will {action} {instance.name} ({instance.instance_id}) at about {iso(ends)}.",
-                    f"{left} seconds are left. Save your work now.",
-                ),
-                dedup_id=f"spot-{event_id}",
-                at=now,
-                instance_id=instance.instance_id,
-                owner=owner,
-                project=project,
-                facts={"action": action, "ends_at": iso(ends), "instance_type": instance.instance_type},
-            )
-        )
 
 
 @dataclass(frozen=True, slots=True)

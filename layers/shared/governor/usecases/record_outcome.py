@@ -84,7 +84,8 @@ class RecordOutcome:
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
-        if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP):
+        # Void: what was marked is over; an instance that runs on and is still idle is marked anew.
+        if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID):
             return reason
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         failures = self.tagger.remove_tags(

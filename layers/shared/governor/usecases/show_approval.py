@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.domain.approval import Approval, ApprovalStatus
-from governor.domain.episode import Episode, Outcome
+from governor.domain.episode import Episode
 from governor.domain.history import IdleSpan, idle_span
 from governor.domain.ledger import cost_between
 from governor.domain.plan import Step

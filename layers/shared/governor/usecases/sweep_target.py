@@ -50,6 +50,7 @@ from governor.ports import (
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
@@ -124,6 +125,7 @@ class SweepTarget:
     void: VoidEpisode
     deliver: DeliverDecision
     close_dead: CloseDead
+    remind: RemindNotices
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -142,6 +144,7 @@ class SweepTarget:
         self._apply_marks(target, cases, now, summary)
         self._follow_up(cases, records, now, summary)
         self._announce_silent(target, cases, now, summary)
+        summary.problems += self.remind(target, [case.instance for case in cases], base, now)
         self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
         self.state.save_sweep(target, now, counts)

@@ -13,6 +13,7 @@ from governor.ports import Clock, Snapshot, Snapshotter, StateTable
 from governor.usecases.guards import EPISODE_TAG, Cleared, Guards, must_be_rechecked
 
 DELETE_AFTER_TAG = "DeleteAfter"
+INSTANCE_TAG = "GpuGovernor:Instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TakeSnapshot:
         return {
             "Name": f"{instance.name} before put-away",
             EPISODE_TAG: cleared.episode.ref.execution_name,
-            "GpuGovernor:Instance": instance.instance_id,
+            INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + keep),
         }
 

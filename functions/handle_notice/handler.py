@@ -1,0 +1,21 @@
+"""AWS announces a date: a scheduled change of an instance, or the begin and end of a Capacity Block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import HealthEvent, NoticeEvent, parse
+from governor.observability import logger, observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
+    notice = parse(NoticeEvent, event).root
+    if isinstance(notice, HealthEvent):
+        told = bootstrap.react_to_scheduled_change()(notice.to_domain())
+    else:
+        told = bootstrap.react_to_capacity_block()(notice.to_domain())
+    logger.info("told" if told else "not ours, told before, or over", extra={"told": list(told)})
+    return {"told": list(told)}

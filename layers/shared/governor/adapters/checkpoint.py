@@ -1,0 +1,40 @@
+"""Systems Manager Run Command: starts the checkpoint document on an instance, and does not look back.
+
+The document is made by `stacks/telemetry.yaml`. This module must not know why the instance is asked.
+"""
+
+from __future__ import annotations
+
+from governor.adapters.clients import Clients
+from governor.adapters.errors import aws_errors
+from governor.domain.instance import Target
+
+_SHORTEST_SECONDS = 30
+"""What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
+_LONGEST_SECONDS = 9_999
+"""What the document takes as `SecondsLeft`."""
+
+
+class RunCommandHook:
+    """The port `CheckpointHook`. Repeated when throttled; a hook that runs already is not begun again."""
+
+    def __init__(self, clients: Clients, document_name: str) -> None:
+        self._clients = clients
+        self._document = document_name
+
+    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
+        """As the port says."""
+        left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
+        with aws_errors("ssm:SendCommand"):
+            answer = self._clients.client("ssm", target).send_command(
+                InstanceIds=[instance_id],
+                DocumentName=self._document,
+                Parameters={
+                    "Reason": [reason],
+                    "WhenNoHook": ["sigterm" if signal else "nothing"],
+                    "SecondsLeft": [str(left)],
+                },
+                TimeoutSeconds=left,
+                Comment=f"GPU Governor: {reason}",
+            )
+        return str(answer["Command"]["CommandId"])

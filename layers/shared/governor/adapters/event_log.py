@@ -1,0 +1,178 @@
+"""What was done about which event, in the state table. Keys as `dynamodb` lists them.
+
+    EVENT#...                SEEN                        done or being done, until `expires_at_epoch`
+    TARGET#account#region    BURST#kind#zone             warnings counted since `started_at_epoch`
+                             NOTICE#source#id            an announced date, until a day after it
+
+Claims and counts are sent once: a warning leaves two minutes, and whoever asks can do without an answer.
+DynamoDB deletes late, so an item past its time counts as gone. This module must not know events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from governor.adapters.clients import Clients
+from governor.adapters.errors import aws_errors
+from governor.domain.instance import Target
+from governor.domain.notice import Notice
+from governor.domain.units import iso, parse_iso
+from governor.errors import ConflictError
+from governor.ports import Burst, EventLog
+
+_ATTEMPTS = 3
+"""Of a count that met another one beginning at the same moment."""
+_COUNT_KEPT = timedelta(days=1)
+_NOTICE_KEPT = timedelta(days=1)
+
+
+class DynamoEventLog:
+    """The port `EventLog`."""
+
+    def __init__(self, clients: Clients, table_name: str) -> None:
+        self._clients = clients
+        self._table = table_name
+
+    def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
+        """As the port says."""
+        try:
+            self._update(
+                _event_key(key),
+                "SET expires_at_epoch = :until",
+                "attribute_not_exists(pk) OR expires_at_epoch <= :now",
+                {":until": _number(now + lease), ":now": _number(now)},
+            )
+        except ConflictError:
+            return False
+        return True
+
+    def done(self, key: str, now: datetime, keep: timedelta) -> None:
+        """As the port says."""
+        self._update(_event_key(key), "SET expires_at_epoch = :until", None, {":until": _number(now + keep)})
+
+    def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+        """As the port says."""
+        key = _burst_key(target, name)
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._count_on(key, now, window)
+            except ConflictError:
+                pass  # none has begun, or it is over: begin one, unless another caller was faster
+            try:
+                return self._begin(key, now, window)
+            except ConflictError:
+                pass  # it was: count on its count
+        raise ConflictError(f"the count of {name} in {target} kept beginning anew")
+
+    def keep_notice(self, notice: Notice) -> None:
+        """As the port says."""
+        document = {
+            "source_id": notice.source_id,
+            "what": notice.what,
+            "at": iso(notice.at),
+            "instance_id": notice.instance_id,
+            "reservation_id": notice.reservation_id,
+        }
+        item = {name: {"S": value} for name, value in document.items() if value is not None}
+        key = _notice_key(Target(notice.account, notice.region), notice.key)
+        lives = {"expires_at_epoch": _number(notice.at + _NOTICE_KEPT)}
+        with aws_errors("dynamodb:PutItem"):
+            self._clients.client("dynamodb").put_item(TableName=self._table, Item={**item, **lives, **key})
+
+    def drop_notice(self, target: Target, key: str) -> None:
+        """As the port says."""
+        with aws_errors("dynamodb:DeleteItem"):
+            self._clients.client("dynamodb").delete_item(TableName=self._table, Key=_notice_key(target, key))
+
+    def notices(self, target: Target) -> list[Notice]:
+        """As the port says."""
+        parameters: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
+            "ExpressionAttributeValues": {":pk": {"S": _target_pk(target)}, ":prefix": {"S": "NOTICE#"}},
+        }
+        found: list[Notice] = []
+        with aws_errors("dynamodb:Query"):
+            for page in self._clients.client("dynamodb").get_paginator("query").paginate(**parameters):
+                found += [_notice(target, item) for item in page["Items"]]
+        return found
+
+    def _count_on(self, key: dict[str, Any], now: datetime, window: timedelta) -> Burst:
+        found = self._update(
+            key,
+            "ADD warnings :one",
+            "started_at_epoch > :over",
+            {":one": {"N": "1"}, ":over": _number(now - window)},
+        )
+        started_at = datetime.fromtimestamp(int(found["started_at_epoch"]["N"]), tz=UTC)
+        return Burst(int(found["warnings"]["N"]), started_at)
+
+    def _begin(self, key: dict[str, Any], now: datetime, window: timedelta) -> Burst:
+        self._update(
+            key,
+            "SET started_at_epoch = :now, warnings = :one, expires_at_epoch = :until",
+            "attribute_not_exists(pk) OR started_at_epoch <= :over",
+            {
+                ":now": _number(now),
+                ":one": {"N": "1"},
+                ":until": _number(now + window + _COUNT_KEPT),
+                ":over": _number(now - window),
+            },
+        )
+        return Burst(1, now.replace(microsecond=0))
+
+    def _update(
+        self, key: dict[str, Any], change: str, condition: str | None, values: dict[str, Any]
+    ) -> dict[str, Any]:
+        conditional = {"ConditionExpression": condition} if condition else {}
+        with aws_errors("dynamodb:UpdateItem"):
+            answer = self._clients.client("dynamodb", repeat=False).update_item(
+                TableName=self._table,
+                Key=key,
+                UpdateExpression=change,
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
+                **conditional,
+            )
+        found: dict[str, Any] = answer.get("Attributes") or {}
+        return found
+
+
+def _event_key(key: str) -> dict[str, Any]:
+    return {"pk": {"S": f"EVENT#{key}"}, "sk": {"S": "SEEN"}}
+
+
+def _target_pk(target: Target) -> str:
+    return f"TARGET#{target.account}#{target.region}"
+
+
+def _burst_key(target: Target, name: str) -> dict[str, Any]:
+    return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"BURST#{name}"}}
+
+
+def _notice_key(target: Target, key: str) -> dict[str, Any]:
+    return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"NOTICE#{key}"}}
+
+
+def _notice(target: Target, item: Mapping[str, Any]) -> Notice:
+    values = {name: value["S"] for name, value in item.items() if "S" in value}
+    return Notice(
+        account=target.account,
+        region=target.region,
+        source_id=values["source_id"],
+        what=values["what"],
+        at=parse_iso(values["at"]),
+        instance_id=values.get("instance_id"),
+        reservation_id=values.get("reservation_id"),
+    )
+
+
+def _number(moment: datetime) -> dict[str, str]:
+    return {"N": str(int(moment.timestamp()))}
+
+
+def _conforms(log: DynamoEventLog) -> EventLog:
+    """Lets the type checker compare the class with its port."""
+    return log

@@ -1,0 +1,67 @@
+"""What a type costs now as Spot, zone by zone, in several Regions at once. For advice only.
+
+This module must not know what is advised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from governor.adapters.clients import Clients
+from governor.adapters.errors import aws_errors
+from governor.domain.instance import Target
+from governor.domain.interruption import SpotPrice
+from governor.errors import GovernorError
+from governor.ports import SpotPrices
+
+_AT_ONCE = 8
+
+
+def _utc_now() -> datetime:
+    return datetime.now(tz=UTC)
+
+
+class Ec2SpotMarket:
+    """The port `SpotMarket`. One call a Region."""
+
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = _utc_now) -> None:
+        self._clients = clients
+        self._now = now
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        """As the port says."""
+        wanted = list(dict.fromkeys(regions))
+        found: list[SpotPrice] = []
+        problems: dict[str, str] = {}
+
+        def read(region: str) -> list[SpotPrice] | str:
+            try:
+                return self._read(replace(target, region=region), instance_type, platform)
+            except GovernorError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(wanted)))) as pool:
+            for region, answer in zip(wanted, pool.map(read, wanted), strict=True):
+                if isinstance(answer, str):
+                    problems[region] = answer
+                else:
+                    found += answer
+        return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
+
+    def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
+        now = self._now()
+        # Sent once: an advice that is late is none.
+        client = self._clients.client("ec2", target, repeat=False)
+        with aws_errors("ec2:DescribeSpotPriceHistory"):
+            # A start time of now gives the prices in force, each of which began some time ago.
+            answer = client.describe_spot_price_history(
+                InstanceTypes=[instance_type], ProductDescriptions=[platform], StartTime=now, EndTime=now
+            )
+        latest = {}
+        for entry in sorted(answer["SpotPriceHistory"], key=lambda one: one["Timestamp"]):
+            latest[entry["AvailabilityZone"]] = Decimal(entry["SpotPrice"])
+        return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]

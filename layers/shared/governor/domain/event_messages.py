@@ -1,0 +1,219 @@
+"""What is told about events: the readable text and the facts of each message.
+
+Pure wording. This module must not know channels, nor how often something is told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.instance import Instance
+from governor.domain.interruption import Cause, Checkpoint, SpotPrice, Warned
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime, iso, money
+
+_NAMED = 20
+"""Instances named in the text of a summary; the facts hold all."""
+_ADVISED = 5
+"""Zones named in an advice, cheapest first."""
+
+
+def _about(instance: Instance, owner: str, project: str) -> dict[str, str]:
+    return {
+        "account": instance.target.account,
+        "region": instance.target.region,
+        "instance_id": instance.instance_id,
+        "owner": owner,
+        "project": project,
+    }
+
+
+def _hook_line(checkpoint: Checkpoint | None) -> str:
+    if checkpoint is None:
+        return "No checkpoint hook is set up for this stack."
+    if not checkpoint.send:
+        return f"Its checkpoint hook is not run: {checkpoint.why}."
+    return f"Its checkpoint hook is asked to run now: {checkpoint.why}."
+
+
+def interruption_alert(
+    instance: Instance,
+    warned: Warned,
+    checkpoint: Checkpoint | None,
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+) -> Alert:
+    """EC2 takes one instance back. `checkpoint` is `None` where the stack has no hook to send."""
+    left = warned.seconds_left(now)
+    title = "Spot interruption" if warned.cause is Cause.SPOT else "Capacity Reservation interruption"
+    return Alert(
+        kind=AlertKind.SPOT_INTERRUPTION,
+        severity=Severity.CRITICAL,
+        subject=f"{title}: {instance.instance_type} {instance.name}, {left} s left",
+        lines=(
+            f"EC2 will {warned.action} {instance.name} ({instance.instance_id}) at about "
+            f"{iso(warned.ends_at)}.",
+            f"{left} seconds are left. Save your work now.",
+            _hook_line(checkpoint),
+        ),
+        dedup_id=f"{warned.cause.value}-{warned.event_id}",
+        at=now,
+        facts={
+            "action": warned.action,
+            "cause": warned.cause.value,
+            "ends_at": iso(warned.ends_at),
+            "instance_type": instance.instance_type,
+            "availability_zone": instance.availability_zone,
+            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+        },
+        **_about(instance, owner, project),
+    )
+
+
+def rebalance_alert(
+    instance: Instance,
+    warned: Warned,
+    checkpoint: Checkpoint | None,
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+) -> Alert:
+    """An interruption has become more likely."""
+    return Alert(
+        kind=AlertKind.REBALANCE_RECOMMENDED,
+        severity=Severity.WARNING,
+        subject=f"Interruption likely: {instance.instance_type} {instance.name}",
+        lines=(
+            f"EC2 says that {instance.name} ({instance.instance_id}, {instance.instance_type}, "
+            f"{instance.availability_zone}) runs at an elevated risk of interruption.",
+            "The two-minute warning may come at once, later or never. Save your work, or move it.",
+            _hook_line(checkpoint),
+        ),
+        dedup_id=f"rebalance-{warned.event_id}",
+        at=now,
+        facts={
+            "cause": warned.cause.value,
+            "warned_at": iso(warned.at),
+            "instance_type": instance.instance_type,
+            "availability_zone": instance.availability_zone,
+            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+        },
+        **_about(instance, owner, project),
+    )
+
+
+def mass_alert(
+    instance: Instance,
+    warned: Warned,
+    endangered: Sequence[tuple[Instance, str]] | None,
+    policy: Policy,
+    since: UtcDatetime,
+    now: UtcDatetime,
+) -> Alert:
+    """Many warnings in one zone: one message. `endangered` are the instances there, with their owners.
+
+    `None` where they could not be listed.
+    """
+    zone, target = instance.availability_zone or instance.target.region, instance.target
+    singly = policy.events.mass_interruption_told_singly
+    minutes = policy.events.mass_interruption_window_minutes
+    what = "rebalance recommendations" if warned.cause is Cause.REBALANCE else "interruption warnings"
+    known = endangered or ()
+    owners = Counter(owner for _, owner in known)
+    return Alert(
+        kind=AlertKind.MASS_INTERRUPTION,
+        severity=Severity.WARNING if warned.cause is Cause.REBALANCE else Severity.CRITICAL,
+        account=target.account,
+        region=target.region,
+        subject=f"Mass interruption in {zone}: more than {singly} {what}",
+        lines=(
+            f"More than {singly} {what} in {zone} since {iso(since)}. Those that follow until {minutes} "
+            "minutes after the first are not told one by one.",
+            *_endangered_lines(endangered, owners),
+            "Every instance that is warned is still asked to run its hook where the policy says so.",
+        ),
+        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}",
+        at=now,
+        facts={
+            "availability_zone": zone,
+            "cause": warned.cause.value,
+            "since": iso(since),
+            "instance_ids": [one.instance_id for one, _ in known],
+            "owners": dict(owners),
+        },
+    )
+
+
+def _endangered_lines(
+    endangered: Sequence[tuple[Instance, str]] | None, owners: Counter[str]
+) -> tuple[str, ...]:
+    if endangered is None:
+        return ("Which governed instances run there could not be read; look in the EC2 console.",)
+    if not endangered:
+        return ("EC2 lists no governed instance there any more that runs on capacity it can take back.",)
+    named = [f"{one.name} ({one.instance_id}, {owner})" for one, owner in endangered[:_NAMED]]
+    more = f" and {len(endangered) - _NAMED} more" if len(endangered) > _NAMED else ""
+    return (
+        f"{len(endangered)} governed instances there run on capacity that EC2 can take back: "
+        f"{', '.join(named)}{more}.",
+        f"Their owners: {', '.join(f'{owner} ({number})' for owner, number in owners.most_common())}.",
+    )
+
+
+def checkpoint_failed_alert(
+    instance: Instance, warned: Warned, error: str, owner: str, project: str, now: UtcDatetime
+) -> Alert:
+    """The hook could not be sent: somebody has to save by hand, if anybody can."""
+    left = warned.seconds_left(now)
+    return Alert(
+        kind=AlertKind.CHECKPOINT_FAILED,
+        severity=Severity.CRITICAL,
+        subject=f"Checkpoint hook not sent: {instance.instance_type} {instance.name}",
+        lines=(
+            f"The checkpoint hook of {instance.name} ({instance.instance_id}) could not be sent: {error}",
+            *((f"{left} seconds are left.",) if warned.cause is not Cause.REBALANCE else ()),
+            "The hook needs the SSM agent on the instance, a role that lets it speak to Systems Manager, and "
+            "the document of stacks/telemetry.yaml in this account and Region.",
+        ),
+        dedup_id=f"checkpoint-failed-{warned.event_id}",
+        at=now,
+        facts={"cause": warned.cause.value, "error": error, "instance_type": instance.instance_type},
+        **_about(instance, owner, project),
+    )
+
+
+def elsewhere_alert(
+    instance: Instance, prices: Sequence[SpotPrice], owner: str, project: str, now: UtcDatetime
+) -> Alert | None:
+    """The cheapest other zones for the same type; `None` where no price of another zone is known."""
+    here = next((one for one in prices if one.zone == instance.availability_zone), None)
+    others = [one for one in prices if one.zone != instance.availability_zone][:_ADVISED]
+    if not others:
+        return None
+    kind, cheapest = instance.instance_type, others[0]
+    paid = f"{money(here.usd_per_hour, 4)} USD an hour" if here else "not known"
+    return Alert(
+        kind=AlertKind.INTERRUPTION_ADVICE,
+        severity=Severity.INFO,
+        subject=f"{kind} elsewhere: from {money(cheapest.usd_per_hour, 4)} USD an hour in {cheapest.zone}",
+        lines=(
+            f"Spot prices of {kind} now, after warnings in {instance.availability_zone} (there: {paid}):",
+            *(f"{one.zone} in {one.region}: {money(one.usd_per_hour, 4)} USD an hour" for one in others),
+            "A price says nothing about free capacity, and data that lies in one Region stays there.",
+        ),
+        dedup_id=f"advice-{instance.target.account}-{instance.availability_zone}-{kind}-{iso(now)}",
+        at=now,
+        facts={
+            "instance_type": kind,
+            "availability_zone": instance.availability_zone,
+            "usd_per_hour": str(here.usd_per_hour) if here else None,
+            "elsewhere": [
+                {"region": one.region, "availability_zone": one.zone, "usd_per_hour": str(one.usd_per_hour)}
+                for one in others
+            ],
+        },
+        **_about(instance, owner, project),
+    )

@@ -1,0 +1,126 @@
+"""What EC2 announces about a running instance, and whether it is asked to save its work.
+
+Pure decisions. This module must not know Systems Manager, tables or channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from governor.domain.instance import Instance
+from governor.domain.policy import Mode, Policy
+from governor.domain.units import UsdPerHour, UtcDatetime
+
+CHECKPOINT_TAG = "GpuGovernorCheckpoint"
+"""`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the policy."""
+
+_NOTICE = timedelta(minutes=2)
+"""How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+_OFF = ("off", "no", "false", "none", "never", "0")
+_HOOK = ("hook", "on", "yes", "true", "1")
+
+
+class Cause(StrEnum):
+    """Why an instance is told about."""
+
+    SPOT = "spot"
+    RESERVATION = "capacity-reservation"
+    """The owner of an interruptible Capacity Reservation takes it back."""
+    REBALANCE = "rebalance"
+    """An interruption has become more likely; it may come at once, later or never."""
+
+
+_HOOK_REASONS: Mapping[Cause, str] = {
+    Cause.SPOT: "spot-interruption",
+    Cause.RESERVATION: "capacity-reservation-interruption",
+    Cause.REBALANCE: "rebalance-recommendation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """EC2 warned of an instance. `action` is what EC2 will do; `None` for a rebalance recommendation."""
+
+    event_id: str
+    account: str
+    region: str
+    instance_id: str
+    cause: Cause
+    at: UtcDatetime
+    action: str | None = None
+    stated_end: UtcDatetime | None = None
+
+    @property
+    def ends_at(self) -> UtcDatetime:
+        """When EC2 will act: as it says, or two minutes after its warning."""
+        return self.stated_end or self.at + _NOTICE
+
+    @property
+    def hook_reason(self) -> str:
+        """As the hook is told; the document takes these words and no others."""
+        return _HOOK_REASONS[self.cause]
+
+    def seconds_left(self, now: UtcDatetime) -> int:
+        """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn
+        at once, so that two minutes are the most to count on.
+        """
+        if self.cause is Cause.REBALANCE:
+            return int(_NOTICE.total_seconds())
+        return max(0, int((self.ends_at - now).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrice:
+    """What a type costs now as Spot in one zone, by the account's own zone names."""
+
+    region: str
+    zone: str
+    usd_per_hour: UsdPerHour
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Whether the instance is asked to save its work, whether its GPU processes may get SIGTERM, and why."""
+
+    send: bool
+    signal: bool
+    why: str
+
+
+def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
+    """By the instance's tag, else by the policy; never where it could do harm or has no effect.
+
+    On a rebalance recommendation the policy alone says whether; the tag can only forbid it.
+    """
+    events = policy.events
+    tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
+    interrupted = warned.cause is not Cause.REBALANCE
+    wanted = events.checkpoint_on_spot_interruption if interrupted else events.checkpoint_on_rebalance
+    signal = events.signal_gpu_processes
+    why = "the policy says so"
+    if tag in _OFF:
+        return Checkpoint(False, False, f"its tag {CHECKPOINT_TAG} says {tag}")
+    if tag in _HOOK or tag == "signal":
+        signal = tag == "signal"
+        if interrupted:
+            wanted, why = True, f"its tag {CHECKPOINT_TAG} says {tag}"
+    if not wanted:
+        return Checkpoint(False, False, why)
+    if (forbidden := _forbidden(instance, policy, warned)) is not None:
+        return Checkpoint(False, False, forbidden)
+    return Checkpoint(True, signal, why)
+
+
+def _forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
+    if policy.mode is Mode.OBSERVE:
+        return "mode observe changes nothing on an instance"
+    if warned.action == "hibernate":
+        return "hibernation begins at once and keeps the memory"
+    if "windows" in instance.platform.lower():
+        return "the hook is a Linux program"
+    if instance.state != "running":
+        return f"the instance is {instance.state}"
+    return None

@@ -1,0 +1,81 @@
+"""What AWS announces with a date: scheduled changes of instances, and the ends of Capacity Blocks.
+
+This module must not know how it was announced, nor what was told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.domain.instance import Instance
+from governor.domain.units import UtcDatetime, iso
+
+TERMINATED_BEFORE_END = timedelta(minutes=30)
+"""How long before the end of a Capacity Block EC2 begins to terminate; an hour for UltraServers.
+Source: EC2 user guide, how Capacity Blocks work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something happens at `at` to one instance, or to whatever runs in one Capacity Reservation.
+
+    `source_id` is the same in every message about it: the ARN of the Health event, or the reservation's id.
+    """
+
+    account: str
+    region: str
+    source_id: str
+    what: str
+    at: UtcDatetime
+    instance_id: str | None = None
+    reservation_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the thing announced; a new date of it is the same thing."""
+        return f"{self.source_id}#{self.instance_id or self.reservation_id}"
+
+    @property
+    def telling(self) -> str:
+        """Names the thing with its date: told once, and again when the date changes."""
+        return f"{self.key}#{iso(self.at)}"
+
+    def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Those of the instances that it happens to."""
+        if self.instance_id is not None:
+            return tuple(one for one in instances if one.instance_id == self.instance_id)
+        return tuple(one for one in instances if one.capacity_reservation_id == self.reservation_id)
+
+    def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
+        """Whether now is the time to tell it again: at most `before` ahead, and not over."""
+        return self.at - before <= now < self.at
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChange:
+    """A scheduled change as AWS Health tells it. `at` is `None` where it names no date."""
+
+    event_id: str
+    source_id: str
+    account: str
+    region: str
+    what: str
+    at: UtcDatetime | None
+    instance_ids: tuple[str, ...]
+    is_over: bool = False
+    """Done or cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChange:
+    """A Capacity Block has begun, or its instances are about to be terminated."""
+
+    event_id: str
+    account: str
+    region: str
+    reservation_id: str
+    is_expiring: bool
+    at: UtcDatetime
+    ends_at: UtcDatetime

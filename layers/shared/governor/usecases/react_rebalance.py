@@ -1,0 +1,58 @@
+"""EC2 recommends to move off an instance: its owner is told, and its hook asked if the policy says so.
+
+Nothing else follows: an interruption may never come, so questions stay open and nothing is snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.event_messages import rebalance_alert
+from governor.domain.interruption import Warned, decide_checkpoint
+from governor.ports import Clock, InstanceReader, Policies
+from governor.usecases.accounts import Accounts
+from governor.usecases.once import run_all
+from governor.usecases.open_episode import owner_and_project
+from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.usecases.tell_warning import Reaction, TellWarning
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToRebalance:
+    """One rebalance recommendation."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+    tell: TellWarning
+    checkpoint: SendCheckpoint
+
+    def __call__(self, warned: Warned) -> Reaction:
+        """What was done.
+
+        Raises:
+            CloudError: the instance could not be read, or something could not be told or sent.
+        """
+        base = self.policies.base().policy
+        target = self.accounts.target(warned.account, warned.region)
+        instance = self.instances.describe(target, warned.instance_id)
+        if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
+            return Reaction(ours=False)
+        policy = self.policies.applied_to(instance).policy
+        owner, project = owner_and_project(instance, policy.ownership)
+        decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
+        reaction = Reaction()
+        run_all(
+            (
+                lambda: self.tell(
+                    instance,
+                    warned,
+                    base,
+                    lambda: rebalance_alert(instance, warned, decided, owner, project, self.clock.now()),
+                    reaction,
+                ),
+                lambda: self.checkpoint(instance, warned, decided, owner, project, reaction),
+            )
+        )
+        return reaction

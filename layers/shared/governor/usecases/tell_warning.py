@@ -1,0 +1,124 @@
+"""Tells people of warnings: the first few of a zone one by one, and a mass of them as one message.
+
+The rule is `events.mass_interruption_*` of the policy. This module must not know what else is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from governor.domain.alert import Alert
+from governor.domain.event_messages import mass_alert
+from governor.domain.instance import Instance, Lifecycle
+from governor.domain.interruption import Cause, Warned
+from governor.domain.policy import Policy
+from governor.errors import CloudError, ConflictError
+from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
+from governor.usecases.once import Once
+from governor.usecases.open_episode import owner_and_project
+
+_TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
+
+
+class Told(StrEnum):
+    """How people heard of a warning."""
+
+    SINGLY = "singly"
+    AS_A_MASS = "as a mass"
+    """By the summary, which this call sent."""
+    COUNTED = "counted"
+    """By a summary that another call sent."""
+
+
+@dataclass(slots=True)
+class Reaction:
+    """What was done about one event. `notes` are failures that nothing had to wait for."""
+
+    ours: bool = True
+    told: Told | None = None
+    """`None`: told before, or not ours."""
+    checkpoint_sent: bool = False
+    snapshots: tuple[str, ...] = ()
+    voided: bool = False
+    advised: bool = False
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TellWarning:
+    """Counts, then tells; a count that cannot be written never keeps a warning back."""
+
+    clock: Clock
+    instances: InstanceReader
+    log: EventLog
+    once: Once
+    announcer: Announcer
+
+    def __call__(
+        self,
+        instance: Instance,
+        warned: Warned,
+        policy: Policy,
+        make: Callable[[], Alert],
+        reaction: Reaction,
+    ) -> None:
+        """Tells, unless the event was told before; `make` gives the message for this instance alone.
+
+        Raises:
+            CloudError: no channel has taken the message, or it could not be noted; a repeated event tells
+                again.
+        """
+
+        def tell() -> None:
+            burst = self._count(instance, warned, policy, reaction)
+            if burst is None or burst.number <= policy.events.mass_interruption_told_singly:
+                self.announcer.announce(make())
+                reaction.told = Told.SINGLY
+            elif self._summarise(instance, warned, policy, burst, reaction):
+                reaction.told = Told.AS_A_MASS
+            else:
+                reaction.told = Told.COUNTED
+
+        self.once(f"{warned.event_id}#told", tell)
+
+    def _count(self, instance: Instance, warned: Warned, policy: Policy, reaction: Reaction) -> Burst | None:
+        window = timedelta(minutes=policy.events.mass_interruption_window_minutes)
+        kind = "rebalance" if warned.cause is Cause.REBALANCE else "interruption"
+        name = f"{kind}#{instance.availability_zone or 'unknown-zone'}"
+        try:
+            return self.log.count(instance.target, name, self.clock.now(), window)
+        except (CloudError, ConflictError) as error:
+            # Told singly: one message too many is the safe side.
+            reaction.notes.append(f"not counted: {error}")
+            return None
+
+    def _summarise(
+        self, instance: Instance, warned: Warned, policy: Policy, burst: Burst, reaction: Reaction
+    ) -> bool:
+        kind = "rebalance" if warned.cause is Cause.REBALANCE else "interruption"
+        place = f"{instance.target}#{instance.availability_zone}"
+
+        def tell() -> None:
+            endangered = self._endangered(instance, policy, reaction)
+            now = self.clock.now()
+            self.announcer.announce(mass_alert(instance, warned, endangered, policy, burst.started_at, now))
+
+        return self.once(f"mass#{kind}#{place}#{int(burst.started_at.timestamp())}", tell)
+
+    def _endangered(
+        self, instance: Instance, policy: Policy, reaction: Reaction
+    ) -> Sequence[tuple[Instance, str]] | None:
+        """What runs in that zone on capacity that can be taken back, with its owners."""
+        try:
+            listed = self.instances.list_selected(instance.target, policy.selector)
+        except CloudError as error:
+            reaction.notes.append(f"the zone was not listed: {error}")
+            return None
+        return [
+            (one, owner_and_project(one, policy.ownership)[0])
+            for one in listed
+            if one.availability_zone == instance.availability_zone and one.lifecycle in _TAKEN_BACK
+        ]

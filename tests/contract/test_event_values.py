@@ -1,0 +1,95 @@
+"""What the samples of AWS's events mean to the domain: dates in every form, and Regions of their own."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governor.contracts.payloads import InterruptionEvent, NoticeEvent, parse
+from governor.domain.interruption import Cause
+from governor.domain.notice import BlockChange, ScheduledChange
+from governor.errors import InputError
+
+EVENTS = Path(__file__).parents[2] / "events"
+
+
+def sample(name: str, **detail: Any) -> dict[str, Any]:
+    """A sample with some of its detail changed."""
+    event: dict[str, Any] = json.loads((EVENTS / f"{name}.json").read_text())
+    return {**event, "detail": {**event["detail"], **detail}}
+
+
+def change(**detail: Any) -> ScheduledChange:
+    """The sample of a retirement, changed."""
+    found = parse(NoticeEvent, sample("handle_notice/retirement", **detail)).root.to_domain()
+    assert isinstance(found, ScheduledChange)
+    return found
+
+
+def test_a_spot_warning_ends_in_two_minutes_and_a_reservation_when_it_says() -> None:
+    """Only the second names a time."""
+    spot = parse(InterruptionEvent, sample("handle_spot_interruption/terminate")).to_domain()
+    assert (Cause.SPOT, None) == (spot.cause, spot.stated_end)
+    assert datetime(2026, 11, 20, 12, 2, tzinfo=UTC) == spot.ends_at
+
+    name = "handle_spot_interruption/capacity-reservation"
+    stated = {"instance-termination-time": "2026-11-20T12:01:30+00:00"}
+    taken = parse(InterruptionEvent, sample(name, **stated)).to_domain()
+    assert (Cause.RESERVATION, 90) == (taken.cause, taken.seconds_left(taken.at))
+
+
+@pytest.mark.parametrize("text", ["soon", "", None])
+def test_no_warning_is_refused_for_its_date(text: str | None) -> None:
+    """Two minutes are assumed for a time that cannot be read."""
+    name = "handle_spot_interruption/capacity-reservation"
+    event = sample(name, **{"instance-termination-time": text})
+
+    assert parse(InterruptionEvent, event).to_domain().stated_end is None
+
+
+@pytest.mark.parametrize("text", ["Fri, 04 Dec 2026 18:00:00 GMT", "2026-12-04T18:00:00Z"])
+def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
+    """RFC 1123, as it is sent, and ISO 8601."""
+    assert datetime(2026, 12, 4, 18, 0, tzinfo=UTC) == change(startTime=text).at
+
+
+def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
+    """And in an organisation's view, the account that is affected."""
+    moved = change(eventRegion="eu-west-1", affectedAccount="210987654321")
+
+    assert ("eu-west-1", "210987654321") == (moved.region, moved.account)
+
+
+def test_instances_are_found_in_arns_and_nothing_else_is_taken_for_one() -> None:
+    """Each once; volumes are not instances."""
+    entities = ["arn:aws:ec2:us-east-1:123456789012:instance/i-0123456789abcdef0", "i-0123abcd", "vol-1"]
+    repeated = [*entities, "i-0123abcd"]
+
+    found = change(affectedEntities=[{"entityValue": value} for value in repeated])
+
+    assert ("i-0123456789abcdef0", "i-0123abcd") == found.instance_ids
+
+
+def test_what_is_scheduled_is_said_in_words() -> None:
+    """And what is closed is over."""
+    assert "AWS schedules: persistent instance retirement" == change().what
+    assert (False, True) == (change().is_over, change(statusCode="closed").is_over)
+
+
+@pytest.mark.parametrize(("name", "expiring"), [("block-delivered", False), ("block-expiring", True)])
+def test_a_block_begins_or_expires(name: str, expiring: bool) -> None:
+    """With and without the word Reservation in its name."""
+    found = parse(NoticeEvent, sample(f"handle_notice/{name}")).root.to_domain()
+
+    assert isinstance(found, BlockChange)
+    assert (expiring, datetime(2026, 11, 27, 11, 30, tzinfo=UTC)) == (found.is_expiring, found.ends_at)
+
+
+def test_the_end_of_a_block_that_cannot_be_read_is_refused() -> None:
+    """It goes to the dead-letter queue with its reason, and an alarm tells; a wrong date would mislead."""
+    with pytest.raises(InputError, match="end-date"):
+        parse(NoticeEvent, sample("handle_notice/block-delivered", **{"end-date": "at the end"}))

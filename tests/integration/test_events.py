@@ -1,0 +1,171 @@
+"""What EC2 and AWS Health tell, driven through the template's rules on the local cloud."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+from local.cloud import ROOT
+from local.fleet import T4
+from tests.integration.stage import TARGET, Stage
+
+SPOT: dict[str, Any] = {
+    "instance_type": "g4dn.xlarge",
+    "gpu": T4,
+    "lifecycle": "spot",
+    "spot_request_type": "one-time",
+}
+
+
+def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
+    """The alert, the command to the instance with its parameters, and the snapshot of the data volume."""
+    stage.policy("mode: ask\nevents: {snapshot_data_volumes: true, signal_gpu_processes: true}")
+    instance_id = stage.launch(data_gib=50, **SPOT)
+    began = time.time()
+
+    stage.scene.simulation.spot_warning(instance_id)
+
+    assert "critical" == stage.await_mail(instance_id, "spot-interruption")["severity"]
+    (command,) = stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
+    assert ([instance_id], "sigterm") == (command["InstanceIds"], command["Parameters"]["WhenNoHook"][0])
+    assert command["at"] - began < 5
+    assert 1 == len(stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun"))
+    elsewhere = stage.await_mail(instance_id, "interruption-advice")["facts"]["elsewhere"]
+    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in elsewhere}
+
+
+def test_a_rebalance_recommendation_is_told(stage: Stage) -> None:
+    """Through its own rule; the hook waits for the policy."""
+    instance_id = stage.launch(**SPOT)
+
+    stage.scene.simulation.rebalance_recommendation(instance_id)
+
+    assert "warning" == stage.await_mail(instance_id, "rebalance-recommended")["severity"]
+    assert [] == stage.scene.simulation.commands()
+
+
+def test_a_reservation_that_is_taken_back_is_told(stage: Stage) -> None:
+    """The sibling of the Spot warning goes through the same rule."""
+    instance_id = stage.launch(**SPOT)
+
+    stage.scene.simulation.put_event(
+        "aws.ec2",
+        "EC2 Capacity Reservation Instance Interruption Warning",
+        {
+            "instance-id": instance_id,
+            "instance-action": "terminate",
+            "instance-termination-time": "2030-01-01T00:00:00Z",
+        },
+    )
+
+    assert "Capacity Reservation" in stage.await_mail(instance_id, "spot-interruption")["subject"]
+
+
+def test_a_doubled_warning_is_answered_once(stage: Stage) -> None:
+    """The same event id again: neither told nor hooked."""
+    instance_id = stage.launch(**SPOT)
+    event = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+    event |= {"id": f"doubled-{instance_id}", "detail": {**event["detail"], "instance-id": instance_id}}
+
+    first, _ = stage.invoke("HandleSpotInterruption", event)
+    again, _ = stage.invoke("HandleSpotInterruption", event)
+
+    assert (True, True) == (first["told"] is not None, first["checkpoint_sent"])
+    assert (None, False) == (again["told"], again["checkpoint_sent"])
+    assert 1 == len(stage.scene.simulation.commands())
+
+
+def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None:
+    """Twelve warnings at once: three told singly, one summary, twelve commands."""
+    stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 3}")
+    _forget_warnings(stage)
+    ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(12)]
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(stage.scene.simulation.spot_warning, ids))
+
+    stage.eventually(
+        lambda: len(stage.scene.simulation.commands()) >= len(ids) or None, "not every hook is sent"
+    )
+    stage.eventually(
+        lambda: [m for m in stage.scene.read_mail() if m["kind"] == "mass-interruption"] or None, "no summary"
+    )
+    mails = [
+        m for m in stage.scene.read_mail() if m["instance_id"] in ids or m["kind"] == "mass-interruption"
+    ]
+    kinds = sorted(mail["kind"] for mail in mails)
+    assert ["mass-interruption"] + ["spot-interruption"] * 3 == kinds
+    assert sorted(ids) == sorted(c["InstanceIds"][0] for c in stage.scene.simulation.commands())
+
+
+def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
+    """Through the rule for AWS Health; the same event again, under another id, is not told again."""
+    instance_id = stage.launch()
+    detail = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())["detail"]
+    detail |= {
+        "affectedEntities": [{"entityValue": instance_id}],
+        "eventArn": f"arn:aws:health:::{instance_id}",
+    }
+    when = datetime.now(tz=UTC) + timedelta(days=14)
+    detail["startTime"] = format_datetime(when, usegmt=True)
+
+    stage.scene.simulation.put_event("aws.health", "AWS Health Event", detail)
+    told = stage.await_mail(instance_id, "scheduled-change")
+    assert f"{when:%Y-%m-%dT%H:%M:%S}Z" == told["facts"]["happens_at"]
+
+    event = {
+        "id": f"again-{instance_id}",
+        "source": "aws.health",
+        "account": TARGET.account,
+        "region": TARGET.region,
+        "time": "2026-11-20T12:00:00Z",
+        "detail": detail,
+    }
+    assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
+
+
+def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> None:
+    """A Capacity Block begins: told; and a sweep within the day before its end tells it again, once."""
+    stage.policy("mode: ask\nplan: {action: notify-only}\nevents: {remind_before_hours: 24}")
+    reservation = "cr-0123456789abcdef0"
+    instance_id = stage.launch(lifecycle="capacity-block", capacity_reservation_id=reservation)
+    ends = (datetime.now(tz=UTC) + timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stage.scene.simulation.put_event(
+        "aws.ec2",
+        "Capacity Block Reservation Delivered",
+        {"capacity-reservation-id": reservation, "end-date": ends},
+    )
+    stage.eventually(lambda: _about(stage, reservation) or None, "the block is not told")
+
+    stage.scene.sweep()
+    assert 1 == len(_about(stage, reservation))
+    stage.policy("mode: ask\nplan: {action: notify-only}\nevents: {remind_before_hours: 36}")
+    stage.scene.sweep()
+    stage.scene.sweep()
+
+    stage.eventually(lambda: len(_about(stage, reservation)) > 1 or None, "nobody is reminded")
+    reminder = _about(stage, reservation)[1:]
+    assert [(True, [instance_id])] == [(m["facts"]["reminder"], m["facts"]["instance_ids"]) for m in reminder]
+
+
+def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:
+    return [m for m in stage.scene.read_mail() if m["facts"].get("capacity_reservation_id") == reservation]
+
+
+def _forget_warnings(stage: Stage) -> None:
+    """Those that the tests before this one have sent in the same zone."""
+    client, table = stage.scene.cloud.client("dynamodb"), stage.scene.outputs["StateTableName"]
+    found = client.query(
+        TableName=table,
+        KeyConditionExpression="pk = :pk AND begins_with(sk, :burst)",
+        ExpressionAttributeValues={
+            ":pk": {"S": f"TARGET#{TARGET.account}#{TARGET.region}"},
+            ":burst": {"S": "BURST#"},
+        },
+    )
+    for item in found["Items"]:
+        client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})

@@ -1,0 +1,37 @@
+"""The simulated Run Command: it takes commands for running instances and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from local.cloud import LocalCloud
+from local.simulation import InstanceSpec, Simulation
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_command_is_taken_for_an_instance_that_runs(
+    bare_cloud: LocalCloud, simulation: Simulation, refusal: Callable[[Callable[[], object]], str]
+) -> None:
+    """Its parameters are kept; another instance is refused as Systems Manager refuses it."""
+    instance_id = simulation.put_instance(InstanceSpec("g5.xlarge", datetime(2026, 1, 1, tzinfo=UTC)))
+    ssm = bare_cloud.client("ssm")
+
+    def send(to: str) -> Any:
+        return ssm.send_command(InstanceIds=[to], DocumentName="hook", Parameters={"Reason": ["spot"]})
+
+    sent = send(instance_id)["Command"]
+    (kept,) = simulation.commands()
+
+    assert (sent["CommandId"], [instance_id], {"Reason": ["spot"]}) == (
+        kept["CommandId"],
+        kept["InstanceIds"],
+        kept["Parameters"],
+    )
+    assert "InvalidInstanceId" == refusal(lambda: send("i-00000000000000000"))
+    simulation.set_fault("ssm:SendCommand", "ThrottlingException", times=9)
+    assert "ThrottlingException" == refusal(lambda: send(instance_id))

@@ -1,0 +1,68 @@
+"""The checkpoint document is started by the parameters it has, and failures are told by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from governor.adapters.checkpoint import RunCommandHook
+from governor.errors import AccessDenied, CloudError, Throttled
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET
+
+
+@pytest.mark.parametrize(("signal", "otherwise"), [(True, "sigterm"), (False, "nothing")])
+def test_a_hook_is_one_command_to_one_instance(signal: bool, otherwise: str) -> None:
+    """In the instance's Region, with the seconds that are left; its id comes back at once."""
+    client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
+    clients = FakeClients(client)
+
+    sent = RunCommandHook(clients, "checkpoint").send(
+        TARGET, INSTANCE_ID, "spot-interruption", 110, signal=signal
+    )
+
+    assert "command-1" == sent
+    assert [("ssm", TARGET, True)] == clients.asked
+    ((_, parameters),) = client.calls
+    assert ("checkpoint", [INSTANCE_ID], 110) == (
+        parameters["DocumentName"],
+        parameters["InstanceIds"],
+        parameters["TimeoutSeconds"],
+    )
+    assert {"Reason": ["spot-interruption"], "WhenNoHook": [otherwise], "SecondsLeft": ["110"]} == parameters[
+        "Parameters"
+    ]
+
+
+@pytest.mark.parametrize(("left", "told"), [(0, 30), (10**6, 9_999)])
+def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
+    """SendCommand takes no less than half a minute, and EC2 may be late; the document takes no more."""
+    client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
+
+    RunCommandHook(FakeClients(client), "checkpoint").send(
+        TARGET, INSTANCE_ID, "spot-interruption", left, signal=False
+    )
+
+    assert ([str(told)], told) == (
+        client.calls[0][1]["Parameters"]["SecondsLeft"],
+        client.calls[0][1]["TimeoutSeconds"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InvalidInstanceId", CloudError),
+        ("InvalidDocument", CloudError),
+        ("AccessDeniedException", AccessDenied),
+        ("ThrottlingException", Throttled),
+    ],
+)
+def test_a_hook_that_could_not_be_sent_is_raised(code: str, kind: type[CloudError]) -> None:
+    """With the operation, by which the failure is known to be the hook's."""
+    client = ScriptedClient(send_command=[client_error(code)])
+
+    with pytest.raises(kind) as raised:
+        RunCommandHook(FakeClients(client), "checkpoint").send(
+            TARGET, INSTANCE_ID, "spot-interruption", 9, signal=False
+        )
+    assert "ssm:SendCommand" == raised.value.operation

@@ -1,0 +1,148 @@
+"""One suite over the event log and its in-memory twin, and what only DynamoDB must promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.event_log import DynamoEventLog
+from governor.adapters.memory import MemoryEventLog
+from governor.domain.notice import Notice
+from governor.errors import ConflictError, Throttled
+from governor.ports import EventLog
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
+from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table
+
+LEASE = timedelta(seconds=30)
+DAY = timedelta(days=1)
+LATER = NOW.replace(microsecond=0) + timedelta(days=14)
+WINDOW = timedelta(minutes=10)
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def log(request: pytest.FixtureRequest) -> EventLog:
+    """Each implementation, empty."""
+    if request.param == "memory":
+        return MemoryEventLog()
+    clients: Clients = request.getfixturevalue("aws")
+    create_table(clients.client("dynamodb"))
+    return DynamoEventLog(clients, TABLE)
+
+
+def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> None:
+    """A repeated event finds it done; another event is another matter."""
+    assert log.claim("event-1", NOW, LEASE)
+    log.done("event-1", NOW, DAY)
+
+    assert not log.claim("event-1", NOW + timedelta(hours=23), LEASE)
+    assert log.claim("event-2", NOW, LEASE)
+    assert log.claim("event-1", NOW + timedelta(hours=25), LEASE)
+
+
+def test_a_claim_that_came_to_nothing_lapses(log: EventLog) -> None:
+    """Whoever failed is made up for by the repetition, a minute later."""
+    assert log.claim("event-1", NOW, LEASE)
+
+    assert not log.claim("event-1", NOW + timedelta(seconds=29), LEASE)
+    assert log.claim("event-1", NOW + timedelta(seconds=31), LEASE)
+
+
+def test_warnings_of_a_zone_are_counted_from_the_first(log: EventLog) -> None:
+    """One, two, three; after the window it begins anew, and each zone, Region and account has its own."""
+    counted = [log.count(TARGET, "interruption#a", NOW + timedelta(minutes=m), WINDOW) for m in (0, 1, 9)]
+    assert [1, 2, 3] == [burst.number for burst in counted]
+    assert 1 == len({burst.started_at for burst in counted})
+
+    assert 1 == log.count(TARGET, "interruption#b", NOW, WINDOW).number
+    assert 1 == log.count(replace(TARGET, region="eu-west-1"), "interruption#a", NOW, WINDOW).number
+    anew = log.count(TARGET, "interruption#a", NOW + timedelta(minutes=11), WINDOW)
+    assert (1, True) == (anew.number, anew.started_at > counted[0].started_at)
+
+
+def test_of_many_at_once_each_counts_once_and_one_claims() -> None:
+    """Twenty warnings in one moment are numbers 1 to 20, and one of them does what is to be done.
+
+    By the twin alone: moto checks and writes in two steps. DynamoDB's own atom is a conditional update.
+    """
+    log = MemoryEventLog()
+
+    def at_once(act: Callable[[], int]) -> list[int]:
+        with ThreadPoolExecutor(20) as pool:
+            return list(pool.map(lambda _: act(), range(20)))
+
+    numbers = at_once(lambda: log.count(TARGET, "interruption#a", NOW, WINDOW).number)
+    claims = at_once(lambda: log.claim("event-1", NOW, LEASE))
+
+    assert list(range(1, 21)) == sorted(numbers)
+    assert 1 == sum(claims)
+
+
+def test_a_count_that_another_began_is_counted_on() -> None:
+    """Two warnings find no count, one begins it: the other is its second."""
+    lost = client_error("ConditionalCheckFailedException")
+    second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
+    client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
+
+    burst = DynamoEventLog(FakeClients(client), TABLE).count(TARGET, "interruption#a", NOW, WINDOW)
+
+    assert (2, NOW.replace(microsecond=0)) == (burst.number, burst.started_at)
+    assert ["started_at_epoch > :over", "attribute_not_exists(pk) OR started_at_epoch <= :over"] == [
+        call["ConditionExpression"] for _, call in client.calls[:2]
+    ]
+
+
+BLOCK = Notice(TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, reservation_id="cr-1")
+RETIREMENT = Notice(TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, instance_id="i-1")
+
+
+def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
+    """A new date replaces the old one; what is dropped is gone; each Region has its own."""
+    moved = replace(RETIREMENT, at=LATER + DAY)
+    for notice in (RETIREMENT, BLOCK, moved):
+        log.keep_notice(notice)
+
+    assert {moved, BLOCK} == set(log.notices(TARGET))
+    assert [] == list(log.notices(replace(TARGET, region="eu-west-1")))
+
+    log.drop_notice(TARGET, RETIREMENT.key)
+    log.drop_notice(TARGET, "never known")
+    assert [BLOCK] == list(log.notices(TARGET))
+
+
+def test_a_busy_table_is_said_at_once() -> None:
+    """No repetition of its own: two minutes are not to be spent waiting."""
+    client = ScriptedClient(update_item=[client_error("ThrottlingException")])
+    clients = FakeClients(client)
+
+    with pytest.raises(Throttled):
+        DynamoEventLog(clients, TABLE).claim("event-1", NOW, LEASE)
+    assert [("dynamodb", None, False)] == clients.asked
+
+
+def test_a_count_that_keeps_losing_says_so() -> None:
+    """It does not try for ever."""
+    client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
+
+    with pytest.raises(ConflictError):
+        DynamoEventLog(FakeClients(client), TABLE).count(TARGET, "interruption#a", NOW, WINDOW)
+    assert 6 == len(client.calls)
+
+
+def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
+    """Every item has a time to live."""
+    client = aws.client("dynamodb")
+    create_table(client)
+    log = DynamoEventLog(aws, TABLE)
+    log.done("event-1", NOW, DAY)
+    log.count(TARGET, "interruption#a", NOW, WINDOW)
+    log.keep_notice(BLOCK)
+
+    lives = [int(item["expires_at_epoch"]["N"]) for item in client.scan(TableName=TABLE)["Items"]]
+
+    ends = [NOW + DAY, NOW + WINDOW + DAY, LATER + DAY]
+    assert [int(end.timestamp()) for end in ends] == sorted(lives)

@@ -1,0 +1,76 @@
+"""Spot prices of several Regions: the latest of each zone, and Regions that refuse named apart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from governor.adapters.clients import Clients
+from governor.adapters.spot_market import Ec2SpotMarket
+from governor.domain.instance import Target
+from governor.domain.interruption import SpotPrice
+from tests.unit.adapters.fakes import ScriptedClient, client_error
+from tests.unit.adapters.state_samples import NOW, TARGET
+
+
+class RegionalClients(Clients):
+    """A client a Region."""
+
+    def __init__(self, **by_region: ScriptedClient) -> None:
+        super().__init__()
+        self._by_region = {name.replace("_", "-"): client for name, client in by_region.items()}
+
+    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+        """That of the target's Region; every call is sent once."""
+        assert target is not None
+        assert ("ec2", False) == (service, repeat)
+        return self._by_region[target.region]
+
+
+def entry(zone: str, price: str, hour: int = 0) -> dict[str, Any]:
+    """One line of the history."""
+    return {
+        "AvailabilityZone": zone,
+        "SpotPrice": price,
+        "Timestamp": datetime(2026, 11, 20, hour, tzinfo=UTC),
+    }
+
+
+def history(*entries: dict[str, Any]) -> ScriptedClient:
+    """A Region with this history."""
+    return ScriptedClient(describe_spot_price_history=lambda **_: {"SpotPriceHistory": list(entries)})
+
+
+def test_the_latest_price_of_every_zone_cheapest_first() -> None:
+    """A history may hold older prices; a Region named twice is read once."""
+    east = history(entry("us-east-1a", "0.9", 2), entry("us-east-1a", "0.5", 1), entry("us-east-1b", "0.6"))
+    west = history(entry("us-west-2b", "0.4"))
+    market = Ec2SpotMarket(RegionalClients(us_east_1=east, us_west_2=west), now=lambda: NOW)
+
+    found = market.prices(TARGET, ["us-east-1", "us-west-2", "us-east-1"], "g5.xlarge", "Linux/UNIX")
+
+    assert (
+        SpotPrice("us-west-2", "us-west-2b", Decimal("0.4")),
+        SpotPrice("us-east-1", "us-east-1b", Decimal("0.6")),
+        SpotPrice("us-east-1", "us-east-1a", Decimal("0.9")),
+    ) == found.prices
+    ((_, call),) = east.calls
+    assert (["g5.xlarge"], ["Linux/UNIX"]) == (call["InstanceTypes"], call["ProductDescriptions"])
+    assert (NOW, NOW) == (call["StartTime"], call["EndTime"])
+
+
+def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
+    """An opt-in Region that is off, or a policy of the organisation."""
+    closed = ScriptedClient(describe_spot_price_history=[client_error("UnauthorizedOperation")])
+    market = Ec2SpotMarket(RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed))
+
+    found = market.prices(TARGET, ["us-east-1", "eu-west-1"], "g5.xlarge", "Linux/UNIX")
+
+    assert ["us-east-1a"] == [price.zone for price in found.prices]
+    assert ["eu-west-1"] == list(found.problems)
+
+
+def test_no_region_is_no_price() -> None:
+    """Nothing is asked for."""
+    assert () == Ec2SpotMarket(RegionalClients()).prices(TARGET, [], "g5.xlarge", "Linux/UNIX").prices

@@ -1,0 +1,319 @@
+"""An interruption warning: told first, the hook within moments, whatever else is busy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alert import AlertKind, Severity
+from governor.domain.approval import ApprovalStatus
+from governor.domain.episode import InstanceRecord
+from governor.domain.instance import Target
+from governor.domain.interruption import Cause
+from governor.domain.policy import Events, Mode
+from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.usecases.tell_warning import Told
+from tests.builders import NOW
+from tests.unit.usecases.warned_world import DATA, WarnedWorld
+from tests.unit.usecases.world import APPROVAL_ID
+
+SIGNAL = {"GpuGovernorCheckpoint": "signal"}
+
+
+def voided(world: WarnedWorld) -> bool:
+    """Whether the open question was taken back."""
+    approval = world.world.state.approval(APPROVAL_ID)
+    return approval is not None and approval.status is ApprovalStatus.VOID
+
+
+def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
+    """The seconds left are those that are left now, not two minutes."""
+    world = WarnedWorld()
+    world.world.workflow.waiting.add("token")
+
+    reaction = world.interruption(world.warned())
+
+    (alert,) = world.sent
+    assert (AlertKind.SPOT_INTERRUPTION, Severity.CRITICAL, "ada") == (
+        alert.kind,
+        alert.severity,
+        alert.owner,
+    )
+    assert "Spot interruption" in alert.subject
+    assert "100 s left" in alert.subject
+    assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
+    assert (Told.SINGLY, True, True) == (reaction.told, reaction.checkpoint_sent, reaction.voided)
+    assert voided(world)
+    assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
+
+
+def test_a_reservation_that_is_taken_back_says_when() -> None:
+    """EC2 states the time there; it goes before our two minutes."""
+    world = WarnedWorld()
+    ends = NOW + timedelta(seconds=45)
+
+    world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=ends))
+
+    assert "Capacity Reservation interruption" in world.sent[0].subject
+    assert "45 s left" in world.sent[0].subject
+    assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
+
+
+def test_the_alert_goes_before_the_hook() -> None:
+    """A person may be faster than an agent, and Systems Manager may take its time."""
+    world = WarnedWorld()
+    order: list[str] = []
+
+    def tell(_: object) -> None:
+        order.append("told")
+
+    def send(*_: object, **__: object) -> str:
+        order.append("hook")
+        return "command-1"
+
+    world.world.announcer.announce = tell  # type: ignore[method-assign, assignment]
+    world.hook.send = send  # type: ignore[method-assign]
+    world.interruption(world.warned())
+
+    assert ["told", "hook"] == order
+
+
+@pytest.mark.parametrize(
+    ("tag", "policy", "sent", "signal"),
+    [
+        (None, Events(), True, False),
+        (None, Events(checkpoint_on_spot_interruption=False), False, False),
+        (None, Events(signal_gpu_processes=True), True, True),
+        ("off", Events(), False, False),
+        ("hook", Events(checkpoint_on_spot_interruption=False, signal_gpu_processes=True), True, False),
+        ("Signal", Events(checkpoint_on_spot_interruption=False), True, True),
+        ("perhaps", Events(), True, False),
+    ],
+)
+def test_the_tag_goes_before_the_policy(tag: str | None, policy: Events, sent: bool, signal: bool) -> None:
+    """A tag that says nothing known leaves it to the policy."""
+    world = WarnedWorld(policy, tags={"GpuGovernorCheckpoint": tag} if tag else {})
+
+    world.interruption(world.warned())
+
+    assert [signal] * sent == [command[3] for command in world.hook.sent]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"mode": Mode.OBSERVE}, "observe changes nothing"),
+        ({"changes": {"platform": "Windows"}}, "Linux program"),
+        ({"changes": {"state": "shutting-down"}}, "the instance is shutting-down"),
+        ({"has_document": False}, "No checkpoint hook is set up"),
+    ],
+)
+def test_no_hook_where_it_has_no_place(given: dict[str, object], why: str) -> None:
+    """And the message says why."""
+    world = WarnedWorld(tags=SIGNAL, **given)  # type: ignore[arg-type]
+
+    assert not world.interruption(world.warned()).checkpoint_sent
+    assert [] == world.hook.sent
+    assert why in " ".join(world.sent[0].lines)
+
+
+def test_a_hibernation_keeps_the_memory_and_is_not_hooked() -> None:
+    """It begins at once; a hook would save what is saved already."""
+    world = WarnedWorld(tags=SIGNAL)
+
+    assert not world.interruption(world.warned(action="hibernate")).checkpoint_sent
+
+
+def test_neither_a_busy_table_nor_a_dead_channel_keeps_the_hook_back() -> None:
+    """Every step is tried; what failed is raised, so that the event is repeated."""
+    world = WarnedWorld()
+    world.log.failure = Throttled("busy", operation="dynamodb:UpdateItem")
+    with pytest.raises(Throttled):
+        world.interruption(world.warned())
+    assert (1, 1) == (len(world.sent), len(world.hook.sent))
+
+    world = WarnedWorld()
+    world.world.announcer.failure = Unavailable("SNS is down", operation="sns:Publish")
+    with pytest.raises(Unavailable):
+        world.interruption(world.warned())
+    assert 1 == len(world.hook.sent)
+    assert voided(world)
+
+
+def test_a_question_that_cannot_be_read_is_closed_by_the_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told and hooked once, closed when the table answers again."""
+    world = WarnedWorld()
+    state = world.world.state
+    read = state.record
+
+    def busy(target: Target, instance_id: str) -> InstanceRecord:
+        raise Throttled("busy", operation="dynamodb:GetItem")
+
+    monkeypatch.setattr(state, "record", busy)
+    with pytest.raises(Throttled):
+        world.interruption(world.warned())
+    monkeypatch.setattr(state, "record", read)
+    world.world.clock.moment += timedelta(minutes=1)
+    world.interruption(world.warned())
+
+    assert (1, 1, True) == (len(world.sent), len(world.hook.sent), voided(world))
+
+
+def test_a_hook_that_could_not_be_sent_is_told_once_and_tried_again() -> None:
+    """Somebody may still save by hand; the repetition comes within the two minutes."""
+    world = WarnedWorld()
+    world.hook.failure = CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId")
+    with pytest.raises(CloudError, match="not managed"):
+        world.interruption(world.warned())
+    world.world.clock.moment += timedelta(minutes=1)
+    with pytest.raises(CloudError, match="not managed"):
+        world.interruption(world.warned())
+    assert [AlertKind.SPOT_INTERRUPTION, AlertKind.CHECKPOINT_FAILED] == world.kinds
+    assert voided(world)
+
+    world.hook.failure = None
+    world.world.clock.moment += timedelta(minutes=1)
+    assert world.interruption(world.warned()).checkpoint_sent
+    assert 2 == len(world.sent)
+
+
+def test_data_volumes_are_snapshot_where_the_policy_says_so() -> None:
+    """Once, without the boot volume, with the date after which they may go."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True))
+
+    first = world.interruption(world.warned())
+    again = world.interruption(world.warned())
+
+    ((snapshot, tags),) = world.world.ec2.snapshots.values()
+    assert (DATA.volume_id, (snapshot.snapshot_id,)) == (snapshot.volume_id, first.snapshots)
+    assert ("event-1", "2026-12-20T12:02:30Z") == (tags["GpuGovernor:Event"], tags["DeleteAfter"])
+    assert () == again.snapshots
+
+
+def test_a_snapshot_that_fails_delays_neither_alert_nor_hook() -> None:
+    """Its turn comes after both; the question is closed all the same."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True))
+    world.world.ec2.failures["create_snapshots"] = [AccessDenied("no", operation="ec2:CreateSnapshots")]
+
+    with pytest.raises(AccessDenied):
+        world.interruption(world.warned())
+
+    assert (1, 1, True) == (len(world.sent), len(world.hook.sent), voided(world))
+
+
+@pytest.mark.parametrize(
+    ("mode", "volumes", "calls"), [(Mode.OBSERVE, 2, [True]), (Mode.ASK, 1, []), (Mode.AUTO, 2, [False])]
+)
+def test_snapshots_obey_the_mode_and_need_data(mode: Mode, volumes: int, calls: list[bool]) -> None:
+    """A dry run in mode observe; nothing where there is a boot volume only."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True), mode=mode)
+    world.world.change_instance(volumes=world.instance.volumes[:volumes])
+
+    world.interruption(world.warned())
+
+    assert calls == [dry for name, _, dry in world.world.ec2.calls if name == "create_snapshots"]
+
+
+def test_instances_that_are_not_governed_are_nobodys_news() -> None:
+    """A question that is still open about one is taken back all the same."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True))
+    world.world.change_instance(tags={})
+
+    reaction = world.interruption(world.warned())
+
+    assert (False, [], [], {}) == (reaction.ours, world.sent, world.hook.sent, world.world.ec2.snapshots)
+    assert voided(world)
+
+
+# many at once
+
+
+def warn_all(world: WarnedWorld, count: int) -> list[Told | None]:
+    """That many instances of the zone, each warned once."""
+    ids = [world.add(number) for number in range(1, count + 1)]
+    return [
+        world.interruption(world.warned(event_id=f"event-{number}", instance_id=instance_id)).told
+        for number, instance_id in enumerate(ids)
+    ]
+
+
+def test_a_mass_interruption_is_one_message_and_every_hook() -> None:
+    """Five singly, one summary that names owners and instances, and nothing more; every hook is sent."""
+    world = WarnedWorld()
+
+    told = warn_all(world, 200)
+
+    assert [Told.SINGLY] * 5 + [Told.AS_A_MASS] + [Told.COUNTED] * 194 == told
+    assert [AlertKind.SPOT_INTERRUPTION] * 5 + [AlertKind.MASS_INTERRUPTION] == world.kinds
+    assert 200 == len(world.hook.sent)
+    summary = world.sent[-1]
+    assert "more than 5 interruption warnings" in summary.subject
+    assert {"ada": 201} == summary.facts["owners"]
+    assert "and 181 more" in " ".join(summary.lines)
+
+
+def test_zones_and_windows_are_counted_apart() -> None:
+    """Another zone, or a warning after the window, is told singly again."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1, mass_interruption_window_minutes=10))
+    warn_all(world, 2)
+    elsewhere = world.add(77, availability_zone="us-east-1b")
+    other = world.interruption(world.warned(event_id="other", instance_id=elsewhere))
+    world.world.clock.moment += timedelta(minutes=10)
+    later = world.interruption(world.warned(event_id="later", at=world.world.clock.moment))
+
+    assert (Told.SINGLY, Told.SINGLY) == (other.told, later.told)
+
+
+def test_a_summary_that_could_not_be_sent_is_sent_by_the_next_warning_or_the_repetition() -> None:
+    """It must not be lost with the one call that was to send it."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    warn_all(world, 1)
+    world.world.announcer.failure = Unavailable("SNS is down", operation="sns:Publish")
+    with pytest.raises(Unavailable):
+        world.interruption(world.warned(event_id="second"))
+    world.world.announcer.failure = None
+    world.world.clock.moment += timedelta(minutes=1)
+
+    assert Told.AS_A_MASS is world.interruption(world.warned(event_id="second")).told
+    assert Told.COUNTED is world.interruption(world.warned(event_id="third")).told
+
+
+def test_a_summary_is_told_although_the_zone_cannot_be_listed() -> None:
+    """EC2 throttles when many ask at once."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    warn_all(world, 1)
+    world.world.ec2.failures["list_selected"] = [Throttled("busy", operation="ec2:DescribeInstances")]
+
+    reaction = world.interruption(world.warned(event_id="second"))
+
+    assert (Told.AS_A_MASS, 1) == (reaction.told, len(reaction.notes))
+    assert "could not be read" in " ".join(world.sent[-1].lines)
+
+
+def test_a_count_that_cannot_be_written_keeps_no_warning_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message too many is the safe side."""
+    world = WarnedWorld()
+
+    def busy(*_: object) -> None:
+        raise Throttled("busy", operation="dynamodb:UpdateItem")
+
+    monkeypatch.setattr(world.log, "count", busy)
+
+    reaction = world.interruption(world.warned())
+
+    assert (Told.SINGLY, 1) == (reaction.told, len(reaction.notes))
+
+
+def test_failed_hooks_of_a_mass_are_not_told_one_by_one() -> None:
+    """A missing document would be two hundred messages otherwise."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    world.hook.failure = CloudError("no document", operation="ssm:SendCommand", code="InvalidDocument")
+    for number in range(4):
+        warned = replace(world.warned(), event_id=f"event-{number}")
+        with pytest.raises(CloudError, match="no document"):
+            world.interruption(warned)
+
+    expected = [AlertKind.SPOT_INTERRUPTION, AlertKind.CHECKPOINT_FAILED, AlertKind.MASS_INTERRUPTION]
+    assert expected == world.kinds

@@ -1,0 +1,83 @@
+"""A rebalance recommendation is told, and runs the hook only where the policy says so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alert import AlertKind, Severity
+from governor.domain.approval import ApprovalStatus
+from governor.domain.policy import Events
+from governor.errors import Unavailable
+from governor.usecases.tell_warning import Told
+from tests.unit.usecases.warned_world import WarnedWorld
+from tests.unit.usecases.world import APPROVAL_ID
+
+
+def test_a_recommendation_is_told_to_the_owner_and_changes_nothing() -> None:
+    """An interruption may never come: the question stays open, the hook is not run, nothing is snapshot."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True))
+
+    reaction = world.rebalance(world.recommended())
+
+    (alert,) = world.sent
+    assert (AlertKind.REBALANCE_RECOMMENDED, Severity.WARNING) == (alert.kind, alert.severity)
+    assert ("ada", world.instance.instance_id) == (alert.owner, alert.instance_id)
+    assert (Told.SINGLY, False) == (reaction.told, reaction.checkpoint_sent)
+    assert ([], {}) == (world.hook.sent, world.world.ec2.snapshots)
+    approval = world.world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+
+
+def test_the_hook_is_run_where_the_policy_says_so() -> None:
+    """With two minutes, since the warning itself may come at once."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True, signal_gpu_processes=True))
+
+    assert world.rebalance(world.recommended()).checkpoint_sent
+    assert [(world.instance.instance_id, "rebalance-recommendation", 120, True)] == world.hook.sent
+
+
+@pytest.mark.parametrize("value", ["off", "FALSE", " never "])
+def test_the_tag_can_forbid_it(value: str) -> None:
+    """Whatever the policy says."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True), tags={"GpuGovernorCheckpoint": value})
+
+    assert not world.rebalance(world.recommended()).checkpoint_sent
+    assert [] == world.hook.sent
+    assert "its tag GpuGovernorCheckpoint says" in " ".join(world.sent[0].lines)
+
+
+def test_a_repeated_event_is_told_once() -> None:
+    """EventBridge delivers at least once."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True))
+
+    world.rebalance(world.recommended())
+    again = world.rebalance(world.recommended())
+
+    assert (None, False) == (again.told, again.checkpoint_sent)
+    assert (1, 1) == (len(world.sent), len(world.hook.sent))
+
+
+def test_what_could_not_be_told_is_told_by_the_repetition() -> None:
+    """Lambda repeats a failed event after a minute; the claim has lapsed by then."""
+    world = WarnedWorld()
+    world.world.announcer.failure = Unavailable("SNS is down", operation="sns:Publish")
+    with pytest.raises(Unavailable):
+        world.rebalance(world.recommended())
+    world.world.announcer.failure = None
+    world.world.clock.moment += timedelta(minutes=1)
+
+    assert Told.SINGLY is world.rebalance(world.recommended()).told
+
+
+def test_instances_that_are_not_governed_are_nobodys_news() -> None:
+    """Without the selector tag, or gone."""
+    world = WarnedWorld()
+    world.world.change_instance(tags={})
+    assert not world.rebalance(world.recommended()).ours
+    world.world.ec2.instances.clear()
+    assert not world.rebalance(world.recommended()).ours
+
+    assert [] == world.sent

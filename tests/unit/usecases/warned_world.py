@@ -1,0 +1,109 @@
+"""A governed Spot instance with an open question, and the use cases that answer warnings about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from governor.adapters.memory import MemoryEventLog, RecordingHook, StaticSpotMarket
+from governor.domain.alert import Alert, AlertKind
+from governor.domain.episode import Phase
+from governor.domain.instance import Lifecycle, Volume
+from governor.domain.interruption import Cause, Warned
+from governor.domain.policy import Events, Mode
+from governor.usecases.advise_elsewhere import AdviseElsewhere
+from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.once import Once
+from governor.usecases.react_interruption import ReactToInterruption
+from governor.usecases.react_rebalance import ReactToRebalance
+from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.usecases.tell_warning import TellWarning
+from governor.usecases.void_episode import VoidEpisode
+from tests.builders import NOW, TARGET, make_instance
+from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.world import World
+
+BOOT = Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3")
+DATA = Volume("vol-0123456789abcdef1", "/dev/sdb", False, 500, "gp3")
+
+
+@dataclass
+class WarnedWorld:
+    """The world of an asked question, and a warning that was sent twenty seconds ago."""
+
+    events: Events = field(default_factory=Events)
+    mode: Mode = Mode.ASK
+    tags: dict[str, str] = field(default_factory=dict)
+    has_document: bool = True
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tags = {"Purpose": "GPU-Workload", "Name": "trainer", "Owner": "ada", **self.tags}
+        spot = {"tags": tags, "lifecycle": Lifecycle.SPOT, "volumes": (BOOT, DATA), **self.changes}
+        self.world = World(mode=self.mode, decide=False, phase=Phase.ASKING, changes=spot)
+        self.world.policies.policy = replace(self.world.policies.policy, events=self.events)
+        self.instance = self.world.instance
+        self.log, self.hook, self.market = MemoryEventLog(), RecordingHook(), StaticSpotMarket()
+        clock, announcer, ec2 = self.world.clock, self.world.announcer, self.world.ec2
+        once = Once(clock, self.log)
+        self.tell = TellWarning(clock, ec2, self.log, once, announcer)
+        self.checkpoint = SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer)
+        self.interruption = ReactToInterruption(
+            clock=clock,
+            policies=self.world.policies,
+            accounts=ACCOUNTS,
+            instances=ec2,
+            state=self.world.state,
+            void=VoidEpisode(self.world.state, DeliverDecision(self.world.state, self.world.workflow)),
+            once=once,
+            tell=self.tell,
+            checkpoint=self.checkpoint,
+            snapshots=ec2,
+            advise=AdviseElsewhere(clock, self.market, once, announcer),
+        )
+        self.rebalance = ReactToRebalance(
+            clock=clock,
+            policies=self.world.policies,
+            accounts=ACCOUNTS,
+            instances=ec2,
+            tell=self.tell,
+            checkpoint=self.checkpoint,
+        )
+
+    def warned(self, **changes: Any) -> Warned:
+        """A Spot interruption warning about the instance, twenty seconds old."""
+        plain = Warned(
+            event_id="event-1",
+            account=TARGET.account,
+            region=TARGET.region,
+            instance_id=self.instance.instance_id,
+            cause=Cause.SPOT,
+            at=NOW - timedelta(seconds=20),
+            action="terminate",
+        )
+        return replace(plain, **changes)
+
+    def recommended(self, **changes: Any) -> Warned:
+        """A rebalance recommendation about the instance."""
+        return self.warned(cause=Cause.REBALANCE, action=None, **changes)
+
+    def add(self, number: int, **changes: Any) -> str:
+        """Another Spot instance in the same zone."""
+        instance_id = f"i-{number:017x}"
+        like = replace(self.instance, instance_id=instance_id, **changes)
+        self.world.ec2.add(replace(make_instance(), **{name: getattr(like, name) for name in _FIELDS}))
+        return instance_id
+
+    @property
+    def sent(self) -> list[Alert]:
+        """What people were told."""
+        return self.world.announcer.sent
+
+    @property
+    def kinds(self) -> list[AlertKind]:
+        """The kinds of it."""
+        return [alert.kind for alert in self.sent]
+
+
+_FIELDS = ("instance_id", "tags", "lifecycle", "volumes", "availability_zone", "instance_type")
