@@ -133,6 +133,19 @@ def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) 
     assert entered.index("CheckAskHeard") < entered.index("AwaitAnswer")
 
 
+def test_a_refused_policy_does_not_silence_the_people_it_names(stage: Stage) -> None:
+    """Found by the last document that was accepted: they must hear that something is wrong."""
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
+    instance_id, link = stage.ask()
+    await_mail(stage, instance_id, "alice@example.com")
+    stage.policy("mode: reckless")
+    try:
+        decide(link, "approve")
+        await_mail(stage, instance_id, "alice@example.com", "failed")
+    finally:
+        stage.policy("mode: ask")
+
+
 def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     """In addition to those who were asked before, and PagerDuty, as it is critical."""
     quick = (

@@ -313,7 +313,7 @@ def delivery_worker(seen: Callable[[Dispatched], None]) -> Worker:
     known = _settings()
     mail = SesMailService(_clients()) if known.email_sender else None
     registry = Registry(_channel_secret().read(), mail, known.email_sender, SystemClock())
-    dispatch = Dispatch(SystemClock(), _policies_or_defaults(), _state(), _signer(), registry)
+    dispatch = Dispatch(SystemClock(), _policies_or_last(), _state(), _signer(), registry)
     queue = SqsQueue(_clients(), known.delivery_queue_url)
     return Worker(dispatch, _state(), queue, parse_queued, seen)
 
@@ -372,6 +372,7 @@ def undo_episode() -> UndoEpisode:
 
     return UndoEpisode(
         clock=SystemClock(),
+        policies=_policies_or_defaults(),
         accounts=_accounts(),
         instances=_instances(),
         starter=Ec2Starter(_clients()),
@@ -405,6 +406,22 @@ def _policies_or_defaults() -> PolicyBook:
     except PolicyError as error:
         _log.error("%s; its defaults are used", error)
         return parse_policy("")
+
+
+def _policies_or_last() -> PolicyBook:
+    """For delivery: with a document that is refused, people are found by the last one that was accepted."""
+    from governor.adapters.ssm import PolicyParameter
+    from governor.contracts.policy import parse_policy
+
+    text, kept = PolicyParameter(_clients(), _settings().policy_parameter).read(), _state().kept_policy()
+    try:
+        found = parse_policy(text)
+    except PolicyError as error:
+        _log.error("%s; the contacts of the last accepted document are used", error)
+        return parse_policy(kept or "")
+    if text != kept:
+        _state().keep_policy(text, SystemClock().now())
+    return found
 
 
 def _close_dead(policies: Policies) -> CloseDead:

@@ -268,6 +268,10 @@ class StateTable(Protocol):
         """Notes when the instance was tagged, or that it no longer is."""
         ...
 
+    def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
+        """Leaves the instance alone until then, as a decision to keep it would."""
+        ...
+
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Work resumed: the next idleness is told anew."""
         ...
@@ -398,6 +402,14 @@ class StateTable(Protocol):
 
     def entries(self, month: str) -> Sequence[LedgerEntry]:
         """All entries booked in a month (`yyyy-mm`)."""
+        ...
+
+    def keep_policy(self, text: str, at: datetime) -> None:
+        """Keeps the text of a policy document that was accepted."""
+        ...
+
+    def kept_policy(self) -> str | None:
+        """The last one that was kept."""
         ...
 
     # deliveries

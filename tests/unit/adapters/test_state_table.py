@@ -505,6 +505,20 @@ def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) ->
         opened.note_first_yes("approval-2", decision(Answer.APPROVE))
 
 
+def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
+    """To the letter; before the first one there is none."""
+    assert table.kept_policy() is None
+    for text in ("mode: ask\n", "mode: auto\n"):
+        table.keep_policy(text, NOW)
+    assert "mode: auto\n" == table.kept_policy()
+
+
+def test_a_snooze_holds(table: StateTable) -> None:
+    """As a decision to keep does; other holds stay."""
+    table.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=24))
+    assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
+
+
 # deliveries, outbox, digests
 
 

@@ -96,7 +96,8 @@ def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
         if token:
             ask_owner(world)(ref, Stage.ASK, None)
             ask_owner(world)(ref, Stage.AWAIT, token)
-        recorder(world)(ref, Outcome.FAILED, "NobodyListens: subscribe")
+        reason = "NobodyListens: subscribe" if token is None else "Unavailable: EC2"
+        recorder(world)(ref, Outcome.FAILED, reason)
         minutes = 61 if token is None else 24 * 60 + 1
         record = world.state.record(ref.target, instance_id)
         assert record.quiet_until is not None
@@ -153,3 +154,17 @@ def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
     world.state._episodes.clear()
     with pytest.raises(SafetyError, match="does not exist"):
         ask_owner(world)(world.ref, Stage.AWAIT, "token")
+
+
+def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:
+    """Nothing was done, and nobody knows of it."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    ref = ref_of(world, instance_id)
+    world.policies.policy = Policy(mode=Mode.AUTO)
+    opener(world)(ref)
+    recorder(world)(ref, Outcome.FAILED, "NobodyListens: no channel has taken the message")
+
+    record = world.state.record(ref.target, instance_id)
+    assert NOW + timedelta(minutes=60) == record.quiet_until

@@ -29,7 +29,9 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
 def undo(world: World, by: str = "ada") -> UndoAnswer:
     """Somebody presses the button."""
     accounts = Accounts(TARGET.account, TARGET.region)
-    use_case = UndoEpisode(world.clock, accounts, world.ec2, world.ec2, world.state, world.announcer)
+    use_case = UndoEpisode(
+        world.clock, world.policies, accounts, world.ec2, world.ec2, world.state, world.announcer
+    )
     return use_case(world.ref, by, "page")
 
 
@@ -50,6 +52,15 @@ def test_what_was_stopped_runs_again_and_others_are_told() -> None:
     assert episode is not None
     assert ("ada", NOW) == (episode.undone_by, episode.undone_at)
     assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_what_was_started_again_is_left_alone_for_a_while() -> None:
+    """Whoever undid a stop is not asked again, nor overruled by mode auto, the same day."""
+    world = stopped()
+    undo(world)
+
+    hold = world.state.record(world.ref.target, world.ref.instance_id).hold
+    assert NOW + timedelta(hours=24) == hold.snoozed_until
 
 
 def test_pressed_twice_it_starts_once() -> None:

@@ -8,6 +8,7 @@
     EPISODE#execution        EPISODE                     the episode
     APPROVAL#id              REQUEST                     the approval (400 days)
     LEDGER#yyyy-mm           time#execution              the ledger
+    POLICY                   ACCEPTED                    the last policy document that was accepted
     DELIVERIES#subject       message#channel#target      what became of a message (90 days)
     OUTBOX#group             message                     waits to be sent with others (7 days)
     LEASE#name               LEASE                       who works on it now
@@ -168,6 +169,10 @@ class DynamoStateTable:
             self._remove_from_record(key, "marked_at")
         else:
             self._update(key, {"marked_at": moment(at)})
+
+    def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
+        """As the port says."""
+        self._update(_record_key(target, instance_id), {"snoozed_until": moment(until)})
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """As the port says."""
@@ -502,6 +507,15 @@ class DynamoStateTable:
             with _readable(item["pk"], item["sk"]):
                 found.append(ledger_from_document(item))
         return found
+
+    def keep_policy(self, text: str, at: datetime) -> None:
+        """As the port says."""
+        self._put(("POLICY", "ACCEPTED"), {"text": text, "at": moment(at)})
+
+    def kept_policy(self) -> str | None:
+        """As the port says."""
+        item = self._get(("POLICY", "ACCEPTED"))
+        return str(item["text"]) if item else None
 
     def deliveries(self, subject: str) -> list[Delivery]:
         """As the port says."""

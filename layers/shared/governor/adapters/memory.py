@@ -468,6 +468,7 @@ class MemoryStateTable:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._policy: str | None = None
         self._outbox: dict[tuple[str, str], str] = {}
         self._leases: dict[str, datetime] = {}
         self._digests: dict[str, tuple[str, ...]] = {}
@@ -502,6 +503,12 @@ class MemoryStateTable:
         with self._lock:
             if at is not None or (*_place(target), instance_id) in self._records:
                 self._store(replace(self.record(target, instance_id), marked_at=at))
+
+    def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            record = self.record(target, instance_id)
+            self._store(replace(record, hold=replace(record.hold, snoozed_until=until)))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """As the port says."""
@@ -702,6 +709,14 @@ class MemoryStateTable:
         """As the port says."""
         booked = [entry for (place, _), entry in self._ledger.items() if place == month]
         return sorted(booked, key=lambda entry: (entry.booked_at, entry.episode.execution_name))
+
+    def keep_policy(self, text: str, at: datetime) -> None:
+        """As the port says."""
+        self._policy = text
+
+    def kept_policy(self) -> str | None:
+        """As the port says."""
+        return self._policy
 
     def deliveries(self, subject: str) -> list[Delivery]:
         """As the port says."""

@@ -114,7 +114,12 @@ class Registry:
             return _route(
                 "slack",
                 place,
-                lambda: SlackAppChannel(slack_app_client(token or "", api_url), place, self.clock),
+                lambda: SlackAppChannel(
+                    slack_app_client(token or "", api_url),
+                    place,
+                    self.clock,
+                    takes_answers=bool(self.secret.get("slack_signing_secret")),
+                ),
             )
 
         return [conversation(place) for place in dict.fromkeys(own or default)]

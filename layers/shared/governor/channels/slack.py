@@ -64,7 +64,8 @@ _WHAT_TO_DO = {
 class SlackAppChannel:
     """Posts as an app, with buttons for the answers. The outcome changes the episode's first message.
 
-    `channel_id` is the id of a conversation (`C0123456789`), not its name: names change.
+    `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
+    `takes_answers` there is the link alone: nobody could check who has pressed a button.
 
     Raises:
         ConfigurationError: it is not.
@@ -72,12 +73,15 @@ class SlackAppChannel:
 
     name = _NAME
 
-    def __init__(self, client: WebClient, channel_id: str, clock: Clock) -> None:
+    def __init__(
+        self, client: WebClient, channel_id: str, clock: Clock, *, takes_answers: bool = True
+    ) -> None:
         if _CHANNEL.fullmatch(channel_id) is None:
             raise ConfigurationError("the channel of Slack must be given by its id, like C0123456789")
         self._client = client
         self._channel_id = channel_id
         self._clock = clock
+        self._takes_answers = takes_answers
 
     def takes(self, message: Message) -> bool:
         """Every message."""
@@ -88,7 +92,7 @@ class SlackAppChannel:
         """As the Protocol says. The thread is the conversation's id and the first message's time stamp."""
         content: dict[str, Any] = {
             "text": slack_text(message),
-            "blocks": slack_blocks(message, interactive=True),
+            "blocks": slack_blocks(message, interactive=self._takes_answers),
         }
         thread = _thread(message.thread)
         if thread is None:

@@ -200,6 +200,8 @@ class ApprovalRule:
     """How long no channel may take a question before the episode fails; its time begins when one has."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     keep_at_most_days: int = 30
+    keep_after_undo_hours: float = 24.0
+    """How long an instance that somebody had started again is left alone."""
     ask_again_after_hours: float = 24.0
     """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
     retry_unopened_after_minutes: float = 60.0
@@ -216,6 +218,7 @@ class ApprovalRule:
         _between("digest_after_seconds", self.digest_after_seconds, 0, 900)
         _between("delivery_limit_minutes", self.delivery_limit_minutes, 1, 1_440)
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
+        _between("keep_after_undo_hours", self.keep_after_undo_hours, 0, 720)
         _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
         _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)
         if self.total > _LONGEST_QUESTION:

@@ -12,7 +12,7 @@ from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError
+from governor.errors import ConflictError, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving, policy_at_the_end
@@ -50,7 +50,7 @@ class RecordOutcome:
                 outcome,
                 reason,
                 now,
-                quiet_until=self._quiet_until(episode, outcome, now),
+                quiet_until=self._quiet_until(episode, outcome, reason, now),
                 ledger=self.book(episode, outcome, now) if episode else None,
             )
         if episode is not None:
@@ -63,13 +63,17 @@ class RecordOutcome:
             self.state.note_told(ref, now)
         return outcome
 
-    def _quiet_until(self, episode: Episode | None, outcome: Outcome, now: UtcDatetime) -> UtcDatetime | None:
+    def _quiet_until(
+        self, episode: Episode | None, outcome: Outcome, reason: str, now: UtcDatetime
+    ) -> UtcDatetime | None:
         base = self.policies.base().policy
         policy = policy_at_the_end(self.policies, episode.instance) if episode else base
-        return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome))
+        return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome, reason))
 
-    def _was_told(self, episode: Episode | None, outcome: Outcome) -> bool:
-        """Whether people can know of it. A question that could not be asked is tried again soon."""
+    def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
+        """Whether people can know of it. What nobody could be told or asked is tried again soon."""
+        if reason.startswith(NobodyListens.__name__):
+            return False
         if episode is None or episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
             return episode is not None
         approval = self.state.approval(episode.approval_id)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.instance import Instance
 from governor.domain.messages import undo_alert
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
-from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, StateTable, UndoAnswer
+from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, StateTable, UndoAnswer
 from governor.usecases.accounts import Accounts
+from governor.usecases.book_saving import policy_at_the_end
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +23,7 @@ class UndoEpisode:
     """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
 
     clock: Clock
+    policies: Policies
     accounts: Accounts
     instances: InstanceReader
     starter: InstanceStarter
@@ -49,6 +52,8 @@ class UndoEpisode:
         except (AccessDenied, WrongState, Unsupported) as error:
             return UndoAnswer(False, f"EC2 refused to start it: {error}")
         now = self.clock.now()
+        hours = policy_at_the_end(self.policies, episode.instance).approval.keep_after_undo_hours
+        self.state.snooze(target, ref.instance_id, now + timedelta(hours=hours))
         if self.state.note_undo(ref, by, now):
             self._tell(episode, by, channel)
         return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
