@@ -16,6 +16,7 @@ import pytest
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
 from governor.domain.approval import ApprovalStatus
+from governor.domain.delivery import Delivery
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
@@ -554,6 +555,25 @@ def test_a_list_may_undo_only_where_the_policy_says_so() -> None:
         assert (status == 303) == ("Start it again" in world.get().body)
         assert status == world.post("undo").status
         assert (status == 303) == bool(world.undoer.asked)
+
+
+def test_the_page_says_who_was_told_and_names_nobody() -> None:
+    """By channel and stage; a refusal and a wait are said, addresses are not."""
+    world = World()
+    name = world.ref.execution_name
+    taken = Delivery(name, f"ask-{name}", "email", "alice@example.com", NOW, delivery_id="1")
+    for one in (
+        taken,
+        replace(taken, channel="teams", target="workflow", delivery_id=None, refused="410: make a new one"),
+        replace(taken, channel="slack", target="C1", delivery_id=None, not_before=LATER),
+    ):
+        world.state.note_delivery(one)
+    page = world.get().body
+
+    assert "2026-11-20 12:02 UTC, ask by email: taken" in page
+    assert "ask by teams: refused" in page
+    assert "ask by slack: tried again from 2026-11-21 12:02 UTC on" in page
+    assert "alice@example.com" not in page.split("Who was told")[1].split("</section>")[0]
 
 
 # several questions on one page

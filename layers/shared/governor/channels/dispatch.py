@@ -178,7 +178,8 @@ class Dispatch:
         alert, episode = item.alert, item.episode
         key = route.channel.name, route.target
         link = self._link(route, alert, episode)
-        message = message_of(alert, episode, link=link, thread=item.threads.get(key))
+        picture = _picture(episode) if route.channel.name == "email" else None
+        message = message_of(alert, episode, link=link, thread=item.threads.get(key), picture_png=picture)
         self._send(route, [item], message, give_up)
 
     def _send_digest(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
@@ -271,6 +272,12 @@ class Dispatch:
     def _expiry(self, alert: Alert, episode: Episode) -> UtcDatetime:
         approval = self.state.approval(episode.approval_id) if alert.kind in QUESTIONS else None
         return approval.expires_at if approval else self.clock.now() + _RECORD_LINK
+
+
+def _picture(episode: Episode | None) -> bytes | None:
+    from governor.channels.picture_png import evidence_png
+
+    return None if episode is None else evidence_png(episode.evidence, episode.idle_below_percent)
 
 
 def _threads(deliveries: Sequence[Delivery]) -> Mapping[tuple[str, str], str]:

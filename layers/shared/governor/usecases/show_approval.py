@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from governor.domain.approval import Approval, ApprovalStatus
+from governor.domain.delivery import Delivery
 from governor.domain.episode import Episode
 from governor.domain.history import IdleSpan, idle_span
 from governor.domain.ledger import cost_between
@@ -22,6 +24,8 @@ class ApprovalView:
     approval: Approval
     episode: Episode
     now: UtcDatetime
+    deliveries: Sequence[Delivery] = ()
+    """What became of its messages on their way through channels."""
 
     @property
     def can_decide(self) -> bool:
@@ -79,4 +83,5 @@ class ShowApproval:
         episode = self.state.episode(approval.episode) if approval else None
         if approval is None or episode is None:
             raise NotFound(f"approval {approval_id} does not exist")
-        return ApprovalView(approval, episode, self.clock.now())
+        deliveries = self.state.deliveries(episode.ref.execution_name)
+        return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))

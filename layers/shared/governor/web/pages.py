@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from governor.domain.approval import Answer
+from governor.domain.delivery import NOWHERE, Delivery
 from governor.domain.episode import Episode
 from governor.domain.figures import gpu_rows
 from governor.domain.instance import console_url
@@ -91,6 +92,7 @@ def approval_page(
             keep_options=keep_options(view),
             latest=(view.now + view.approval.keep_at_most).date().isoformat(),
             silence=silence_text(episode),
+            told=_told(view.deliveries),
             person=person,
             may_undo=may_undo(episode.terms, person),
             may={answer.value: may(episode.terms, episode.plan, answer, person) for answer in Answer},
@@ -100,6 +102,23 @@ def approval_page(
             problem=problem,
         )
     )
+
+
+def _told(deliveries: Sequence[Delivery]) -> list[str]:
+    """What became of each message. No addresses: whoever has a link need not know who else has one."""
+    lines = []
+    for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
+        stage = delivery.message.removesuffix(f"-{delivery.subject}")
+        what = f"{_when(delivery.at)}, {stage} by {delivery.channel}"
+        if delivery.channel == NOWHERE:
+            lines.append(f"{_when(delivery.at)}, {stage}: {delivery.refused}")
+        elif delivery.was_taken:
+            lines.append(f"{what}: taken")
+        elif delivery.refused is None:
+            lines.append(f"{what}: tried again from {_when(delivery.not_before)} on")
+        else:
+            lines.append(f"{what}: refused")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
