@@ -10,9 +10,10 @@ from evaluation import report
 from evaluation.scoring import replay, total
 from evaluation.traces import Trace, TraceError, read_directory
 from governor.domain.detection.detector import Detector
+from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.detection.threshold import Statistic, ThresholdDetector
 
-DEFAULT: Detector = ThresholdDetector()
+DEFAULT: Detector = SurvivalDetector()
 BESIDE: tuple[Detector, ...] = (
     ThresholdDetector(60, Statistic.MEAN_OF_ALL),
     ThresholdDetector(60, Statistic.MEAN_OF_EACH_GPU),
