@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from evaluation.scoring import Score
+from governor.domain.detection.survival import SurvivalDetector
 
 HEADER = (
     f"{'':<34} {'flags':>5} {'right':>5} {'betw.':>5} {'wrong':>5} {'cens.':>5}  {'prec.':>5} {'wrong':>5} "
@@ -26,6 +27,14 @@ def row(name: str, score: Score) -> str:
         f"{score.precision:>5.3f} {score.wrong_rate:>5.3f} {score.recall:>6.3f}  "
         f"{score.mean_delay_hours:>6.2f} {score.asks_per_month:>6.1f} {score.wasted_asks_per_month:>6.1f}  "
         f"{score.acted_wrongly} of {score.acted}"
+    )
+
+
+def parameters(detector: SurvivalDetector) -> str:
+    """What was chosen among the candidates of the cross-validation."""
+    return (
+        f"chance {detector.needed_chance:g}, width {detector.similar_start_hours:g} h, "
+        f"unproven {detector.unproven_minutes} min, margin {detector.interruption_margin:g}"
     )
 
 

@@ -42,6 +42,9 @@ class Score:
     def __add__(self, other: Score) -> Score:
         return Score(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Score)))
 
+    def __sub__(self, other: Score) -> Score:
+        return Score(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Score)))
+
     @property
     def flags(self) -> int:
         """Flags whose worth is known."""

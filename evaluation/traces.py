@@ -46,11 +46,14 @@ class Trace:
 
 
 def read_directory(directory: Path) -> Iterator[Trace]:
-    """All instances of all trace files of a directory, file by file in the order of names.
+    """All instances of all trace files of a directory, file by file in the order of names; or of one file.
 
     Raises:
         TraceError: there is no such directory, no trace file in it, or a file is unusable.
     """
+    if directory.is_file():
+        yield from read_file(directory)
+        return
     files = sorted(path for path in directory.glob("*.csv*") if path.suffix in (".csv", ".gz"))
     if not files:
         raise TraceError(

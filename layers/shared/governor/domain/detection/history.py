@@ -6,7 +6,7 @@ stay holes: a short one carries the state before it, a longer one ends the obser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from governor.domain.units import Percent
@@ -37,14 +37,20 @@ class Bin:
     memory_held: bool | None = None
     """Whether a process kept a noteworthy part of some GPU's memory; `None` where nobody measured it."""
 
-    @property
-    def state(self) -> BinState:
-        """Busy when any GPU is, idle when every GPU is; unknown when neither can be said."""
-        if any(value is not None and value >= IDLE_BELOW_PERCENT for value in self.utilization):
-            return BinState.BUSY
-        if not self.utilization or any(value is None for value in self.utilization):
-            return BinState.UNKNOWN
-        return BinState.IDLE
+    state: BinState = field(init=False, compare=False, repr=False)
+    """Busy when any GPU is, idle when every GPU is; unknown when neither can be said."""
+
+    def __post_init__(self) -> None:
+        # Asked for again and again, so it is found out once.
+        object.__setattr__(self, "state", _state(self.utilization))
+
+
+def _state(utilization: tuple[Percent | None, ...]) -> BinState:
+    if any(value is not None and value >= IDLE_BELOW_PERCENT for value in utilization):
+        return BinState.BUSY
+    if not utilization or any(value is None for value in utilization):
+        return BinState.UNKNOWN
+    return BinState.IDLE
 
 
 @dataclass(frozen=True, slots=True)

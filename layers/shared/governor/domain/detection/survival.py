@@ -1,9 +1,9 @@
 """The default detector: how long must this instance be idle before it is likely to stay so?
 
-It knows two things about an instance: how long its earlier idle stretches lasted, and at what time of day they
-began. Where it has seen stretches like the present one, it asks for as much idleness as makes four more hours
-likely; where it has not, it asks for more than the instance's own interruptions ever took. Nothing is fitted at
-run time, and no workload has to be named.
+It knows two things about an instance: how long its earlier idle stretches lasted, and at what time of day
+they began. Where it has seen stretches like the present one, it asks for as much idleness as makes four more
+hours likely; where it has not, it asks for more than the instance's own interruptions ever took. Nothing is
+fitted at run time, and no workload has to be named.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SurvivalDetector:
     @property
     def name(self) -> str:
         """For instance `survival of own gaps, 65 %`."""
-        return f"survival of own gaps, {self.needed_chance:.0%}"
+        return f"survival of own gaps, {self.needed_chance * 100:g} %"
 
     def judge(self, history: History) -> Answer:
         """Idle when the proof that this stretch's start calls for is complete and measured."""
@@ -140,16 +140,17 @@ class SurvivalDetector:
     def _why(self, proof: Proof) -> str:
         if proof.chance is not None:
             return (
-                f"of its earlier idle stretches {proof.evidence:.1f} (weighted) began near this time of day and "
-                f"lasted {_duration(proof.bins)}, after which 4 more idle hours have a chance of "
+                f"{proof.evidence:.1f} (weighted) of its earlier idle stretches began near this time of day "
+                f"and lasted {_duration(proof.bins)}, after which 4 more hours stay idle with a chance of "
                 f"{proof.chance:.0%} ({self.needed_chance:.0%} needed)"
             )
         if proof.bins >= self.longest_proof_hours * BINS_PER_HOUR:
             return f"{self.longest_proof_hours} h of idleness are proof, whatever its past says"
+        unlike = "no earlier idle stretch near this time of day is like it"
         if not proof.longest_interruption_bins:
-            return f"its own past is silent about this time of day, so {_duration(proof.bins)} are asked"
+            return f"{unlike}, so {_duration(proof.bins)} are asked"
         return (
-            f"its own past is silent about this time of day, and its longest interruption of work took "
+            f"{unlike}, and the longest interruption of its work took "
             f"{_duration(proof.longest_interruption_bins)}, so {_duration(proof.bins)} are asked"
         )
 
