@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
-SOURCES := layers/shared/governor functions agent cli local benchmarks scripts tests
+SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation scripts tests
 export PYTHONDONTWRITEBYTECODE := 1
 export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration check lint types imports template fix build deploy invoke bench checkov lock clean env-project env-cloud env-sam
+.PHONY: help demo up test test-unit test-integration check lint types imports template fix build deploy invoke bench evaluate checkov lock clean env-project env-cloud env-sam
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -64,6 +64,9 @@ invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.js
 
 bench: env-project env-sam ## calls, time, memory and cold starts
 	@$(VENV)/python -m benchmarks
+
+evaluate: env-project ## detectors replayed on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces; PLOT=file.svg draws the frontier
+	@$(VENV)/python -m evaluation $(or $(TRACES),../shared/data/gpu_traces) $(if $(PLOT),--plot $(PLOT))
 
 checkov: ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov
