@@ -1,6 +1,6 @@
-"""The command line: `governor approvals list|show|approve|keep|exempt`.
+"""The command line: `governor approvals ...`, `governor policy ...`.
 
-It speaks to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
+Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
 """
 
@@ -23,11 +23,10 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import policy
+from cli.errors import CommandError
+
 _SECONDS = 30
-
-
-class CommandError(Exception):
-    """What went wrong, and what to do; printed without a traceback."""
 
 
 class Api:
@@ -228,14 +227,32 @@ def parser() -> argparse.ArgumentParser:
     keep.add_argument("--until", type=_until, required=True, help="4h, 7d, or a time like 2026-12-01T09:00Z")
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
+    _add_policy(areas)
     return top
+
+
+def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    area = areas.add_parser("policy", help="the policy document")
+    commands = area.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="mistakes with line and path, and dangerous combinations")
+    check.add_argument("file", help="a YAML file, or - for standard input")
+    check.set_defaults(local=policy.check)
+    explain = commands.add_parser("explain", help="which overrides apply to an instance, and what they set")
+    explain.add_argument("instance", help="its id")
+    explain.add_argument("--file", help="a YAML file; else the document of the stack")
+    explain.add_argument("--region", help="where the instance is; else the session's Region")
+    explain.set_defaults(local=policy.explain)
+    schema = commands.add_parser("schema", help="the JSON Schema, for editors")
+    schema.set_defaults(local=policy.schema)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 when it was done, 1 when it was refused, 2 for a wrong command."""
     given = parser().parse_args(arguments)
-    session = boto3.Session()
     try:
+        if "local" in given:
+            return int(given.local(given))
+        session = boto3.Session()
         given.run(Api(find_api(given.stack_name, session), session), given)
     except CommandError as error:
         print(f"governor: {error}", file=sys.stderr)

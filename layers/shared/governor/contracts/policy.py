@@ -51,6 +51,14 @@ class PolicyBook:
         """The document without overrides."""
         return self._base
 
+    def policies(self) -> list[tuple[str, Policy]]:
+        """The base and, each by itself on top of it, every override, with their names."""
+        found = [("base", self._base.policy)]
+        for override in self._overrides:
+            merged = _merge(self._raw, override.patch)
+            found.append((override.name, _policy(merged, f"overrides.{override.name}")))
+        return found
+
     def applied_to(self, instance: Instance) -> AppliedPolicy:
         """The policy of one instance; later overrides win.
 

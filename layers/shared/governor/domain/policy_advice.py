@@ -1,0 +1,50 @@
+"""What of a policy is allowed and dangerous: said to whoever checks it, never refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from governor.domain.policy import Action, Mode, Policy
+
+_SHORT_WINDOW_MINUTES = 30
+_WORKING_DAY_SECONDS = 8 * 3600
+_NEARLY_ALL_PERCENT = 90
+
+
+def warnings(policy: Policy) -> tuple[str, ...]:
+    """One sentence for each combination that has burnt people, with the setting that would mend it."""
+    return (*_of_acting(policy), *_of_judging(policy))
+
+
+def _of_acting(policy: Policy) -> Iterator[str]:
+    plan, approval = policy.plan, policy.approval
+    terminates = Action.TERMINATE in (plan.action, plan.when_stop_is_unsupported)
+    is_auto = policy.mode is Mode.AUTO
+    if is_auto and terminates:
+        yield "mode auto terminates instances nobody was asked about; choose ask, or plan.action: stop"
+    if plan.local_disks_may_be_lost_unasked and (is_auto or approval.on_expiry == "act"):
+        yield (
+            "what lies on local NVMe is wiped without anybody's yes; leave "
+            "plan.local_disks_may_be_lost_unasked off"
+        )
+    if approval.on_expiry == "act" and approval.total.total_seconds() < _WORKING_DAY_SECONDS:
+        yield "approval.on_expiry: act leaves people less than 8 hours to answer; give them a working day"
+    if "terminate" in approval.broadcast_may and terminates:
+        yield "whoever reads a list may terminate by its link; take terminate out of approval.broadcast_may"
+    if policy.mode is not Mode.OBSERVE and not policy.ownership.contacts:
+        yield "ownership.contacts is empty: links go to lists alone, and prove nobody"
+
+
+def _of_judging(policy: Policy) -> Iterator[str]:
+    vetoes, breaker = policy.vetoes, policy.breaker
+    if policy.idle.window_minutes < _SHORT_WINDOW_MINUTES:
+        yield f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle; use 60"
+    limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)
+    if all(limit is None for limit in (*limits, vetoes.network_bytes_per_second)):
+        yield "no veto is on: utilization alone makes an instance idle; switch on vetoes.cpu_percent at least"
+    if policy.mode is not Mode.OBSERVE and not vetoes.required:
+        yield "vetoes.required is empty: an instance whose CPU and network are not measured counts as quiet"
+    if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _NEARLY_ALL_PERCENT:
+        yield "the breaker hardly ever trips; a metrics outage would look like an idle fleet"
+    if policy.ledger.false_stop_within_minutes == 0:
+        yield "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
