@@ -281,7 +281,9 @@ def test_an_instance_that_others_terminate_closes_its_question(stage: Stage) -> 
 
 def test_a_spot_warning_tells_and_closes_the_question(stage: Stage) -> None:
     """The owner is told how long is left, and the question is taken back as interrupted."""
-    stage.policy("mode: ask\nplan: {when_stop_is_unsupported: terminate}")
+    # Other tests have warned of instances in the same zone: this one is not to be told with them.
+    singly = "events: {mass_interruption_told_singly: 1000}"
+    stage.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\n{singly}")
     instance_id, _ = stage.ask(
         instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time"
     )
