@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `governor policy ...`.
+"""The command line: `governor approvals ...`, `governor policy ...`, `governor doctor`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -23,8 +23,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import policy
+from cli import doctor, policy
 from cli.errors import CommandError
+from cli.policy import printable
 
 _SECONDS = 30
 
@@ -115,7 +116,7 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
             "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
             q["action"],
             q["expires_at"],
-            _plain(q["instance_name"]),
+            printable(q["instance_name"]),
         )
         for q in questions
     ]
@@ -160,26 +161,21 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{_plain(found['instance_name'])} ({found['instance_id']}, {found['instance_type']})")
-    print(f"  {found['account']}/{found['region']}, owner {_plain(found['owner'])}")
+    print(f"{printable(found['instance_name'])} ({found['instance_id']}, {found['instance_type']})")
+    print(f"  {found['account']}/{found['region']}, owner {printable(found['owner'])}")
     print(f"  {found['reason']}")
     for line in (*found["cost"], *found["plan"]):
-        print(f"  {_plain(line)}")
+        print(f"  {printable(line)}")
     if found["decision"]:
         print(f"  {found['decided_by']} decided to {found['decision']}")
     elif found["first_yes_by"]:
         print(f"  {found['first_yes_by']} approved; a second person must approve, too")
     if found["void_reason"]:
-        print(f"  {found['status'].lower()}: {_plain(found['void_reason'])}")
+        print(f"  {found['status'].lower()}: {printable(found['void_reason'])}")
     if found["outcome"]:
-        print(f"  {found['outcome']}: {_plain(found['outcome_reason'] or '')}")
+        print(f"  {found['outcome']}: {printable(found['outcome_reason'] or '')}")
     elif found["can_decide"]:
         print(f"  open until {found['expires_at']}; id {found['id']}")
-
-
-def _plain(text: str) -> str:
-    """Names and tags are whatever somebody chose; a terminal must not read them as commands."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _until(text: str) -> str:
@@ -228,6 +224,10 @@ def parser() -> argparse.ArgumentParser:
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
     _add_policy(areas)
+    examine = areas.add_parser("doctor", help="whether the telemetry of every instance is right")
+    examine.add_argument("--file", help="a policy; else the one of the stack")
+    examine.add_argument("--region", action="append", help="may be given several times; else the policy's")
+    examine.set_defaults(local=doctor.doctor)
     return top
 
 

@@ -151,3 +151,8 @@ def _read(path: Path) -> str:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} could not be read: {error}") from None
+
+
+def printable(text: str) -> str:
+    """Names and tags are whatever somebody chose; a terminal must not read them as commands."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,0 +1,138 @@
+"""`governor doctor`: for every GPU instance, whether its telemetry is right, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli.errors import CommandError
+from cli.policy import deployed, printable
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.clients import Clients
+from governor.adapters.cloudwatch import CloudWatchMetrics
+from governor.adapters.ec2 import Ec2Instances
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.instance import Instance, Target
+from governor.domain.telemetry import Finding, Health, findings, health_of
+from governor.domain.verdict import FIGURES
+from governor.errors import GovernorError, PolicyError
+from governor.ports import Catalogue, InstanceReader, MetricReader
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One instance and what was found."""
+
+    instance: Instance
+    found: tuple[Finding, ...]
+
+
+def examine(
+    target: Target,
+    book: PolicyBook,
+    instances: InstanceReader,
+    metrics: MetricReader,
+    catalogue: Catalogue,
+    now: datetime,
+) -> list[Examined]:
+    """Every selected instance that runs, the worst first.
+
+    Raises:
+        CloudError: EC2 could not be read.
+    """
+    listed = instances.list_selected(target, book.base().policy.selector)
+    policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
+    requests = [
+        EvidenceRequest(
+            instance=instance,
+            policy=policies[instance.instance_id],
+            figures=frozenset(FIGURES),
+            always=True,
+        )
+        for instance in listed
+    ]
+    gathered = GatherEvidence(metrics, catalogue)(target, requests, now)
+    examined = [
+        Examined(
+            instance,
+            findings(
+                instance,
+                gathered[instance.instance_id].evidence,
+                gathered[instance.instance_id].dimensions,
+                policies[instance.instance_id],
+            ),
+        )
+        for instance in listed
+    ]
+    order = list(Health)
+    return sorted(examined, key=lambda one: (order.index(health_of(one.found)), one.instance.instance_id))
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Prints what is found; 1 when an instance can not be judged, 0 otherwise."""
+    session = boto3.Session()
+    text = (
+        Path(arguments.file).read_text(encoding="utf-8")
+        if arguments.file
+        else deployed(arguments.stack_name, session)
+    )
+    try:
+        book = parse_policy(text)
+    except (PolicyError, OSError) as error:
+        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
+    targets = book.base().policy.targets
+    own = session.region_name
+    regions = arguments.region or list(targets.regions) or ([own] if own else [])
+    if not regions:
+        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    clients, catalogue, now = Clients(), ShippedCatalogue(), datetime.now(tz=UTC)
+    found: list[Examined] = []
+    try:
+        account = session.client("sts").get_caller_identity()["Account"]
+        for region in regions:
+            target = Target(account, region)
+            found += examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), catalogue, now)
+    except (ClientError, BotoCoreError, GovernorError) as error:
+        raise CommandError(f"the instances could not be examined: {error}") from None
+    _print(found, as_json=arguments.json)
+    return int(any(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found))
+
+
+def _print(found: Sequence[Examined], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_document(one) for one in found], indent=2))
+        return
+    if not found:
+        print("no running instance carries the selector tag")
+        return
+    for one in found:
+        instance = one.instance
+        name = printable(instance.name)
+        print(f"{health_of(one.found).value:<7} {instance.instance_id} {instance.instance_type} {name}")
+        for finding in one.found:
+            print(f"        {finding.seen}\n        -> {finding.advice}")
+    counts = Counter(health_of(one.found) for one in found)
+    print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+
+
+def _document(one: Examined) -> dict[str, object]:
+    return {
+        "instance_id": one.instance.instance_id,
+        "instance_type": one.instance.instance_type,
+        "account": one.instance.target.account,
+        "region": one.instance.target.region,
+        "health": health_of(one.found).value,
+        "findings": [
+            {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}
+            for finding in one.found
+        ],
+    }

@@ -1,0 +1,53 @@
+"""`governor doctor` over a fleet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli import doctor
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import MemoryEc2, MemoryMetrics
+from governor.contracts.policy import parse_policy
+from governor.domain.telemetry import Health, health_of
+from tests.builders import NOW, TARGET, make_instance
+
+
+def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
+    """One that publishes, one that does not, one that is not selected."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics()
+    for number, tags in ((1, {"Purpose": "GPU-Workload"}), (2, {"Purpose": "GPU-Workload"}), (3, {})):
+        instance = make_instance(instance_id=f"i-{number:017x}", tags={**tags, "Name": f"n\x1b[2J{number}"})
+        ec2.add(instance)
+        own = {"InstanceId": instance.instance_id}
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+            metrics.publish(metric, own, [1.0] * 12)
+    metrics.publish("nvidia_smi_utilization_gpu", {"InstanceId": f"i-{1:017x}"}, [1.0] * 12)
+    return ec2, metrics
+
+
+def test_the_silent_come_first() -> None:
+    """Only what is selected is looked at."""
+    ec2, metrics = fleet()
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+
+    assert [(f"i-{2:017x}", Health.SILENT), (f"i-{1:017x}", Health.RIGHT)] == [
+        (one.instance.instance_id, health_of(one.found)) for one in found
+    ]
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    """For people, without what a name could do to a terminal, or for machines."""
+    ec2, metrics = fleet()
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    doctor._print(found, as_json=as_json)
+    out = capsys.readouterr().out
+
+    assert "\x1b" not in out
+    if as_json:
+        assert ["silent", "right"] == [one["health"] for one in json.loads(out)]
+    else:
+        assert out.endswith("1 silent, 1 right\n")
+        assert "-> deploy stacks/telemetry.yaml" in out
