@@ -29,6 +29,7 @@ from governor.ports import Clock, LinkSigner, Policies, StateTable
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
+_ONLY_MACHINES = "only a webhook has it, and no person reads that"
 _NO_CHANNEL = (
     "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel secret, or "
     "subscribe to the alert topic"
@@ -248,7 +249,10 @@ class Dispatch:
 
     def _note_nowhere(self, item: _Item) -> None:
         alert, refused = item.alert, sum(not delivery.was_taken for delivery in item.done.values())
-        why = f"all {refused} channels have refused it" if refused else _NO_CHANNEL
+        if refused:
+            why = f"all {refused} channels of people have refused it"
+        else:
+            why = _ONLY_MACHINES if item.done else _NO_CHANNEL
         _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
         self.state.note_delivery(
             Delivery(subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
