@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, ClassVar, Literal
 
 from governor.domain.contacts import Contact, Directory
+from governor.domain.detection.history import IDLE_BELOW_PERCENT
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
@@ -100,7 +101,7 @@ class IdleRule:
 
     def __post_init__(self) -> None:
         _between("utilization_below_percent", self.utilization_below_percent, 0.1, 50)
-        _between("window_minutes", self.window_minutes, 5, 10_080)
+        _between("window_minutes", self.window_minutes, 5, 20_160)
         _between("minimum_coverage_percent", self.minimum_coverage_percent, 50, 100)
         _between("grace_after_launch_minutes", self.grace_after_launch_minutes, 0, 10_080)
 
@@ -377,7 +378,8 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     mode: Mode = Mode.OBSERVE
-    detector: Literal["threshold"] = "threshold"
+    detector: Literal["threshold", "survival"] = "threshold"
+    """`threshold`: the rules alone. `survival`: the instance's own past may ask for a longer proof."""
     selector: TagMatch = field(default_factory=lambda: TagMatch("Purpose", "GPU-Workload"))
     exemption: TagMatch = field(default_factory=lambda: TagMatch("GpuGovernor", "exempt"))
     targets: Targets = field(default_factory=Targets)
@@ -398,6 +400,10 @@ class Policy:
         if self.approval.on_expiry == "act" and terminates:
             raise ValueError(
                 "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes"
+            )
+        if self.detector == "survival" and self.idle.utilization_below_percent != IDLE_BELOW_PERCENT:
+            raise ValueError(
+                f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}"
             )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
             raise ValueError(

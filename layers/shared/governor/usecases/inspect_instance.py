@@ -17,6 +17,7 @@ from governor.domain.units import UtcDatetime
 from governor.domain.verdict import FIGURES, Verdict, VerdictKind, activity, judge
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
+from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
 _SHORTEST_LOOK_MINUTES = 10
@@ -54,6 +55,8 @@ class InspectInstance:
         _must_be_read(gathered, instance)
         hold = self.state.record(instance.target, instance.instance_id).hold
         verdict = judge(instance, hold, gathered.evidence, policy, now)
+        proved = Proved(instance, policy, gathered, verdict)
+        verdict = AskThePast(self.gather)(instance.target, [proved], now)[instance.instance_id]
         works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
         if works is not None:
             reason = f"work began in the last minutes: {works}"

@@ -47,6 +47,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
+from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
@@ -195,6 +196,17 @@ class SweepTarget:
             case.verdict = verdict_of(
                 case.instance, case.record.hold, case.gathered.evidence, case.policy, now
             )
+        self._ask_the_past(target, [case for case in to_read if not _is_told(case, now)], now)
+
+    def _ask_the_past(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
+        proved = [
+            Proved(case.instance, case.policy, case.gathered, case.settled)
+            for case in cases
+            if case.gathered is not None
+        ]
+        judged = AskThePast(self.gather)(target, proved, now)
+        for case in cases:
+            case.verdict = judged[case.instance.instance_id]
 
     def _spread_gpu_checks(self, cases: Sequence[_Case], now: datetime) -> None:
         """When instances new to the sweep are first looked at GPU by GPU: a small fleet soon, a large one
