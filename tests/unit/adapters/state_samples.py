@@ -120,7 +120,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
             power_percent=(),
         ),
         idle_below_percent=7.5,
-        terms=Terms(frozenset({"keep"}), 2),
+        terms=Terms(frozenset({"keep"}), 2, frozenset({"a@example.com"})),
         acts_on_silence=True,
         phase_since=NOW,
     )

@@ -278,6 +278,31 @@ def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
     assert ("0", "GPU 0") == (episode.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 
 
+def test_a_fault_of_one_channel_holds_up_no_other() -> None:
+    """Whatever it is; it is tried again, and given up in the end."""
+    post = Post()
+    post.mail.failures = [RuntimeError("a library's own")]
+
+    assert Dispatched(1, 0, left=1) == post.dispatch([post.alert()])
+    assert 1 == len(post.chat.sent)
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+    post.mail.failures = [RuntimeError("again")]
+    assert Dispatched(1, 1) == post.dispatch([post.alert(Stage.REMIND)], give_up=True)
+
+
+def test_people_who_share_no_address_share_no_group() -> None:
+    """Lists are people, too."""
+    post = Post()
+    policy = post.world.policies.policy
+    contacts = {name: Contact(lists=(f"{name}@example.com",)) for name in ("finops", "mlops")}
+    groups = set()
+    for name in contacts:
+        ownership = Ownership(contacts=contacts, default_contacts=(name,))
+        post.world.policies.policy = replace(policy, ownership=ownership)
+        groups.add(post.dispatch.group(post.alert()))
+    assert 2 == len(groups)
+
+
 # the queue
 
 
@@ -575,6 +600,17 @@ def test_a_digest_that_may_pass_later_stays_in_the_outbox() -> None:
     fleet.queue.put = again
     assert [] == fleet.flush()
     assert (1, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> None:
+    """It is dropped, with a word in the log."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    group = json.loads(fleet.queue.put[0][0])["flush"]
+    fleet.world.state.put_outbox(group, "a", "{}", NOW)
+
+    assert [] == fleet.flush()
+    assert (1, []) == (len(fleet.mail.sent), list(fleet.world.state.outbox(group)))
 
 
 def test_two_workers_do_not_send_the_same_group() -> None:

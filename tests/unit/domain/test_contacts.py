@@ -83,6 +83,14 @@ def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
         ({"lists": ("bob@example.com",)}, "in emails and in lists"),
         ({"emails": ("a@example.com\nBcc: x@example.org",)}, "not an email address"),
         ({"identities": {"slack:U1": "other@example.com"}}, "not one of emails"),
+        (
+            {
+                "identities": {
+                    "aws:arn:aws:sts::123456789012:assumed-role/Admin/bob@example.com": "bob@example.com"
+                }
+            },
+            "chooses the session's name",
+        ),
         ({"time_zone": "Europe/Atlantis"}, "IANA"),
         ({"time_zone": "../../etc/passwd"}, "IANA"),
         ({"working_days": ()}, "nobody could ever be asked"),
@@ -122,10 +130,38 @@ def test_two_people_are_needed_for_dear_terminations(
     policy = Policy(plan=PlanRule(action=action), approval=rule)
     paid = Price(None if price is None else Decimal(price), "list price")
 
-    assert people == terms_of(policy, draw_plan(make_facts(price=paid), policy), paid).people_needed
+    terms = terms_of(policy, draw_plan(make_facts(price=paid), policy), paid)
+    assert (people, frozenset()) == (terms.people_needed, terms.known_people)
+    named = replace(policy, ownership=Ownership(contacts={"ml": ML}))
+    assert {"alice@example.com", "bob@example.com"} == terms_of(
+        named, draw_plan(make_facts(), named), paid
+    ).known_people
 
 
 def test_two_people_cannot_be_told_apart_by_a_list() -> None:
     """The policy is refused."""
     with pytest.raises(ValueError, match="does not tell two people apart"):
         ApprovalRule(two_people_above_usd_per_hour=Decimal(1), broadcast_may=("terminate",))
+
+
+def test_a_list_stays_a_list_whoever_tags_it() -> None:
+    """Its address is no person's, in a tag neither."""
+    directory = replace(
+        DIRECTORY, contacts={**DIRECTORY.contacts, "all": Contact(lists=("all@example.com",))}
+    )
+    (found,) = directory.asked("ALL@example.com", "unassigned")
+
+    assert ((), ("all@example.com",)) == (found.emails, found.lists)
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "aws:arn:aws:iam::123456789012:user/bob",
+        "aws:arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_Admin_0123456789abcdef/bob@example.com",
+    ],
+)
+def test_identities_that_nobody_chooses_are_mapped(identity: str) -> None:
+    """An IAM user, and a session of Identity Center."""
+    contact = replace(ML, identities={identity: "bob@example.com"})
+    assert "bob@example.com" == replace(DIRECTORY, contacts={"ml": contact}).person(identity)

@@ -181,7 +181,12 @@ def test_what_is_on_local_disks_is_not_lost_by_silence() -> None:
 
 def two_yes(first: str | None, second: str | None) -> World:
     """A termination that takes two people, as these two would have approved it past every page."""
-    world = World(action=Action.TERMINATE, approval=yes(second), terms=Terms(people_needed=2), decide=False)
+    world = World(
+        action=Action.TERMINATE,
+        approval=yes(second),
+        terms=Terms(people_needed=2, known_people=frozenset({ALICE, "bob@example.com"})),
+        decide=False,
+    )
     world.state.note_first_yes(APPROVAL_ID, yes(first))
     world.state.settle(APPROVAL_ID, yes(second), None)
     return world
@@ -200,6 +205,7 @@ def yes(person: str | None) -> Decision:
         (ALICE, None, False),
         (None, ALICE, False),
         (ALICE, "aws:arn:aws:iam::123456789012:user/bob", False),
+        (ALICE, "alice+2@example.com", False),
         (ALICE, "aws:arn:aws:sts::123456789012:assumed-role/admin/bob@example.com", False),
     ],
 )

@@ -76,7 +76,33 @@ def test_pressed_twice_it_starts_once() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED, Outcome.VOID])
 def test_a_stop_is_undone_however_its_episode_ended(outcome: Outcome) -> None:
     """A flow that failed after its stop has stopped the instance all the same."""
-    assert undo(stopped(outcome)).done
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+    assert undo(world).done
+
+
+def test_a_stop_that_ec2_refused_is_nothing_to_undo() -> None:
+    """It is noted before it is asked for; whoever stops the instance later has done it oneself."""
+    assert not undo(stopped(Outcome.REFUSED)).done
+
+
+def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
+    """Before the start nothing happens; after it the person hears that it starts."""
+    before, after = stopped(), stopped()
+
+    def busy(*_: object) -> bool:
+        raise Unavailable("the table is busy")
+
+    before.state.snooze = busy  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unavailable):
+        undo(before)
+    assert 0 == starts(before)
+
+    after.state.note_undo = busy  # type: ignore[method-assign, assignment]
+    assert undo(after).done
+    assert (1, [AlertKind.UNDONE]) == (starts(after), [alert.kind for alert in after.announcer.sent])
 
 
 def test_what_was_terminated_cannot_be_started() -> None:

@@ -50,7 +50,7 @@ class World:
     phase: Phase = Phase.ACTING
     on_expiry: Literal["no-action", "act"] = "no-action"
     approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
-    terms: Terms = Terms()
+    terms: Terms = Terms(known_people=frozenset({ALICE, "bob@example.com"}))
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
 

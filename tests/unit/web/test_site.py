@@ -88,7 +88,7 @@ class World:
                 evidence_hash=evidence_hash(evidence),
                 plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
                 price=facts.price,
-                terms=Terms(may, people),
+                terms=Terms(may, people, frozenset({ALICE, "bob@example.com"})),
                 owner=XSS,
                 project="vision",
             )
@@ -555,6 +555,18 @@ def test_a_list_may_undo_only_where_the_policy_says_so() -> None:
         assert (status == 303) == ("Start it again" in world.get().body)
         assert status == world.post("undo").status
         assert (status == 303) == bool(world.undoer.asked)
+
+
+@pytest.mark.parametrize("hour", [0, 8, 9, 23])
+def test_the_latest_date_that_is_offered_is_taken(hour: int) -> None:
+    """At every hour of the day."""
+    world = World()
+    world.clock.moment = NOW.replace(hour=hour)
+    world.state.await_answer(ID, TOKEN, "ask", NOW + timedelta(days=2))
+    latest = re.search(r'max="([^"]+)"', world.get().body)
+    assert latest is not None
+
+    assert 303 == world.post("keep", keep_date=latest[1]).status
 
 
 def test_the_page_says_who_was_told_and_names_nobody() -> None:

@@ -100,6 +100,7 @@ def episode_document(episode: Episode) -> Document:
         "idle_below_percent": str(episode.idle_below_percent),
         "broadcast_may": sorted(episode.terms.broadcast_may),
         "people_needed": episode.terms.people_needed,
+        "known_people": sorted(episode.terms.known_people),
         "schedule": _schedule_document(episode.schedule) if episode.schedule else None,
         "time_zone": episode.time_zone,
         "acts_on_silence": episode.acts_on_silence,
@@ -149,6 +150,7 @@ def episode_from_document(
         terms=Terms(
             broadcast_may=frozenset(document.get("broadcast_may", ("keep", "stop", "undo"))),
             people_needed=int(document.get("people_needed", 1)),
+            known_people=frozenset(document.get("known_people", ())),
         ),
         schedule=_schedule_from_document(schedule) if schedule else None,
         time_zone=document.get("time_zone", "UTC"),

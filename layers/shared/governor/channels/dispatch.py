@@ -19,7 +19,7 @@ from governor.channels.message import Delivered, Message
 from governor.channels.registry import Registry, Route
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import ApprovalStatus
-from governor.domain.contacts import Contact
+from governor.domain.contacts import Contact, addresses, list_addresses
 from governor.domain.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.episode import Episode, episode_from_execution_name
 from governor.domain.policy import ApprovalRule
@@ -137,7 +137,10 @@ class Dispatch:
 
     def group(self, alert: Alert) -> str:
         """Equal for alerts of the same kind to the same people."""
-        people = [(contact.emails, contact.slack_channel) for contact in self._audience(alert)]
+        people = [
+            (addresses([contact]), list_addresses([contact]), contact.slack_channel)
+            for contact in self._audience(alert)
+        ]
         return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
@@ -215,6 +218,12 @@ class Dispatch:
         except DeliveryRefused as error:
             refused = str(error)
             _log.error("a delivery was refused: %s", error)
+        except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
+            _log.exception("a delivery by %s failed", route.channel.name)
+            if not give_up:
+                self._leave(route, items, None)
+                return
+            refused = f"given up: {route.channel.name}: {type(error).__name__}"
         for item in items:
             # A digest is the message of many episodes: none of them may change it at its end.
             thread = (found.thread or message.thread) if found and len(items) == 1 else None
@@ -281,7 +290,13 @@ class Dispatch:
 def _picture(episode: Episode | None) -> bytes | None:
     from governor.channels.picture_png import evidence_png
 
-    return None if episode is None else evidence_png(episode.evidence, episode.idle_below_percent)
+    if episode is None:
+        return None
+    try:
+        return evidence_png(episode.evidence, episode.idle_below_percent)
+    except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
+        _log.exception("the picture of %s could not be drawn", episode.ref.execution_name)
+        return None
 
 
 def _threads(deliveries: Sequence[Delivery]) -> Mapping[tuple[str, str], str]:

@@ -17,7 +17,7 @@ from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
 from governor.domain.delivery import Flush, Queued
-from governor.errors import GovernorError
+from governor.errors import GovernorError, InputError
 from governor.ports import StateTable
 
 _log = logging.getLogger(__name__)
@@ -101,8 +101,17 @@ class Worker:
             self.state.end_lease(group)
 
     def _send_group(self, group: str, give_up: bool) -> Dispatched:
-        waiting = [(name, self.parse(text)) for name, text in self.state.outbox(group)]
-        alerts = [(name, alert) for name, alert in waiting if isinstance(alert, Alert)]
+        alerts = []
+        for name, text in self.state.outbox(group):
+            try:
+                found = self.parse(text)
+            except InputError:
+                # It could be read when it was put here; an older release wrote it.
+                _log.exception("the waiting message %s cannot be read any more", name)
+                self.state.drop_outbox(group, name)
+                continue
+            if isinstance(found, Alert):
+                alerts.append((name, found))
         digest_from = self.dispatch.rule().digest_from
         together = bool(digest_from) and len(alerts) >= digest_from
         total = Dispatched(0, 0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,6 +15,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
 """RFC 5321, 4.5.3.1.3."""
+_OWN = re.compile(
+    r"aws:arn:aws[a-z-]*:(iam::\d{12}:user/\S+|sts::\d{12}:assumed-role/AWSReservedSSO_[^/]+/\S+)"
+)
+"""Identities of AWS whose name nobody chooses for oneself."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
@@ -82,6 +86,15 @@ class Contact:
         both = sorted(set(self.emails) & set(self.lists))
         if both:
             raise ValueError(f"{both[0]!r} is in emails and in lists; a person's address is no list")
+        chosen = sorted(
+            name for name in self.identities if name.startswith("aws:") and not _OWN.fullmatch(name)
+        )
+        if chosen:
+            raise ValueError(
+                f"{chosen[0]!r} is not one person: whoever assumes a role chooses the session's name. "
+                "Map IAM "
+                "users, or roles of IAM Identity Center (AWSReservedSSO_...)"
+            )
         strangers = sorted(set(self.identities.values()) - set(self.emails))
         if strangers:
             raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
@@ -147,6 +160,10 @@ class Directory:
                     working_from=contact.working_from,
                     working_until=contact.working_until,
                 )
+        for contact in self.contacts.values():
+            if address in (known.lower() for known in contact.lists):
+                # A list stays one, whoever tags it as an owner.
+                return replace(contact, emails=(), identities={}, lists=(address,))
         domain = address.rpartition("@")[2]
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))

@@ -117,6 +117,8 @@ class Terms:
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     people_needed: int = 1
+    known_people: frozenset[str] = frozenset()
+    """Addresses that the policy named as persons when the question was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +171,14 @@ class Episode:
 
     @property
     def has_stopped_it(self) -> bool:
-        """Whether this episode asked EC2 to stop the instance, for real, and it was not terminated
-        afterwards.
+        """Whether this episode had EC2 stop the instance, and it was not terminated afterwards.
 
-        However the episode ended: a flow that failed after its stop has still stopped it.
+        However the episode ended: a flow that failed at its snapshots has stopped it before. A stop alone is
+        noted before EC2 is asked for it, and may have been refused.
         """
-        return (
-            "stop" in self.steps_done
-            and self.mode is not Mode.OBSERVE
-            and self.outcome not in (None, Outcome.TERMINATED)
-        )
+        seen = self.outcome is Outcome.STOPPED or {"stop", "snapshot"} <= self.steps_done.keys()
+        over = self.outcome not in (None, Outcome.TERMINATED)
+        return seen and over and self.mode is not Mode.OBSERVE
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:

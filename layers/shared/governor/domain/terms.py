@@ -7,7 +7,7 @@ or an AWS identity names a person. This module must not know how an identity is 
 from __future__ import annotations
 
 from governor.domain.approval import Answer, Approval, Decision
-from governor.domain.contacts import is_address
+from governor.domain.contacts import addresses
 from governor.domain.episode import Terms
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Policy, Power
@@ -21,13 +21,18 @@ def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
     """The terms of a question about this plan. An unknown price counts as above every limit."""
     limit, usd = policy.approval.two_people_above_usd_per_hour, price.usd_per_hour
     dear = limit is not None and (usd is None or usd > limit)
-    return Terms(frozenset(policy.approval.broadcast_may), 2 if dear and plan.destroys else 1)
+    known = addresses(tuple(policy.ownership.contacts.values()))
+    return Terms(
+        broadcast_may=frozenset(policy.approval.broadcast_may),
+        people_needed=2 if dear and plan.destroys else 1,
+        known_people=frozenset(known),
+    )
 
 
 def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
     """Whether this answer may come from this person; `None` is somebody unknown."""
     if answer is Answer.APPROVE and terms.people_needed > 1:
-        return is_known(person)
+        return is_known(terms, person)
     return person is not None or power(answer, plan) in terms.broadcast_may
 
 
@@ -43,12 +48,12 @@ def power(answer: Answer, plan: Plan) -> Power:
     return "keep" if answer is Answer.KEEP else "exempt"
 
 
-def is_known(person: str | None) -> bool:
-    """Whether a person is known to the policy by an address, so that two of them can be told apart.
+def is_known(terms: Terms, person: str | None) -> bool:
+    """Whether this is a person whom the policy names by address, so that two of them can be told apart.
 
-    An identity of AWS is not: whoever assumes a role chooses the session's name, addresses included.
+    An identity of AWS is not, nor an address that only a tag names: others can choose both.
     """
-    return person is not None and is_address(person)
+    return person is not None and person in terms.known_people
 
 
 def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision) -> None:
@@ -83,4 +88,4 @@ def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
     if terms.people_needed == 1:
         return True
     first = approval.first_yes
-    return first is not None and is_known(first.person) and first.person != decision.person
+    return first is not None and is_known(terms, first.person) and first.person != decision.person

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.notice_messages import block_delivered_alert, block_expiring_alert, notice_alert
 from governor.domain.policy import Ownership, Policy
@@ -123,7 +123,7 @@ class ReactToCapacityBlock:
         told: list[str] = []
         for (owner, project), instances in (by_owner or nobody).items():
             alert = block_delivered_alert(notice, instances, owner, project, now)
-            key = f"delivered#{notice.telling}#{owner}"
+            key = f"delivered#{notice.telling}#{owner}#{project}"
             if self.once(key, partial(self.announcer.announce, alert), keep=keep):
                 told.append(owner)
         _keep_for_reminder(self.log, notice, policy, now)
@@ -136,7 +136,7 @@ class ReactToCapacityBlock:
             alert = block_expiring_alert(
                 change.reservation_id, instances, ends, owner, project, now, change.event_id
             )
-            key = f"{change.event_id}#expiring#{owner}"
+            key = f"{change.event_id}#expiring#{owner}#{project}"
             if self.once(key, partial(self.announcer.announce, alert)):
                 told.append(owner)
         return tuple(told)
@@ -154,3 +154,5 @@ def _keep_for_reminder(log: EventLog, notice: Notice, policy: Policy, now: UtcDa
     """What comes sooner than the reminder would was told in time already; a new date replaces the old one."""
     if now < notice.at - timedelta(hours=policy.events.remind_before_hours):
         log.keep_notice(notice)
+    else:
+        log.drop_notice(Target(notice.account, notice.region), notice.key)

@@ -54,7 +54,7 @@ class RemindNotices:
         for (owner, project), theirs in owned(instances, policy.ownership).items():
             alert = notice_alert(notice, theirs, owner, project, now, again=True)
             try:
-                key = f"reminder#{notice.telling}#{owner}"
+                key = f"reminder#{notice.telling}#{owner}#{project}"
                 self.once(key, partial(self.announcer.announce, alert), keep=_KEPT)
             except GovernorError as error:
                 problems.append(f"{notice.key}: {owner} was not reminded: {error}")

@@ -45,18 +45,26 @@ class UndoEpisode:
         refusal = _not_startable(instance, episode)
         if instance is None or refusal is not None:
             return UndoAnswer(False, refusal or "the instance no longer exists")
+        hours = policy_at_the_end(self.policies, episode.instance).approval.keep_after_undo_hours
+        # First, so that a table that is busy keeps it from starting instead of from being left alone.
+        self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
         try:
             self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
             return UndoAnswer(False, _no_capacity(instance, error))
         except (AccessDenied, WrongState, Unsupported) as error:
             return UndoAnswer(False, f"EC2 refused to start it: {error}")
-        now = self.clock.now()
-        hours = policy_at_the_end(self.policies, episode.instance).approval.keep_after_undo_hours
-        self.state.snooze(target, ref.instance_id, now + timedelta(hours=hours))
-        if self.state.note_undo(ref, by, now):
+        if self._note(ref, by):
             self._tell(episode, by, channel)
         return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+
+    def _note(self, ref: EpisodeRef, by: str) -> bool:
+        """EC2 has been asked: whoever pressed must hear that, whether or not it can be written down."""
+        try:
+            return self.state.note_undo(ref, by, self.clock.now())
+        except CloudError:
+            _log.exception("an undo could not be recorded")
+            return True
 
     def _tell(self, episode: Episode, by: str, channel: str) -> None:
         """The instance starts whether or not others can be told: a failure here is none of the undo."""

@@ -30,6 +30,10 @@ from governor.web import picture
 _FOLDER = Path(__file__).parent / "templates"
 
 
+_KEPT_UNTIL = timedelta(hours=9)
+"""A date is read as its 09:00 UTC, and that must not lie beyond the policy's maximum."""
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -90,7 +94,7 @@ def approval_page(
             rebuild=_rebuild(episode),
             console=console_url(episode.instance),
             keep_options=keep_options(view),
-            latest=(view.now + view.approval.keep_at_most).date().isoformat(),
+            latest=(view.now + view.approval.keep_at_most - _KEPT_UNTIL).date().isoformat(),
             silence=silence_text(episode),
             told=_told(view.deliveries),
             person=person,
