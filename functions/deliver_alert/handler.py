@@ -7,7 +7,7 @@ from typing import Any
 from governor import bootstrap
 from governor.channels.dispatch import Dispatched
 from governor.contracts.payloads import QueueBatch, parse
-from governor.observability import count, logger, observed
+from governor.observability import MetricUnit, count, logger, observed
 
 
 @observed
@@ -19,7 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in left]}
 
 
-def _count(done: Dispatched) -> None:
+def _count(done: Dispatched, late_seconds: float) -> None:
     count("DeliveriesTaken", done.taken)
     count("DeliveriesRefused", done.refused)
-    count("DeliveriesLeft", done.left)
+    count("DeliveryDelay", late_seconds, MetricUnit.Seconds)

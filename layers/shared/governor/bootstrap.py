@@ -15,7 +15,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
-from governor.errors import PolicyError
+from governor.errors import ConfigurationError, PolicyError
 from governor.ports import Clock, Policies
 from governor.usecases.accounts import Accounts
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
-    from governor.channels.dispatch import Dispatched
+    from governor.channels.dispatch import Dispatch, Dispatched
     from governor.channels.slack_actions import SlackActions
     from governor.channels.worker import Worker
     from governor.contracts.policy import PolicyBook
@@ -217,7 +217,7 @@ def react_to_interruption() -> ReactToInterruption:
     clock, once = SystemClock(), _once()
     return ReactToInterruption(
         clock=clock,
-        policies=_policies(),
+        policies=_policies_or_last(),
         accounts=_accounts(),
         instances=_instances(),
         state=_state(),
@@ -237,7 +237,7 @@ def react_to_rebalance() -> ReactToRebalance:
     clock, once = SystemClock(), _once()
     return ReactToRebalance(
         clock=clock,
-        policies=_policies(),
+        policies=_policies_or_last(),
         accounts=_accounts(),
         instances=_instances(),
         tell=_tell_warning(clock, once),
@@ -251,7 +251,7 @@ def react_to_scheduled_change() -> ReactToScheduledChange:
 
     return ReactToScheduledChange(
         clock=SystemClock(),
-        policies=_policies(),
+        policies=_policies_or_last(),
         accounts=_accounts(),
         instances=_instances(),
         log=_event_log(),
@@ -266,7 +266,7 @@ def react_to_capacity_block() -> ReactToCapacityBlock:
 
     return ReactToCapacityBlock(
         clock=SystemClock(),
-        policies=_policies(),
+        policies=_policies_or_last(),
         accounts=_accounts(),
         instances=_instances(),
         log=_event_log(),
@@ -301,21 +301,29 @@ def approval_site() -> ApprovalSite:
     )
 
 
-def delivery_worker(seen: Callable[[Dispatched], None]) -> Worker:
+def delivery_worker(seen: Callable[[Dispatched, float], None]) -> Worker:
     """For `deliver_alert`."""
-    from governor.adapters.ses import SesMailService
     from governor.adapters.sqs import SqsQueue
-    from governor.channels.dispatch import Dispatch
-    from governor.channels.registry import Registry
     from governor.channels.worker import Worker
     from governor.contracts.alerts import parse_queued
 
+    queue = SqsQueue(_clients(), _settings().delivery_queue_url)
+    return Worker(SystemClock(), _dispatch, _state(), queue, parse_queued, seen)
+
+
+def _dispatch() -> Dispatch:
+    from governor.adapters.ses import SesMailService
+    from governor.channels.dispatch import Dispatch
+    from governor.channels.registry import Registry
+
     known = _settings()
     mail = SesMailService(_clients()) if known.email_sender else None
-    registry = Registry(_channel_secret().read(), mail, known.email_sender, SystemClock())
-    dispatch = Dispatch(SystemClock(), _policies_or_last(), _state(), _signer(), registry)
-    queue = SqsQueue(_clients(), known.delivery_queue_url)
-    return Worker(dispatch, _state(), queue, parse_queued, seen)
+    try:
+        secret, problem = _channel_secret().read(), None
+    except ConfigurationError as error:
+        secret, problem = {}, str(error)
+    registry = Registry(secret, mail, known.email_sender, SystemClock(), problem)
+    return Dispatch(SystemClock(), _policies_or_last(keep=True), _state(), _signer(), registry)
 
 
 def slack_actions() -> SlackActions:
@@ -331,7 +339,7 @@ def slack_actions() -> SlackActions:
         signing_secret=secret.get("slack_signing_secret", ""),
         show=ShowApproval(state=_state(), clock=SystemClock()),
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
-        directory=lambda: _policies().base().policy.ownership.directory,
+        directory=lambda: _policies_or_last().base().policy.ownership.directory,
         whisper=SlackWhisper(lambda: slack_app_client(token, api_url)),
         clock=SystemClock(),
     )
@@ -408,18 +416,21 @@ def _policies_or_defaults() -> PolicyBook:
         return parse_policy("")
 
 
-def _policies_or_last() -> PolicyBook:
-    """For delivery: with a document that is refused, people are found by the last one that was accepted."""
+def _policies_or_last(*, keep: bool = False) -> PolicyBook:
+    """For what must reach people: with a document that is refused, by the last one that was accepted.
+
+    `keep` keeps an accepted one for that; only the function that may write it does.
+    """
     from governor.adapters.ssm import PolicyParameter
     from governor.contracts.policy import parse_policy
 
-    text, kept = PolicyParameter(_clients(), _settings().policy_parameter).read(), _state().kept_policy()
+    text = PolicyParameter(_clients(), _settings().policy_parameter).read()
     try:
         found = parse_policy(text)
     except PolicyError as error:
-        _log.error("%s; the contacts of the last accepted document are used", error)
-        return parse_policy(kept or "")
-    if text != kept:
+        _log.error("%s; the last accepted document is used", error)
+        return parse_policy(_state().kept_policy() or "")
+    if keep and text != _state().kept_policy():
         _state().keep_policy(text, SystemClock().now())
     return found
 

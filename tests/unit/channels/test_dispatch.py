@@ -142,10 +142,10 @@ def test_what_may_pass_is_left_and_sent_alone_the_next_time() -> None:
 
     assert Dispatched(1, 0, left=1, retry_after_seconds=70) == post.dispatch([post.alert()])
     post.world.clock.moment = NOW + timedelta(seconds=30)
-    assert Dispatched(1, 0, left=1, retry_after_seconds=40) == post.dispatch([post.alert()])
+    assert Dispatched(0, 0, left=1, retry_after_seconds=40) == post.dispatch([post.alert()])
     assert [] == post.chat.sent
     post.world.clock.moment = NOW + timedelta(seconds=70)
-    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
     assert (1, 1) == (len(post.mail.sent), len(post.chat.sent))
 
 
@@ -195,7 +195,7 @@ def test_a_refusal_is_on_record_and_not_repeated() -> None:
 
     assert Dispatched(1, 1) == post.dispatch([post.alert()])
     assert {"email": "email: verify the sender", "slack": None} == post.records()
-    assert Dispatched(1, 1) == post.dispatch([post.alert()])
+    assert Dispatched(0, 0) == post.dispatch([post.alert()])
     assert [] == post.mail.sent
 
 
@@ -285,7 +285,7 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
 
     assert Dispatched(1, 0, left=1) == post.dispatch([post.alert()])
     assert 1 == len(post.chat.sent)
-    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
     post.mail.failures = [RuntimeError("again")]
     assert Dispatched(1, 1) == post.dispatch([post.alert(Stage.REMIND)], give_up=True)
 
@@ -324,7 +324,14 @@ class FakeQueue:
 
 def worker(post: Post, queue: FakeQueue, seen: list[Dispatched]) -> Worker:
     """Over the post's channels."""
-    return Worker(post.dispatch, post.world.state, queue, parse_queued, seen.append)
+    return Worker(
+        post.world.clock,
+        lambda: post.dispatch,
+        post.world.state,
+        queue,
+        parse_queued,
+        lambda done, _: seen.append(done),
+    )
 
 
 def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = None) -> Queued:
@@ -345,7 +352,8 @@ def test_a_bad_message_holds_up_no_other() -> None:
     digest_rule(post, digest_from=0)
     left = worker(post, queue, seen)([queued(post, 1, body="{}"), queued(post, 2)])
 
-    assert (["m1"], [("r1", 15)], [Dispatched(2, 0)]) == (left, queue.hidden, seen)
+    assert (["m1"], [("r1", 15)]) == (left, queue.hidden)
+    assert [Dispatched(0, 0, left=1), Dispatched(2, 0)] == seen
 
 
 def digest_rule(post: Post, **changes: Any) -> None:
@@ -366,6 +374,49 @@ def test_what_is_left_comes_back_later_each_time(wanted: int | None, receives: i
 
     assert ["m1"] == worker(post, queue, [])([queued(post, receives=receives)])
     assert [("r1", hidden)] == queue.hidden
+
+
+def test_what_stands_in_the_way_of_all_channels_leaves_the_message_in_the_queue() -> None:
+    """Tried again in seconds, not after the queue's own time-out; counted, so that it is seen."""
+    post, queue, seen = Post(), FakeQueue(), list[tuple[Dispatched, float]]()
+
+    def unreachable() -> Dispatch:
+        raise Throttled("Secrets Manager is busy")
+
+    work = Worker(
+        post.world.clock,
+        unreachable,
+        post.world.state,
+        queue,
+        parse_queued,
+        lambda done, late: seen.append((done, late)),
+    )
+    old = replace(queued(post), sent_at=NOW - timedelta(hours=2))
+
+    assert (["m1"], [("r1", 15)]) == (work([old]), queue.hidden)
+    assert [(Dispatched(0, 0, left=1), 7200.0)] == seen
+
+
+@pytest.mark.parametrize(("wait", "late"), [(None, 600.0), (43_200, 43_200.0)])
+def test_how_late_a_message_is_or_will_be_is_told(wait: int | None, late: float) -> None:
+    """A channel that wants to wait for long is seen at once."""
+    post, queue, seen = Post(), FakeQueue(), list[float]()
+    digest_rule(post, digest_from=0)
+    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=wait)]
+    work = replace(worker(post, queue, []), seen=lambda _, seconds: seen.append(seconds))
+    work([replace(queued(post), sent_at=NOW - timedelta(minutes=10))])
+
+    assert [late] == seen
+
+
+def test_a_channel_secret_that_cannot_be_read_stops_no_mail() -> None:
+    """It is a refusal on record."""
+    broken = replace(registry(mail=object()), problem="the secret must be a JSON object of strings")
+    routes = broken.routes((ML,))
+
+    assert ["secret", "email", "email"] == [route.channel.name for route in routes]
+    with pytest.raises(DeliveryRefused, match="JSON object"):
+        routes[0].channel.send(message_of(Post().alert(), None, link=None))
 
 
 def test_a_table_that_is_busy_leaves_the_message_in_the_queue() -> None:
@@ -504,7 +555,14 @@ class Fleet:
             world.clock, world.policies, world.state, SIGNER, registry, lambda: f"digest-{next(numbers)}"
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()
-        self.worker = Worker(dispatch, world.state, self.queue, parse_queued, self.seen.append)
+        self.worker = Worker(
+            world.clock,
+            lambda: dispatch,
+            world.state,
+            self.queue,
+            parse_queued,
+            lambda done, _: self.seen.append(done),
+        )
 
     def alerts(self, stage: Stage = Stage.ASK) -> list[Queued]:
         """The stage's message of each, as the queue hands them out."""

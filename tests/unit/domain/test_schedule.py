@@ -106,3 +106,14 @@ def test_tomorrow_morning_is_that_of_the_owner() -> None:
     assert at("2026-11-21T08:00") == tomorrow_morning(at("2026-11-20T12:00"), "Europe/Berlin")
     assert at("2026-03-29T07:00") == tomorrow_morning(at("2026-03-28T12:00"), "Europe/Berlin")
     assert at("2026-11-21T00:00") == tomorrow_morning(at("2026-11-20T12:00"), "Asia/Tokyo")
+
+
+def test_no_question_outlives_the_key_of_its_link() -> None:
+    """Whoever works one day a week gets less time, and a link that is good until the end."""
+    mondays = Contact(emails=("m@example.com",), working_days=(Weekday.MON,))
+    rule = ApprovalRule(remind_after_minutes=8_640, escalate_after_minutes=8_640, expire_after_minutes=11_520)
+    now = at("2026-11-24T12:00")
+    planned = schedule(now, rule, (mondays,), ())
+
+    assert now + timedelta(days=29) == planned.expire_at
+    assert planned.ask_at <= planned.remind_at <= planned.escalate_at <= planned.expire_at

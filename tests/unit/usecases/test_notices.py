@@ -267,3 +267,30 @@ def test_the_last_warning_names_the_minutes_and_what_is_lost() -> None:
 
     world.change(instance_id, state="terminated")
     assert () == world.block(replace(expiring, event_id="event-3"))
+
+
+def test_each_project_of_an_unknown_owner_is_told() -> None:
+    """Their people are found by the project."""
+    world, _ = world_with(lifecycle=Lifecycle.CAPACITY_BLOCK, capacity_reservation_id=RESERVATION)
+    for number, project in ((2, "llm"), (3, "vision")):
+        tags = {"Purpose": "GPU-Workload", "Project": project}
+        world.add(
+            number,
+            [90.0] * 12,
+            tags=tags,
+            lifecycle=Lifecycle.CAPACITY_BLOCK,
+            capacity_reservation_id=RESERVATION,
+        )
+    world.block(block(is_expiring=True))
+
+    assert {"llm", "vision"} <= {alert.project for alert in world.announcer.sent}
+    assert len({alert.dedup_id for alert in world.announcer.sent}) == len(world.announcer.sent)
+
+
+def test_a_date_that_comes_nearer_leaves_no_reminder_of_the_old_one() -> None:
+    """Told at once, and not again nine days later."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id))
+    world.scheduled(retirement(instance_id, event_id="event-2", at=NOW + timedelta(hours=12)))
+
+    assert [] == list(world.log.notices(TARGET))

@@ -254,6 +254,18 @@ def test_a_mass_interruption_is_one_message_and_every_hook() -> None:
     assert "and 181 more" in " ".join(summary.lines)
 
 
+def test_every_owner_of_a_mass_hears_of_it() -> None:
+    """By a message of their own: nobody else's channel may reach them."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    for number, owner in ((11, "ada"), (12, "bob"), (13, "bob")):
+        world.add(number, tags={"Purpose": "GPU-Workload", "Owner": owner, "Name": f"n{number}"})
+    warn_all(world, 2)
+
+    told = {alert.owner: len(alert.facts["instance_ids"]) for alert in world.sent[1:]}  # type: ignore[arg-type]
+    assert 2 == told["bob"]
+    assert {"ada", "bob"} == set(told)
+
+
 def test_zones_and_windows_are_counted_apart() -> None:
     """Another zone, or a warning after the window, is told singly again."""
     world = WarnedWorld(Events(mass_interruption_told_singly=1, mass_interruption_window_minutes=10))

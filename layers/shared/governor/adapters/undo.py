@@ -23,7 +23,7 @@ class LambdaUndoer:
         """As the port says."""
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
         with aws_errors("lambda:InvokeFunction"):
-            answer = self._clients.client("lambda").invoke(
+            answer = self._clients.client("lambda", repeat=False).invoke(
                 FunctionName=self._function_name, Payload=json.dumps(event).encode()
             )
             body = json.loads(answer["Payload"].read())

@@ -48,7 +48,7 @@ def new_digest_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """How many channels took it and refused it. `retry_after_seconds` is set when some are left."""
+    """How many took and refused it now, and how many are left; `retry_after_seconds` as the soonest asks."""
 
     taken: int
     refused: int
@@ -77,11 +77,8 @@ class _Item:
     waiting: dict[tuple[str, str], Delivery]
     """Those that a channel wants not before a time."""
     left: list[int | None] = field(default_factory=list)
-
-    @property
-    def taken(self) -> int:
-        """How many channels have it."""
-        return sum(delivery.was_taken for delivery in self.done.values())
+    news: list[Delivery] = field(default_factory=list)
+    """What was settled now."""
 
     @property
     def is_nowhere(self) -> bool:
@@ -124,10 +121,10 @@ class Dispatch:
             if item.is_nowhere:
                 self._note_nowhere(item)
         waits = [seconds for item in items for seconds in item.left]
-        taken = sum(item.taken for item in items)
+        news = [delivery for item in items for delivery in item.news]
         return Dispatched(
-            taken=taken,
-            refused=sum(len(item.done) for item in items) - taken,
+            taken=sum(delivery.was_taken for delivery in news),
+            refused=sum(not delivery.was_taken for delivery in news),
             left=sum(len(item.left) for item in items),
             # The soonest: each of the others still waits for its own time.
             retry_after_seconds=min((wait for wait in waits if wait is not None), default=None)
@@ -239,6 +236,7 @@ class Dispatch:
             )
             self.state.note_delivery(delivery)
             item.done[delivery.channel, delivery.target] = delivery
+            item.news.append(delivery)
 
     def _leave(self, route: Route, items: Sequence[_Item], wanted: int | None) -> None:
         now = self.clock.now()

@@ -60,12 +60,16 @@ class Registry:
     mail: MailService | None
     sender: str | None
     clock: Clock
+    problem: str | None = None
+    """Why the secret cannot be read as what it must be."""
 
     def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
         """Every way to these contacts, and those that are for everybody."""
         return (*self._unknown(), *self._mails(contacts), *self._slack(contacts), *self._others())
 
     def _unknown(self) -> list[Route]:
+        if self.problem is not None:
+            return [_refusing("secret", f"the channel secret: {self.problem}")]
         unknown = sorted(set(self.secret) - KEYS)
         if not unknown:
             return []

@@ -18,7 +18,7 @@ from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
 from governor.domain.delivery import Flush, Queued
 from governor.errors import GovernorError, InputError
-from governor.ports import StateTable
+from governor.ports import Clock, StateTable
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_SECONDS, _LONGEST_BACKOFF_SECONDS = 15, 900
@@ -52,23 +52,30 @@ class Worker:
     Questions go through the outbox: those that come together to the same people leave it as one message.
     """
 
-    dispatch: Dispatch
+    clock: Clock
+    make: Callable[[], Dispatch]
     state: StateTable
     queue: Queue
     parse: Callable[[str], Alert | Flush]
-    seen: Callable[[Dispatched], None]
+    seen: Callable[[Dispatched, float], None]
+    """Called with what was done and the seconds by which the message is, or will be, late."""
 
     def __call__(self, batch: Sequence[Queued]) -> list[str]:
         """Ids of the messages that must stay in the queue."""
         return [one.message_id for one in batch if not self._is_done(one)]
 
+    def _late(self, one: Queued, wait: int | None = None) -> float:
+        age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
+        return max(age, float(wait or 0))
+
     def _is_done(self, one: Queued) -> bool:
         try:
-            done = self._work(one.body, self._is_last(one))
-            self.seen(done)
+            done = self._work(self.make(), one.body, self._is_last(one))
+            self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
             _log.exception("a message was not delivered")
+            self.seen(Dispatched(0, 0, left=1), self._late(one))
             self._hide(one, None)
             return False
         if done.left:
@@ -77,30 +84,30 @@ class Worker:
 
     def _is_last(self, one: Queued) -> bool:
         """Whether it has been tried for so long that it is given up, on record and with an alarm."""
-        return one.sent_at is not None and self.dispatch.clock.now() - one.sent_at > _TRIED_FOR
+        return one.sent_at is not None and self.clock.now() - one.sent_at > _TRIED_FOR
 
-    def _work(self, body: str, give_up: bool) -> Dispatched:
+    def _work(self, dispatch: Dispatch, body: str, give_up: bool) -> Dispatched:
         found = self.parse(body)
         if isinstance(found, Flush):
-            return self._flush(found.group, give_up)
-        rule = self.dispatch.rule()
+            return self._flush(dispatch, found.group, give_up)
+        rule = dispatch.rule()
         if found.kind not in QUESTIONS or rule.digest_from == 0:
-            return self.dispatch([found], give_up=give_up)
-        group = self.dispatch.group(found)
+            return dispatch([found], give_up=give_up)
+        group = dispatch.group(found)
         self.state.put_outbox(group, found.dedup_id, body, found.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
-    def _flush(self, group: str, give_up: bool) -> Dispatched:
+    def _flush(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
         """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
-        if not self.state.take_lease(group, self.dispatch.clock.now(), _LEASE_SECONDS):
+        if not self.state.take_lease(group, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
-            return self._send_group(group, give_up)
+            return self._send_group(dispatch, group, give_up)
         finally:
             self.state.end_lease(group)
 
-    def _send_group(self, group: str, give_up: bool) -> Dispatched:
+    def _send_group(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
         alerts = []
         for name, text in self.state.outbox(group):
             try:
@@ -112,11 +119,11 @@ class Worker:
                 continue
             if isinstance(found, Alert):
                 alerts.append((name, found))
-        digest_from = self.dispatch.rule().digest_from
+        digest_from = dispatch.rule().digest_from
         together = bool(digest_from) and len(alerts) >= digest_from
         total = Dispatched(0, 0)
         for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
-            done = self.dispatch([alert for _, alert in part], give_up=give_up)
+            done = dispatch([alert for _, alert in part], give_up=give_up)
             if not done.left:
                 for name, _ in part:
                     self.state.drop_outbox(group, name)

@@ -112,8 +112,11 @@ def mass_alert(
     policy: Policy,
     since: UtcDatetime,
     now: UtcDatetime,
+    *,
+    owner: str = "unassigned",
+    project: str = "unassigned",
 ) -> Alert:
-    """Many warnings in one zone: one message. `endangered` are the instances there, with their owners.
+    """Many warnings in one zone: one message to the owner of the `endangered` instances there.
 
     `None` where they could not be listed.
     """
@@ -135,8 +138,10 @@ def mass_alert(
             *_endangered_lines(endangered, owners),
             "Every instance that is warned is still asked to run its hook where the policy says so.",
         ),
-        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}",
+        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}-{owner}-{project}",
         at=now,
+        owner=owner,
+        project=project,
         facts={
             "availability_zone": zone,
             "cause": warned.cause.value,

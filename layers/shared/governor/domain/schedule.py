@@ -17,6 +17,8 @@ from governor.domain.units import UtcDatetime
 _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
 _A_WEEK = timedelta(days=8)
+_LONGEST_OPEN = timedelta(days=29)
+"""The key of its link is accepted for 30 days at least; whoever works one day a week gets less time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,13 @@ def schedule(
     The expiry, too, falls into working hours: time in which nobody could answer does not run out on anybody.
     """
     ask_at = next_working(now, asked)
+    latest = now + _LONGEST_OPEN
     remind_at = next_working(ask_at + timedelta(minutes=rule.remind_after_minutes), asked)
     escalate_at = next_working(
         remind_at + timedelta(minutes=rule.escalate_after_minutes), (*asked, *escalated)
     )
     expire_at = next_working(escalate_at + timedelta(minutes=rule.expire_after_minutes), (*asked, *escalated))
-    return Schedule(ask_at, remind_at, escalate_at, expire_at)
+    return Schedule(*(min(moment, latest) for moment in (ask_at, remind_at, escalate_at, expire_at)))
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.errors import CloudError, GovernorError
+from governor.errors import CloudError
 from governor.ports import Clock, EventLog
 
 _LEASE = timedelta(seconds=30)
@@ -48,13 +48,13 @@ def run_all(steps: Sequence[Callable[[], object]]) -> None:
     """Runs every step, whatever becomes of those before it.
 
     Raises:
-        GovernorError: the first failure, with the others as its notes.
+        Exception: the first failure, with the others as its notes.
     """
-    failed: list[GovernorError] = []
+    failed: list[Exception] = []
     for step in steps:
         try:
             step()
-        except GovernorError as error:
+        except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
             failed.append(error)
     if failed:
         for other in failed[1:]:

@@ -5,10 +5,12 @@ The rule is `events.mass_interruption_*` of the policy. This module must not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 
 from governor.domain.alert import Alert
 from governor.domain.event_messages import mass_alert
@@ -17,7 +19,7 @@ from governor.domain.interruption import Cause, Warned
 from governor.domain.policy import Policy
 from governor.errors import CloudError, ConflictError
 from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
-from governor.usecases.once import Once
+from governor.usecases.once import Once, run_all
 from governor.usecases.open_episode import owner_and_project
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
@@ -103,22 +105,39 @@ class TellWarning:
 
         def tell() -> None:
             endangered = self._endangered(instance, policy, reaction)
-            now = self.clock.now()
-            self.announcer.announce(mass_alert(instance, warned, endangered, policy, burst.started_at, now))
+            now, since = self.clock.now(), burst.started_at
+            if not endangered:
+                listed = None if endangered is None else ()
+                alert = mass_alert(instance, warned, listed, policy, since, now)
+                self.announcer.announce(alert)
+                return
+            # One to each owner, who may be reached by nobody else's channel.
+            run_all(
+                [
+                    partial(
+                        self.announcer.announce,
+                        mass_alert(
+                            instance, warned, theirs, policy, since, now, owner=owner, project=project
+                        ),
+                    )
+                    for (owner, project), theirs in endangered.items()
+                ]
+            )
 
         return self.once(f"mass#{kind}#{place}#{int(burst.started_at.timestamp())}", tell)
 
     def _endangered(
         self, instance: Instance, policy: Policy, reaction: Reaction
-    ) -> Sequence[tuple[Instance, str]] | None:
-        """What runs in that zone on capacity that can be taken back, with its owners."""
+    ) -> Mapping[tuple[str, str], Sequence[tuple[Instance, str]]] | None:
+        """What runs in that zone on capacity that can be taken back, by owner and project."""
         try:
             listed = self.instances.list_selected(instance.target, policy.selector)
         except CloudError as error:
             reaction.notes.append(f"the zone was not listed: {error}")
             return None
-        return [
-            (one, owner_and_project(one, policy.ownership)[0])
-            for one in listed
-            if one.availability_zone == instance.availability_zone and one.lifecycle in _TAKEN_BACK
-        ]
+        found: dict[tuple[str, str], list[tuple[Instance, str]]] = defaultdict(list)
+        for one in listed:
+            if one.availability_zone == instance.availability_zone and one.lifecycle in _TAKEN_BACK:
+                owner, project = owner_and_project(one, policy.ownership)
+                found[owner, project].append((one, owner))
+        return found

@@ -10,6 +10,7 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -30,8 +31,14 @@ from governor.web import picture
 _FOLDER = Path(__file__).parent / "templates"
 
 
-_KEPT_UNTIL = timedelta(hours=9)
-"""A date is read as its 09:00 UTC, and that must not lie beyond the policy's maximum."""
+_NINE = 9
+
+
+def _latest(view: ApprovalView) -> str:
+    """The last date whose nine o'clock, where a date is read as, lies within the policy's maximum."""
+    end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
+    day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
+    return day.isoformat()
 
 
 @cache
@@ -94,7 +101,7 @@ def approval_page(
             rebuild=_rebuild(episode),
             console=console_url(episode.instance),
             keep_options=keep_options(view),
-            latest=(view.now + view.approval.keep_at_most - _KEPT_UNTIL).date().isoformat(),
+            latest=_latest(view),
             silence=silence_text(episode),
             told=_told(view.deliveries),
             person=person,
@@ -141,6 +148,7 @@ class _DigestRow:
 def digest_page(
     views: Sequence[ApprovalView],
     *,
+    person: str | None,
     links: Sequence[str],
     csrf: str,
     action: str,
@@ -159,6 +167,10 @@ def digest_page(
             total=money(sum(known, Decimal(0))),
             unpriced=len(prices) - len(known),
             is_open=any(view.can_decide for view in views),
+            may_stop=any(
+                view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, person)
+                for view in views
+            ),
             keep_options=keep_options(views[0]),
             csrf=csrf,
             action=action,

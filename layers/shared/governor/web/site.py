@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
 from governor.domain.approval import Answer, Decision
 from governor.domain.delivery import DIGEST_PREFIX
@@ -99,7 +100,8 @@ class ApprovalSite:
         if not picked:
             return self._digest_page(request, recipient, 400, problem="Tick at least one of them.")
         try:
-            decision = _decision(request.form, recipient, self.clock.now())
+            zone = next(iter(views.values())).episode.time_zone
+            decision = _decision(request.form, recipient, self.clock.now(), zone)
         except InputError as error:
             return self._digest_page(request, recipient, 400, problem=str(error))
         accepted = request.form.get("losses") == "accepted"
@@ -128,6 +130,7 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.digest_page(
             views,
+            person=_person(recipient),
             links=[self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views],
             csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
             action=_address(request),
@@ -153,7 +156,8 @@ class ApprovalSite:
         if request.form.get("answer") == _UNDO:
             return self._undo(request, recipient)
         try:
-            decision = _decision(request.form, recipient, self.clock.now())
+            zone = self.show(request.approval_id).episode.time_zone
+            decision = _decision(request.form, recipient, self.clock.now(), zone)
         except InputError as error:
             return self._page(request, recipient, 400, problem=str(error))
         try:
@@ -212,7 +216,7 @@ def bad_request(text: str) -> Response:
     return _refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
 
 
-def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime) -> Decision:
+def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime, zone: str) -> Decision:
     """Raises InputError with what to do."""
     try:
         answer = Answer(form.get("answer", ""))
@@ -227,18 +231,18 @@ def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime) -> Deci
         person=_person(recipient),
         channel="page",
         at=now,
-        keep_until=_keep_until(form) if answer is Answer.KEEP else None,
+        keep_until=_keep_until(form, zone) if answer is Answer.KEEP else None,
         reason=reason or None,
     )
 
 
-def _keep_until(form: Mapping[str, str]) -> UtcDatetime:
-    """The date of one's own choice goes before the offered ones."""
+def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
+    """The date of one's own choice, at nine of that time zone, goes before the offered ones."""
     date, offered = form.get("keep_date", ""), form.get("keep_until", "")
     try:
         if date:
             day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
-            return datetime.combine(day, time(9), tzinfo=UTC)
+            return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
         return parse_iso(offered)
     except ValueError:
         raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
