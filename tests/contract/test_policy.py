@@ -43,6 +43,10 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("overrides: {name: x}", "overrides"),
         ("{approval: {on_expiry: act}, plan: {action: terminate}}", ""),
         ("prices: {ebs_usd_per_gib_month: -1}", "prices"),
+        ("approval: {delivery_limit_minutes: 1}", "approval"),
+        ("approval: {remind_after_minutes: 30000}", "approval"),
+        ("ownership: {default_contacts: [nobody]}", "ownership"),
+        ("overrides: [{name: x, match: {}, set: {ownership: {}}}]", "overrides.0.set.ownership"),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:

@@ -294,3 +294,14 @@ def test_a_date_that_comes_nearer_leaves_no_reminder_of_the_old_one() -> None:
     world.scheduled(retirement(instance_id, event_id="event-2", at=NOW + timedelta(hours=12)))
 
     assert [] == list(world.log.notices(TARGET))
+
+
+def test_a_repeated_event_takes_no_reminder_back() -> None:
+    """Health repeats what is open, also in the last hours before the date."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=25)))
+    world.clock.moment = NOW + timedelta(hours=2)
+    world.scheduled(retirement(instance_id, event_id="event-2", at=NOW + timedelta(hours=25)))
+    world.scheduled(retirement(instance_id, event_id="event-3", at=None))
+
+    assert 1 == len(world.log.notices(TARGET))

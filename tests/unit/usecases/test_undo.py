@@ -15,6 +15,7 @@ from governor.ports import UndoAnswer
 from governor.usecases.accounts import Accounts
 from governor.usecases.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import recorder
 from tests.unit.usecases.world import World
 
 
@@ -22,7 +23,8 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
     """Stopped by its episode, which is over."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+    recorder(world)(world.ref, outcome, "done")
+    world.announcer.sent.clear()
     return world
 
 
@@ -76,16 +78,19 @@ def test_pressed_twice_it_starts_once() -> None:
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED, Outcome.VOID])
 def test_a_stop_is_undone_however_its_episode_ended(outcome: Outcome) -> None:
     """A flow that failed after its stop has stopped the instance all the same."""
-    world = World()
-    world.put_away(world.ref, Step.STOP)
-    world.take_snapshot(world.ref)
-    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
-    assert undo(world).done
+    assert undo(stopped(outcome)).done
 
 
 def test_a_stop_that_ec2_refused_is_nothing_to_undo() -> None:
     """It is noted before it is asked for; whoever stops the instance later has done it oneself."""
-    assert not undo(stopped(Outcome.REFUSED)).done
+    world = World()
+    world.ec2.failures["stop"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+    world.change_instance(state="stopped")
+
+    assert not undo(world).done
 
 
 def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
@@ -107,7 +112,10 @@ def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
 
 def test_what_was_terminated_cannot_be_started() -> None:
     """EC2 is not asked."""
-    world = stopped(Outcome.TERMINATED)
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.TERMINATED, "done")
 
     assert (False, 0) == (undo(world).done, starts(world))
 

@@ -32,6 +32,7 @@ from governor.usecases.show_approval import ShowApproval
 from governor.usecases.show_digest import ShowDigest
 from governor.web.site import ApprovalSite, Request, Response
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
+from tests.unit.adapters.state_samples import entry
 
 ALICE = "alice@example.com"
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
@@ -133,7 +134,11 @@ class World:
     def end(self, outcome: Outcome) -> None:
         """The workflow has come to its end."""
         self.state.note_step(self.ref, "stop", NOW)
-        self.state.close_episode(self.ref, outcome, "as approved", NOW, quiet_until=None, ledger=None)
+        ledger = replace(entry(), episode=self.ref, outcome=outcome)
+        put_away = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
+        self.state.close_episode(
+            self.ref, outcome, "as approved", NOW, quiet_until=None, ledger=ledger if put_away else None
+        )
 
     @property
     def status(self) -> ApprovalStatus:

@@ -80,6 +80,7 @@ def episode_document(episode: Episode) -> Document:
         "closed_at": moment_or_none(episode.closed_at),
         "outcome": episode.outcome.value if episode.outcome else None,
         "outcome_reason": episode.outcome_reason,
+        "became": episode.became.value if episode.became else None,
         "outcome_told_at": moment_or_none(episode.outcome_told_at),
         "approval_id": episode.approval_id,
         "mode": episode.mode.value,
@@ -121,6 +122,7 @@ def episode_from_document(
     """
     price = document["price"]
     outcome, schedule = document.get("outcome"), document.get("schedule")
+    became = document.get("became")
     return Episode(
         ref=episode_from_execution_name(document["execution_name"]),
         phase=Phase(document["phase"]),
@@ -131,6 +133,7 @@ def episode_from_document(
         closed_at=_parsed(document.get("closed_at")),
         outcome=Outcome(outcome) if outcome else None,
         outcome_reason=document.get("outcome_reason"),
+        became=Outcome(became) if became else None,
         outcome_told_at=_parsed(document.get("outcome_told_at")),
         approval_id=document["approval_id"],
         mode=Mode(document["mode"]),

@@ -338,7 +338,7 @@ class DynamoStateTable:
                 return False
             if stored is not None and stored["phase"] == Phase.CLOSED.value:
                 return False
-            actions = [self._closing(ref, stored, outcome, reason, at)]
+            actions = [self._closing(ref, stored, outcome, reason, at, ledger)]
             if held == ref.execution_name:
                 actions.append(self._freeing(ref, outcome, quiet_until))
             if ledger is not None:
@@ -348,7 +348,13 @@ class DynamoStateTable:
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
 
     def _closing(
-        self, ref: EpisodeRef, stored: Document | None, outcome: Outcome, reason: str, at: datetime
+        self,
+        ref: EpisodeRef,
+        stored: Document | None,
+        outcome: Outcome,
+        reason: str,
+        at: datetime,
+        ledger: LedgerEntry | None,
     ) -> _Action:
         if stored is None:
             # Freeing the lock is the whole close; but not of an episode that is being saved this moment.
@@ -361,6 +367,7 @@ class DynamoStateTable:
                 "closed_at": moment(at),
                 "outcome": outcome.value,
                 "outcome_reason": reason,
+                "became": _became(ledger),
             },
             condition="attribute_exists(pk) AND #phase <> :phase",
         )
@@ -722,6 +729,10 @@ class DynamoStateTable:
         if condition:
             update["ConditionExpression"] = condition
         return {"Update": update}
+
+
+def _became(ledger: LedgerEntry | None) -> str | None:
+    return ledger.outcome.value if ledger is not None and ledger.ours else None
 
 
 # keys

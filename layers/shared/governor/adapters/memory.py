@@ -619,6 +619,7 @@ class MemoryStateTable:
                     closed_at=at,
                     outcome=outcome,
                     outcome_reason=reason,
+                    became=ledger.outcome if ledger is not None and ledger.ours else None,
                 )
             if record.open_episode == ref:
                 self._free(record, ref, outcome, quiet_until)

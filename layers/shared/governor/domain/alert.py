@@ -5,11 +5,17 @@ This module must not know SNS or any chat system.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from governor.domain.units import UtcDatetime
+
+
+def short_hash(*parts: str) -> str:
+    """Twelve hexadecimal digits that tell texts apart, however long they are: tags have 256 characters."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 class AlertKind(StrEnum):

@@ -162,6 +162,9 @@ class Episode:
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None
+    became: Outcome | None = None
+    """What this episode made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
+    nothing."""
     outcome_told_at: UtcDatetime | None = None
     """When people were told of the outcome; `None` until a channel has taken the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
@@ -171,14 +174,8 @@ class Episode:
 
     @property
     def has_stopped_it(self) -> bool:
-        """Whether this episode had EC2 stop the instance, and it was not terminated afterwards.
-
-        However the episode ended: a flow that failed at its snapshots has stopped it before. A stop alone is
-        noted before EC2 is asked for it, and may have been refused.
-        """
-        seen = self.outcome is Outcome.STOPPED or {"stop", "snapshot"} <= self.steps_done.keys()
-        over = self.outcome not in (None, Outcome.TERMINATED)
-        return seen and over and self.mode is not Mode.OBSERVE
+        """Whether this episode had EC2 stop the instance: as EC2 showed it, however the episode ended."""
+        return self.became is Outcome.STOPPED
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:

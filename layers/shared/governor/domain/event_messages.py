@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance
 from governor.domain.interruption import Cause, Checkpoint, SpotPrice, Warned
 from governor.domain.policy import Policy
@@ -138,7 +138,8 @@ def mass_alert(
             *_endangered_lines(endangered, owners),
             "Every instance that is warned is still asked to run its hook where the policy says so.",
         ),
-        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}-{owner}-{project}",
+        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}"
+        f"-{short_hash(owner, project)}",
         at=now,
         owner=owner,
         project=project,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.notice import TERMINATED_BEFORE_END, Notice
 from governor.domain.units import UtcDatetime, iso
@@ -45,7 +45,7 @@ def notice_alert(
             *_advice(notice, instances),
             *(() if again else ("You will be told again before it.",)),
         ),
-        dedup_id=f"{'reminder' if again else 'notice'}-{notice.telling}-{owner}-{project}",
+        dedup_id=f"{'reminder' if again else 'notice'}-{notice.telling}-{short_hash(owner, project)}",
         at=now,
         instance_id=instances[0].instance_id if len(instances) == 1 else None,
         owner=owner,
@@ -94,7 +94,7 @@ def block_delivered_alert(
             "for in full, whether it is used or not.",
             f"Governed instances in it: {running or 'none yet'}.",
         ),
-        dedup_id=f"delivered-{notice.telling}-{owner}-{project}",
+        dedup_id=f"delivered-{notice.telling}-{short_hash(owner, project)}",
         at=now,
         owner=owner,
         project=project,
@@ -131,7 +131,7 @@ def block_expiring_alert(
             f"{left}: {names}.",
             "Their local disks go with them. Save your work now.",
         ),
-        dedup_id=f"expiring-{event_id}-{owner}-{project}",
+        dedup_id=f"expiring-{event_id}-{short_hash(owner, project)}",
         at=now,
         instance_id=instances[0].instance_id if len(instances) == 1 else None,
         owner=owner,

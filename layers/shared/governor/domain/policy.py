@@ -216,6 +216,12 @@ class ApprovalRule:
         for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
             _between(name, getattr(self, name), 0.01, 43_200)
         _between("digest_from", self.digest_from, 0, 100)
+        if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
+            raise ValueError(
+                "delivery_limit_minutes must be at least four times digest_after_seconds: a question "
+                "that waits "
+                "for others would be given up before it is sent"
+            )
         _between("digest_after_seconds", self.digest_after_seconds, 0, 900)
         _between("delivery_limit_minutes", self.delivery_limit_minutes, 1, 1_440)
         _between("keep_at_most_days", self.keep_at_most_days, 1, 365)

@@ -76,7 +76,8 @@ class ReactToScheduledChange:
         tell = partial(self.announcer.announce, alert)
         if self.once(f"notice#{key}", tell, keep=at - now + _KEPT_AFTER):
             told.append(instance_id)
-        _keep_for_reminder(self.log, notice, policy, now)
+        if change.at is not None:
+            _keep_for_reminder(self.log, notice, policy, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +152,13 @@ def owned(instances: Sequence[Instance], rule: Ownership) -> dict[tuple[str, str
 
 
 def _keep_for_reminder(log: EventLog, notice: Notice, policy: Policy, now: UtcDatetime) -> None:
-    """What comes sooner than the reminder would was told in time already; a new date replaces the old one."""
+    """What comes sooner than the reminder would was told in time already; a new date replaces the old one.
+
+    Health repeats events while they are open: the same date again takes nothing back.
+    """
     if now < notice.at - timedelta(hours=policy.events.remind_before_hours):
         log.keep_notice(notice)
-    else:
-        log.drop_notice(Target(notice.account, notice.region), notice.key)
+        return
+    target = Target(notice.account, notice.region)
+    if any(kept.key == notice.key and kept.at != notice.at for kept in log.notices(target)):
+        log.drop_notice(target, notice.key)

@@ -34,7 +34,9 @@ class UndoEpisode:
         """Starts the instance, or says why not and what to do instead.
 
         Raises:
-            CloudError: EC2 or the state table could not be asked; nothing was started.
+            CloudError: EC2 or the state table could not be asked. Nothing was started, unless EC2's answer
+            was
+                lost: pressing again then finds it running.
         """
         episode = self.state.episode(ref)
         refusal = _refusal(episode)

@@ -184,7 +184,10 @@ class ApprovalSite:
         try:
             answer = self.undoer.undo(view.episode.ref, f"link:{recipient}", "page")
         except CloudError as error:
-            text = "It could not be started, and nothing was changed. Please try again in a minute."
+            text = (
+                "Whether it was started is not certain. Open this page again in a minute, and press once more "
+                "if not."
+            )
             return self._page(request, recipient, 503, problem=text, note=f"an undo failed: {error}")
         if not answer.done:
             return self._page(request, recipient, 409, problem=f"Not started: {answer.text}.")
