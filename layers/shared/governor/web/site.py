@@ -185,8 +185,8 @@ class ApprovalSite:
             answer = self.undoer.undo(view.episode.ref, f"link:{recipient}", "page")
         except CloudError as error:
             text = (
-                "Whether it was started is not certain. Open this page again in a minute, and press once more "
-                "if not."
+                "Whether it was started is not certain. Open this page again in a minute, and press once "
+                "more if not."
             )
             return self._page(request, recipient, 503, problem=text, note=f"an undo failed: {error}")
         if not answer.done:
