@@ -114,5 +114,5 @@ def _document(answer: Mapping[str, Any]) -> Mapping[str, str]:
     except (KeyError, ValueError):
         document = None
     if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-        raise ConfigurationError("the secret of the approval links must be a JSON object of strings")
+        raise ConfigurationError("the secret must be a JSON object of strings")
     return document
