@@ -201,7 +201,7 @@ def test_no_algorithm_of_the_token_s_own_choice() -> None:
     claims = jwt.decode(world.issuer.token(ALICE, NONCE), options={"verify_signature": False})
     kid = world.issuer.keys()["keys"][0]["kid"]
     for token in (
-        jwt.encode(claims, None, algorithm="none", headers={"kid": kid}),
+        jwt.encode(claims, "", algorithm="none", headers={"kid": kid}),
         jwt.encode(claims, "s" * 64, algorithm="HS256", headers={"kid": kid}),
         jwt.encode(claims, "s" * 64, algorithm="HS256"),
     ):
