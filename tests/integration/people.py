@@ -95,11 +95,12 @@ class Browser:
             answer = error
         with answer:
             for cookie in answer.headers.get_all("Set-Cookie", ()):
-                self._keep(cookie)
+                self.keep(cookie)
             location = answer.headers.get("Location", "")
             return Answer(answer.status, answer.read().decode(), location)
 
-    def _keep(self, cookie: str) -> None:
+    def keep(self, cookie: str) -> None:
+        """As a header `Set-Cookie` says."""
         name, _, value = cookie.partition(";")[0].partition("=")
         if "Max-Age=0" in cookie:
             self.cookies.pop(name, None)

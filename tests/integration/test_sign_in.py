@@ -232,7 +232,7 @@ def test_an_expired_session_decides_nothing(place: Place) -> None:
         (scope, now, True),
     ):
         browser = place.browser()
-        browser._keep(Sessions(sealer, rests_on).cookie(session, begun))
+        browser.keep(Sessions(sealer, rests_on).cookie(session, begun))
         assert good == ("Signed in as" in browser.get(link).body)
         if not good:
             fields = hidden_fields(browser.get(link).body)

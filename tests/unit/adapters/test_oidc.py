@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from governor.adapters.oidc import Client, OidcProvider, client_secret
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
@@ -208,6 +209,16 @@ def test_no_algorithm_of_the_token_s_own_choice() -> None:
         answer_with(world, token)
         with pytest.raises(SignInRefused, match="algorithm"):
             world.redeem("code")
+
+
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits:jwt.warnings.InsecureKeyLengthWarning")
+def test_a_key_that_is_too_short_proves_nothing() -> None:
+    """RSA keys have 2,048 bits at least (RFC 7518, 3.3)."""
+    world = World()
+    world.issuer._rsa = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+
+    with pytest.raises(SignInRefused, match="InvalidKeyError"):
+        world.redeem()
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "é", "e30.e30.e30"])

@@ -14,7 +14,7 @@ from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import FakeClock
 from governor.adapters.seals import HmacSealer
 from governor.domain.identity import Role, SignedIn
-from governor.errors import IssuerUnavailable, SignInError, SignInRefused
+from governor.errors import ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, Rules, SignInSite
@@ -34,7 +34,7 @@ class FakeProvider:
     """An issuer that knows one code."""
 
     claims: Mapping[str, object] = field(default_factory=lambda: {"sub": "u-1", "groups": ["gpu"]})
-    failure: SignInError | None = None
+    failure: GovernorError | None = None
     begun: list[dict[str, str]] = field(default_factory=list)
     redeemed: list[dict[str, str]] = field(default_factory=list)
 
@@ -274,9 +274,14 @@ def test_a_no_of_the_issuer_is_told(query: dict[str, str], shown: str | None) ->
 
 
 @pytest.mark.parametrize(
-    ("failure", "status"), [(SignInRefused("the code is spent"), 403), (IssuerUnavailable("it is down"), 503)]
+    ("failure", "status"),
+    [
+        (SignInRefused("the code is spent"), 403),
+        (IssuerUnavailable("it is down"), 503),
+        (ConfigurationError("the OIDC issuer answers invalid_client"), 503),
+    ],
 )
-def test_what_is_not_proven_signs_nobody_in(failure: SignInError, status: int) -> None:
+def test_what_is_not_proven_signs_nobody_in(failure: GovernorError, status: int) -> None:
     """The operator reads why; a new sign-in is needed."""
     world = World()
     world.begin()
@@ -285,6 +290,7 @@ def test_what_is_not_proven_signs_nobody_in(failure: SignInError, status: int) -
 
     assert (status, None) == (response.status, world.session)
     assert str(failure) in str(response.note)
+    assert "invalid_client" not in response.body
     assert SIGN_IN_COOKIE not in world.cookies
 
 

@@ -15,7 +15,14 @@ from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from governor.domain.identity import signed_in
-from governor.errors import IssuerUnavailable, LinkExpired, LinkForged, SignInRefused
+from governor.errors import (
+    ConfigurationError,
+    GovernorError,
+    IssuerUnavailable,
+    LinkExpired,
+    LinkForged,
+    SignInRefused,
+)
 from governor.ports import Clock, IdentityProvider, LinkSigner, Sealer
 from governor.web.responses import Response, redirect, refusal
 from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
@@ -57,11 +64,8 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Sends the browser to the issuer. `return` must be a link that we have signed, as the page gives it.
-
-        Raises:
-            ConfigurationError: the issuer does not fit the template's parameters.
-        """
+        """Sends the browser to the issuer. `return` must be a link that we have signed, as the page gives
+        it."""
         link = query.get("return", "")
         approval_id, _, fields = link.partition("?")
         approval_id = unquote(approval_id)
@@ -79,18 +83,14 @@ class SignInSite:
             address = self.provider.authorization_url(
                 state=state, nonce=nonce, verifier=verifier, redirect_uri=self._callback
             )
-        except IssuerUnavailable as error:
+        except (IssuerUnavailable, ConfigurationError) as error:
             return _unavailable(error)
         kept = {"state": state, "nonce": nonce, "verifier": verifier, "id": approval_id, "query": fields}
         cookie = set_cookie(SIGN_IN_COOKIE, self.sealer.seal(_PURPOSE, kept, now + LIFE), LIFE)
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
-        """Takes the issuer's answer, and sends the browser back to the page with a session.
-
-        Raises:
-            ConfigurationError: the issuer does not accept this client, or does not fit the parameters.
-        """
+        """Takes the issuer's answer, and sends the browser back to the page with a session."""
         now = self.clock.now()
         kept = self.sealer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         if kept is None or not hmac.compare_digest(kept["state"].encode(), _bytes(query.get("state", ""))):
@@ -115,15 +115,16 @@ class SignInSite:
         except SignInRefused as error:
             text = f"It was not proven who you are: {error}. Open the link of the message to try again."
             return refusal(403, "Not signed in", text, note=f"a sign-in was refused: {error}", cookies=spent)
-        except IssuerUnavailable as error:
+        except (IssuerUnavailable, ConfigurationError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
         location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{_same(kept['query'])}"
         return redirect(location, cookies=(self.sessions.cookie(session, now), *spent))
 
 
-def _unavailable(error: IssuerUnavailable, cookies: tuple[str, ...] = ()) -> Response:
-    text = "The issuer cannot be reached. Please try again in a minute."
+def _unavailable(error: GovernorError, cookies: tuple[str, ...] = ()) -> Response:
+    # The status raises the alarm of the page's errors; the note says what to do.
+    text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
     return refusal(503, "Not signed in", text, note=f"a sign-in failed: {error}", cookies=cookies)
 
 
