@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,8 +19,10 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import pytest
 import pytest_socket
 
+from governor.adapters.oidc import HttpsFetch
 from governor.adapters.seals import HmacSealer
 from governor.domain.identity import Role, SignedIn
+from governor.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from local.cloud import LocalCloud
 from local.oidc import Issuer, OidcServer, Person
@@ -250,3 +253,15 @@ def test_a_sign_in_leads_nowhere_but_back(place: Place, target: str) -> None:
 
     assert (403, "") == (answer.status, answer.location)
     assert "evil" not in answer.body
+
+
+def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> None:
+    """A certificate that nobody vouches for, and a port where nobody listens."""
+    fetch = HttpsFetch()
+    with pytest.raises(IssuerUnavailable, match="SSLError"):
+        fetch(f"{place.issuer.url}/keys")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        with pytest.raises(IssuerUnavailable, match="did not answer"):
+            fetch(f"https://127.0.0.1:{port}/keys")

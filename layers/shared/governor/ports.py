@@ -580,6 +580,7 @@ class IdentityProvider(Protocol):
             SignInRefused: the issuer refused the code, or the token does not hold.
             IssuerUnavailable: it did not answer, or not as the standard says.
             ConfigurationError: it does not accept this client, or cannot do what is needed.
+            CloudError: the client's secret could not be read.
         """
         ...
 

@@ -247,6 +247,20 @@ def test_new_keys_of_the_issuer_are_found() -> None:
     assert (1, 2) == (before, world.asked.count("/.well-known/openid-configuration"))
 
 
+def test_a_token_without_a_key_s_name_needs_an_issuer_without_a_choice() -> None:
+    """One key that fits is enough; of two, none is tried."""
+    world = World()
+    claims = jwt.decode(world.issuer.token(ALICE, NONCE), options={"verify_signature": False})
+    answer_with(world, jwt.encode(claims, world.issuer._rsa, algorithm="RS256"))
+    assert "u-alice" == world.redeem("code")["sub"]
+
+    keys = [*world.issuer.keys()["keys"], *Issuer(URL, CALLBACK).keys()["keys"]]
+    world.answers["/keys"] = 200, json.dumps({"keys": keys}).encode()
+    world.seconds = 3600.0
+    with pytest.raises(SignInRefused, match="does not publish"):
+        world.redeem("code")
+
+
 def test_a_symmetric_key_is_never_a_key() -> None:
     """Not even one that the issuer publishes under the right name."""
     world = World()

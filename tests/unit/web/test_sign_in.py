@@ -14,7 +14,7 @@ from governor.adapters.links import HmacLinkSigner
 from governor.adapters.memory import FakeClock
 from governor.adapters.seals import HmacSealer
 from governor.domain.identity import Role, SignedIn
-from governor.errors import ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
+from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, Rules, SignInSite
@@ -279,6 +279,7 @@ def test_a_no_of_the_issuer_is_told(query: dict[str, str], shown: str | None) ->
         (SignInRefused("the code is spent"), 403),
         (IssuerUnavailable("it is down"), 503),
         (ConfigurationError("the OIDC issuer answers invalid_client"), 503),
+        (AccessDenied("the client's secret may not be read"), 503),
     ],
 )
 def test_what_is_not_proven_signs_nobody_in(failure: GovernorError, status: int) -> None:

@@ -22,7 +22,7 @@ import urllib3
 
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
 
-_CONNECT_SECONDS, _READ_SECONDS = 3.0, 5.0
+_CONNECT_SECONDS, _READ_SECONDS = 2.0, 4.0
 _BODY_BYTES = 262_144
 """Documents of issuers are some kilobytes; what is longer is not one."""
 _KEPT_SECONDS = 3600.0
@@ -197,8 +197,8 @@ class OidcProvider:
         for anew in (False, True):
             keys = self._document(uri, anew=anew).get("keys")
             found = [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
-            # Without a name there must be no choice.
-            if len(found) == 1:
+            # Without a name there must be no choice; a wrong key of the right name fails at the signature.
+            if len(found) == 1 or (found and key_id is not None):
                 return jwt.PyJWK(found[0], algorithm)
         raise SignInRefused("the issuer's token is signed by a key that the issuer does not publish")
 

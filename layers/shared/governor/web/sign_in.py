@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from governor.domain.identity import signed_in
 from governor.errors import (
+    CloudError,
     ConfigurationError,
     GovernorError,
     IssuerUnavailable,
@@ -115,7 +116,7 @@ class SignInSite:
         except SignInRefused as error:
             text = f"It was not proven who you are: {error}. Open the link of the message to try again."
             return refusal(403, "Not signed in", text, note=f"a sign-in was refused: {error}", cookies=spent)
-        except (IssuerUnavailable, ConfigurationError) as error:
+        except (IssuerUnavailable, ConfigurationError, CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
         location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{_same(kept['query'])}"
