@@ -8,8 +8,7 @@ from governor import bootstrap
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.web.responses import to_lambda
-from governor.web.site import bad_request
+from governor.web.responses import bad_request, to_lambda
 
 
 @observed

@@ -30,6 +30,11 @@ def refusal(
     return Response(status, pages.refusal_page(title, text), headers(), note, cookies)
 
 
+def bad_request(text: str) -> Response:
+    """The answer to a request that cannot be read."""
+    return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
+
+
 def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...] = ()) -> Response:
     """To be fetched by GET, whatever this request was."""
     return Response(303, "", {**headers(), "Location": location}, note, cookies)

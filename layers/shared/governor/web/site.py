@@ -246,11 +246,6 @@ class ApprovalSite:
         return Response(status, "" if request.method == "HEAD" else body, headers(), note)
 
 
-def bad_request(text: str) -> Response:
-    """The answer to a request that cannot be read."""
-    return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
-
-
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime) -> Decision:
     """Raises InputError with what to do."""
     try:
