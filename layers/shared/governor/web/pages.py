@@ -58,8 +58,12 @@ def style_source() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at a page: `by` for the record, `person` where that is proven, `None` where it is not."""
+    """Who looks at a page: `by` for the record, `person` where that is proven, `None` where it is not.
 
+    `recipient` is whom the link was sent to.
+    """
+
+    recipient: str
     by: str
     person: str | None
     role: Role = Role.APPROVER

@@ -86,33 +86,34 @@ class ApprovalSite:
         except LinkExpired:
             text = "The time to decide is over."
             return refusal(410, "This link has expired", text)
+        visitor = self._visitor(request, recipient)
         try:
             if request.approval_id.startswith(DIGEST_PREFIX):
-                return self._digest(request, recipient, self._visitor(request, recipient))
-            visitor = self._visitor(request, recipient)
+                return self._digest(request, visitor)
             if request.method == "POST":
-                return self._post(request, recipient, visitor)
-            return self._page(request, recipient, visitor, 200)
+                return self._post(request, visitor)
+            return self._page(request, visitor, 200)
         except NotFound:
             return refusal(404, "Not found", "This question does not exist (any more).")
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Who it is: the person of the session where a gate stands, else whoever the link was sent to."""
         if self.gate is None:
-            return Visitor(by=f"link:{recipient}", person=None if recipient == BROADCAST else recipient)
+            person = None if recipient == BROADCAST else recipient
+            return Visitor(recipient, by=f"link:{recipient}", person=person)
         session = self.gate.sessions.read(request.cookies, self.clock.now())
         if session is None:
-            return Visitor(by="nobody", person=None, sign_in=_sign_in_address(request))
+            return Visitor(recipient, by="nobody", person=None, sign_in=_sign_in_address(request))
         who = session.who
-        person = person_of(self.gate.directory(), who)
-        return Visitor(by=who.by, person=person, role=who.role, session_id=session.session_id)
+        known_as = person_of(self.gate.directory(), who)
+        return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
 
-    def _digest(self, request: Request, recipient: str, visitor: Visitor) -> Response:
+    def _digest(self, request: Request, visitor: Visitor) -> Response:
         """Several questions on one page: each by itself, or all that are ticked at once."""
         if request.method != "POST":
-            return self._digest_page(request, recipient, visitor, 200)
+            return self._digest_page(request, visitor, 200)
         if visitor.sign_in is not None:
-            return self._digest_page(request, recipient, visitor, 403, problem=_SIGN_IN_FIRST)
+            return self._digest_page(request, visitor, 403, problem=_SIGN_IN_FIRST)
         refused = self._forged_form(request, visitor)
         if refused is not None:
             return refused
@@ -121,14 +122,14 @@ class ApprovalSite:
         views = {view.approval.approval_id: view for view in self.show_digest(request.approval_id)}
         picked = [approval_id for approval_id in views if request.form.get(f"pick-{approval_id}") == "yes"]
         if not picked:
-            return self._digest_page(request, recipient, visitor, 400, problem="Tick at least one of them.")
+            return self._digest_page(request, visitor, 400, problem="Tick at least one of them.")
         try:
             decision = _decision(request.form, visitor, self.clock.now())
             check_role(visitor.role, decision.answer, "PENDING")
         except InputError as error:
-            return self._digest_page(request, recipient, visitor, 400, problem=str(error))
+            return self._digest_page(request, visitor, 400, problem=str(error))
         except NotAllowed as error:
-            return self._digest_page(request, recipient, visitor, 403, problem=str(error))
+            return self._digest_page(request, visitor, 403, problem=str(error))
         accepted = request.form.get("losses") == "accepted"
         results = []
         for approval_id in picked:
@@ -140,12 +141,11 @@ class ApprovalSite:
                 continue
             text = "noted; a second person must approve, too" if decided.needs_another else "taken"
             results.append((name, text))
-        return self._digest_page(request, recipient, visitor, 200, results=results)
+        return self._digest_page(request, visitor, 200, results=results)
 
     def _digest_page(
         self,
         request: Request,
-        recipient: str,
         visitor: Visitor,
         status: int,
         *,
@@ -156,14 +156,19 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.digest_page(
             views,
-            links=[self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views],
+            links=[
+                self.signer.relative(v.approval.approval_id, visitor.recipient, expires_at) for v in views
+            ],
             visitor=visitor,
-            csrf=self.signer.csrf(request.approval_id, recipient, expires_at, visitor.session_id),
+            csrf=self._csrf(request, visitor, expires_at),
             action=_address(request),
             problem=problem,
             results=results,
         )
         return Response(status, "" if request.method == "HEAD" else body, headers())
+
+    def _csrf(self, request: Request, visitor: Visitor, expires_at: UtcDatetime) -> str:
+        return self.signer.csrf(request.approval_id, visitor.recipient, expires_at, visitor.session_id)
 
     def _forged_form(self, request: Request, visitor: Visitor) -> Response | None:
         """The refusal of a form that is not our page's, or `None`."""
@@ -176,20 +181,20 @@ class ApprovalSite:
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 
-    def _post(self, request: Request, recipient: str, visitor: Visitor) -> Response:
+    def _post(self, request: Request, visitor: Visitor) -> Response:
         if visitor.sign_in is not None:
-            return self._page(request, recipient, visitor, 403, problem=_SIGN_IN_FIRST)
+            return self._page(request, visitor, 403, problem=_SIGN_IN_FIRST)
         refused = self._forged_form(request, visitor)
         if refused is not None:
             return refused
         if request.form.get("answer") == _SIGN_OUT:
             return _signed_out(request)
         if request.form.get("answer") == _UNDO:
-            return self._undo(request, recipient, visitor)
+            return self._undo(request, visitor)
         try:
             decision = _decision(request.form, visitor, self.clock.now())
         except InputError as error:
-            return self._page(request, recipient, visitor, 400, problem=str(error))
+            return self._page(request, visitor, 400, problem=str(error))
         try:
             check_role(visitor.role, decision.answer, "PENDING")
             decided = self.decide(
@@ -199,35 +204,34 @@ class ApprovalSite:
                 losses_accepted=request.form.get("losses") == "accepted",
             )
         except NotAllowed as error:
-            return self._page(request, recipient, visitor, 403, problem=str(error))
+            return self._page(request, visitor, 403, problem=str(error))
         except DecisionRefused as error:
             status = 400 if error.status == "PENDING" else 409
-            return self._page(request, recipient, visitor, status, problem=str(error))
+            return self._page(request, visitor, status, problem=str(error))
         # Redirected, so that a refresh of the result is a GET.
         note = None if decided.delivered else "decided, but the workflow has not taken it yet"
         return redirect(_address(request), note=note)
 
-    def _undo(self, request: Request, recipient: str, visitor: Visitor) -> Response:
+    def _undo(self, request: Request, visitor: Visitor) -> Response:
         view = self.show(request.approval_id)
         if visitor.role is not Role.APPROVER:
             text = "You are signed in, but not in the group that may start an instance."
-            return self._page(request, recipient, visitor, 403, problem=text)
+            return self._page(request, visitor, 403, problem=text)
         if not may_undo(view.episode.terms, visitor.person):
             text = "This link went to a list, and the policy lets nobody start an instance by it."
-            return self._page(request, recipient, visitor, 403, problem=text)
+            return self._page(request, visitor, 403, problem=text)
         try:
             answer = self.undoer.undo(view.episode.ref, visitor.by, "page")
         except CloudError as error:
             text = "It could not be started, and nothing was changed. Please try again in a minute."
-            return self._page(request, recipient, visitor, 503, problem=text, note=f"an undo failed: {error}")
+            return self._page(request, visitor, 503, problem=text, note=f"an undo failed: {error}")
         if not answer.done:
-            return self._page(request, recipient, visitor, 409, problem=f"Not started: {answer.text}.")
+            return self._page(request, visitor, 409, problem=f"Not started: {answer.text}.")
         return redirect(_address(request))
 
     def _page(
         self,
         request: Request,
-        recipient: str,
         visitor: Visitor,
         status: int,
         *,
@@ -239,7 +243,7 @@ class ApprovalSite:
         body = pages.approval_page(
             view,
             visitor=visitor,
-            csrf=self.signer.csrf(request.approval_id, recipient, expires_at, visitor.session_id),
+            csrf=self._csrf(request, visitor, expires_at),
             action=_address(request),
             problem=problem,
         )
