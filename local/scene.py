@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,9 +117,18 @@ class Scene:
 
 
 def deploy_scene(
-    cloud: LocalCloud, receivers: Receivers, *, mode: str, policy: str = "", template: Path = TEMPLATE
+    cloud: LocalCloud,
+    receivers: Receivers,
+    *,
+    mode: str,
+    policy: str = "",
+    template: Path = TEMPLATE,
+    more: Mapping[str, str] | None = None,
 ) -> Scene:
-    """Deploys the stack with all channels, and a readable queue that is subscribed to its alerts."""
+    """Deploys the stack with all channels, and a readable queue that is subscribed to its alerts.
+
+    `more` are further parameters of the template.
+    """
     cloud.client("sesv2").create_email_identity(EmailIdentity=SENDER)
     parameters = {
         "Mode": mode,
@@ -127,6 +136,7 @@ def deploy_scene(
         "EmailSender": SENDER,
         "DeletionProtection": "false",
         "CheckpointDocumentName": CHECKPOINT_DOCUMENT,
+        **(more or {}),
     }
     outputs = cloud.deploy(template, STACK, parameters)
     cloud.client("secretsmanager").put_secret_value(

@@ -8,12 +8,13 @@ from governor import bootstrap
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.web.site import Request, bad_request
+from governor.web.responses import bad_request, to_lambda
+from governor.web.site import Request
 
 
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Signatures and query are never logged."""
+    """An HTTP API request (payload 2.0) to a response. Signatures, query and cookies are never logged."""
     http = parse_request(event)
     try:
         request = Request(
@@ -22,6 +23,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
             query=http.query(),
             form=http.form() if http.method == "POST" else {},
             headers={key.lower(): value for key, value in http.headers.items()},
+            cookies=http.cookie_values(),
         )
     except InputError as error:
         response = bad_request(str(error))
@@ -32,4 +34,4 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         count("ApprovalProblems")
     logger.info("answered", extra={"method": http.method, "status": response.status})
     count("ApprovalRequests", Method=http.method, Status=str(response.status))
-    return {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}
+    return to_lambda(response)

@@ -32,6 +32,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "check_progress": lambda event: payloads.parse(payloads.ProgressPayload, event),
     "record_outcome": lambda event: payloads.parse(payloads.OutcomePayload, event),
     "serve_approval": http.parse_request,
+    "sign_in": http.parse_request,
     "handle_state_change": lambda event: payloads.parse(payloads.StateChangeEvent, event),
     "handle_spot_interruption": lambda event: payloads.parse(payloads.InterruptionEvent, event).to_domain(),
     "handle_rebalance_recommendation": lambda event: payloads.parse(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -50,3 +54,55 @@ def decide(url: str, answer: str, **fields: str) -> tuple[int, str]:
     """Opens the page and presses a button."""
     _, page = request(url)
     return request(url, "POST", {**hidden_fields(page), "answer": answer, **fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said; `location` is empty where it sent nobody anywhere."""
+
+    status: int
+    body: str
+    location: str
+
+
+@dataclass
+class Browser:
+    """Keeps the cookies of one site, and trusts one more certificate. It follows no redirect by itself."""
+
+    trust: Path
+    cookies: dict[str, str] = field(default_factory=dict)
+
+    def get(self, url: str) -> Answer:
+        """Opens an address."""
+        return self._ask(Request(url))
+
+    def post(self, url: str, fields: Mapping[str, str]) -> Answer:
+        """Sends a form."""
+        return self._ask(Request(url, data=urlencode(fields).encode(), method="POST"))
+
+    def press(self, url: str, answer: str, **fields: str) -> Answer:
+        """Opens the page and presses a button."""
+        return self.post(url, {**hidden_fields(self.get(url).body), "answer": answer, **fields})
+
+    def _ask(self, asked: Request) -> Answer:
+        if self.cookies:
+            asked.add_header("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items()))
+        context = ssl.create_default_context(cafile=str(self.trust))
+        opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
+        try:
+            answer = opener.open(asked, timeout=30)
+        except HTTPError as error:
+            answer = error
+        with answer:
+            for cookie in answer.headers.get_all("Set-Cookie", ()):
+                self.keep(cookie)
+            location = answer.headers.get("Location", "")
+            return Answer(answer.status, answer.read().decode(), location)
+
+    def keep(self, cookie: str) -> None:
+        """As a header `Set-Cookie` says."""
+        name, _, value = cookie.partition(";")[0].partition("=")
+        if "Max-Age=0" in cookie:
+            self.cookies.pop(name, None)
+        else:
+            self.cookies[name] = value

@@ -16,7 +16,10 @@ PINS = [*sorted((ROOT / "requirements").glob("*.txt")), LAYER / "requirements.tx
 FUNCTIONS = sorted((ROOT / "functions").glob("*/*.py"))
 SHIPPED = [*FUNCTIONS, *sorted((LAYER / "governor").rglob("*.py"))]
 RUNTIME = {"boto3", "botocore", "urllib3"}  # the Lambda runtime brings them, the last for botocore
-DISTRIBUTIONS = {"yaml": "pyyaml"}  # where a package is imported by another name than it is installed by
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "jwt": "pyjwt",
+}  # where a package is imported by another name than it is installed by
 MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:root|home|Users|work)/\w+")
 NOT_OURS = {".git", ".venv", ".tools", ".aws-sam", ".hypothesis", "__pycache__", "node_modules"}
 NOT_OURS |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from governor.adapters.ec2 import Ec2Instances
     from governor.adapters.event_log import DynamoEventLog
     from governor.adapters.links import HmacLinkSigner
+    from governor.adapters.oidc import OidcProvider
+    from governor.adapters.seals import HmacSealer
     from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
@@ -61,7 +63,9 @@ if TYPE_CHECKING:
     from governor.usecases.undo_episode import UndoEpisode
     from governor.usecases.void_episode import VoidEpisode
     from governor.web.api import ApprovalApi
-    from governor.web.site import ApprovalSite
+    from governor.web.sessions import Sessions
+    from governor.web.sign_in import SignInSite
+    from governor.web.site import ApprovalSite, Gate
 
 
 # use cases, one a handler
@@ -297,6 +301,23 @@ def approval_site() -> ApprovalSite:
         decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
         undoer=LambdaUndoer(_clients(), _settings().undo_function_name),
         signer=_signer(),
+        clock=SystemClock(),
+        gate=_gate() if _settings().signs_in else None,
+    )
+
+
+def sign_in_site() -> SignInSite:
+    """For `sign_in`."""
+    from governor.web.sign_in import Rules, SignInSite
+
+    known = _settings()
+    return SignInSite(
+        provider=_identity_provider(),
+        sealer=_sealer(),
+        sessions=_sessions(),
+        signer=_signer(),
+        rules=Rules(known.oidc_groups_claim, known.oidc_approver_group),
+        base_url=known.needed_base_url,
         clock=SystemClock(),
     )
 
@@ -565,12 +586,54 @@ def _channel_secret() -> SecretDocument:
 
 
 @cache
-def _signer() -> HmacLinkSigner:
-    from governor.adapters.links import HmacLinkSigner
+def _link_keys() -> SecretDocument:
     from governor.adapters.secrets import SecretDocument
 
-    secret = SecretDocument(_clients(), _settings().link_key_secret_arn)
-    return HmacLinkSigner(secret.read, _settings().approval_base_url)
+    return SecretDocument(_clients(), _settings().link_key_secret_arn)
+
+
+@cache
+def _signer() -> HmacLinkSigner:
+    from governor.adapters.links import HmacLinkSigner
+
+    return HmacLinkSigner(_link_keys().read, _settings().approval_base_url)
+
+
+def _sealer() -> HmacSealer:
+    from governor.adapters.seals import HmacSealer
+
+    return HmacSealer(_link_keys().read)
+
+
+def _sessions() -> Sessions:
+    from governor.web.sessions import Sessions
+
+    known = _settings()
+    rests_on = known.oidc_issuer, known.oidc_client_id, known.oidc_groups_claim, known.oidc_approver_group
+    return Sessions(_sealer(), rests_on)
+
+
+def _gate() -> Gate:
+    from governor.web.site import Gate
+
+    return Gate(_sessions(), lambda: _policies_or_defaults().base().policy.ownership.directory)
+
+
+@cache
+def _identity_provider() -> OidcProvider:
+    from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secret
+    from governor.adapters.secrets import SecretDocument
+
+    known = _settings()
+    secret = known.oidc_client_secret_arn
+    read = SecretDocument(_clients(), secret).read if secret else None
+    client = Client(
+        issuer=known.oidc_issuer,
+        client_id=known.oidc_client_id,
+        secret=(lambda: client_secret(read())) if read else None,
+        wants_groups=bool(known.oidc_approver_group),
+    )
+    return OidcProvider(client, HttpsFetch())
 
 
 def _deliver() -> DeliverDecision:

@@ -7,6 +7,9 @@
     ├── LinkError                   an approval link was refused before anything was looked up
     │   ├── LinkForged              the signature does not belong to the fields
     │   └── LinkExpired             the signature is right, the time is over
+    ├── SignInError                 somebody could not be signed in
+    │   ├── SignInRefused           what came back does not prove who it is
+    │   └── IssuerUnavailable       the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
@@ -60,6 +63,18 @@ class LinkForged(LinkError):
 
 class LinkExpired(LinkError):
     """The link is genuine, but its time is over."""
+
+
+class SignInError(GovernorError):
+    """Somebody could not be signed in. The message is for that person; it holds no token, code or secret."""
+
+
+class SignInRefused(SignInError):
+    """What came back from the issuer does not prove who it is; a new sign-in may."""
+
+
+class IssuerUnavailable(SignInError):
+    """The OIDC issuer did not answer, or not as the standard says; the message is for the operator."""
 
 
 class DecisionRefused(GovernorError):

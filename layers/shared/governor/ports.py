@@ -557,12 +557,43 @@ class LinkSigner(Protocol):
         """The recipient named in the link. Raises: LinkForged, LinkExpired."""
         ...
 
-    def csrf(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """The value a form of this link must send back."""
+    def csrf(self, approval_id: str, recipient: str, expires_at: datetime, session: str = "") -> str:
+        """The value a form of this link must send back; of this session, where somebody is signed in."""
         ...
 
-    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str) -> None:
+    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str, session: str = "") -> None:
         """Raises: LinkForged."""
+        ...
+
+
+class Sealer(Protocol):
+    """Seals values that a browser keeps: it can read them, and not change them."""
+
+    def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
+        """As a text for a cookie: ASCII letters, digits, `-`, `_` and `.`. Raises: ConfigurationError."""
+        ...
+
+    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
+        """The values; `None` unless they were sealed for exactly this purpose and their time is not over."""
+        ...
+
+
+class IdentityProvider(Protocol):
+    """An OpenID Connect issuer that people sign in at: authorization code with PKCE (RFC 7636, S256)."""
+
+    def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
+        """Where to send the browser. Raises: IssuerUnavailable, ConfigurationError."""
+        ...
+
+    def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
+        """The claims of the ID token for a code, with signature, issuer, audience, times and nonce checked.
+
+        Raises:
+            SignInRefused: the issuer refused the code, or the token does not hold.
+            IssuerUnavailable: it did not answer, or not as the standard says.
+            ConfigurationError: it does not accept this client, or cannot do what is needed.
+            CloudError: the client's secret could not be read.
+        """
         ...
 
 

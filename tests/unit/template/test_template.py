@@ -24,6 +24,7 @@ BY_MACHINE_OR_API = {
     "CheckProgressFunction",
     "RecordOutcomeFunction",
     "ServeApprovalFunction",
+    "SignInFunction",
     "ServeApiFunction",
     "HandleSlackActionFunction",
     "UndoEpisodeFunction",
@@ -168,6 +169,7 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("CHECKPOINT_DOCUMENT_NAME" in environment) == ("RunCheckpointDocument" in sids)
     assert ("LINK_KEY_SECRET_ARN" in environment) == ("LinkKeys" in sids)
     assert ("CHANNEL_SECRET_ARN" in environment) == ("Channels" in sids)
+    assert ("OIDC_CLIENT_SECRET_ARN" in environment) == ("ClientSecret" in sids)
     assert ("DELIVERY_QUEUE_URL" in environment) == ("DeliveryQueue" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
@@ -220,3 +222,31 @@ def test_signatures_are_not_logged() -> None:
 
     assert "queryString" not in logged
     assert "$context.path" in logged
+
+
+def test_without_an_issuer_nothing_of_a_sign_in_is_deployed() -> None:
+    """And half a setting deploys it, which then refuses to work: the page never stands open by mistake."""
+    parts = {name: r.get("Condition") for name, r in RESOURCES.items() if name.startswith("SignIn")}
+    assert {
+        "SignInFunction",
+        "SignInLogs",
+        "SignInIntegration",
+        "SignInRoute",
+        "SignInCallbackRoute",
+        "SignInPermission",
+    } == set(parts)
+    assert {"HasSignIn"} == set(parts.values())
+
+    either = TEMPLATE["Conditions"]["HasSignIn"]["Fn::Or"]
+    named = {one["Fn::Not"][0]["Fn::Equals"][0]["Ref"] for one in either}
+    assert {"OidcIssuer", "OidcClientId", "OidcApproverGroup"} == named
+
+
+def test_the_page_holds_no_secret_of_the_issuer() -> None:
+    """Only the function that signs in reads the client's secret, and it reads nothing of the state."""
+    secret = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "ClientSecret"}
+
+    assert {"SignInFunction"} == secret
+    assert {"LinkKeys", "ClientSecret", "Decrypt"} == {
+        s["Sid"] for s in statements(FUNCTIONS["SignInFunction"])
+    }

@@ -30,7 +30,8 @@ from governor.ports import UndoAnswer
 from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
 from governor.usecases.show_digest import ShowDigest
-from governor.web.site import ApprovalSite, Request, Response
+from governor.web.responses import Response
+from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
 from tests.unit.adapters.state_samples import entry
 

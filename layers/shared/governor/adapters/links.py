@@ -17,7 +17,7 @@ _VERSION = 1
 _SHORTEST_KEY = 32
 _FIELDS = frozenset({"k", "r", "e", "s"})
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
-_KEY_ID = re.compile(r"k[0-9]{1,9}")
+KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
 _FORGED = "this link was not made by this governor, or was altered"
 
@@ -44,7 +44,7 @@ class HmacLinkSigner:
         document = self._keys()
         key_id = document.get("current", "")
         epoch = str(int(expires_at.timestamp()))
-        signature = _mac(_key(document, key_id), "link", approval_id, key_id, recipient, epoch)
+        signature = mac(signing_key(document, key_id), "link", approval_id, key_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
@@ -55,42 +55,51 @@ class HmacLinkSigner:
             raise LinkExpired("the time of this link is over")
         return fields["r"]
 
-    def csrf(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+    def csrf(self, approval_id: str, recipient: str, expires_at: datetime, session: str = "") -> str:
         """As the port says."""
         document = self._keys()
         key_id = document.get("current", "")
         epoch = str(int(expires_at.timestamp()))
-        return f"{key_id}.{_mac(_key(document, key_id), 'csrf', approval_id, key_id, recipient, epoch)}"
+        parts = ("csrf", approval_id, key_id, recipient, epoch, *_bound(session))
+        return f"{key_id}.{mac(signing_key(document, key_id), *parts)}"
 
-    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str) -> None:
+    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str, session: str = "") -> None:
         """As the port says."""
-        key_id, _, mac = token.partition(".")
-        self._signed(approval_id, {**fields, "k": key_id}, "csrf", mac)
+        key_id, _, signature = token.partition(".")
+        self._signed(approval_id, {**fields, "k": key_id}, "csrf", signature, *_bound(session))
 
-    def _signed(self, approval_id: str, fields: Mapping[str, str], context: str, signature: str) -> None:
+    def _signed(
+        self, approval_id: str, fields: Mapping[str, str], context: str, signature: str, *more: str
+    ) -> None:
         """Raises LinkForged unless the signature belongs to exactly these fields."""
         if set(fields) != _FIELDS:
             raise LinkForged(_FORGED)
         key_id, epoch = fields["k"], fields["e"]
-        if _EPOCH.fullmatch(epoch) is None or _KEY_ID.fullmatch(key_id) is None:
+        if _EPOCH.fullmatch(epoch) is None or KEY_ID.fullmatch(key_id) is None:
             raise LinkForged(_FORGED)
         document = self._keys()
         if key_id not in document:
             raise LinkForged(_FORGED)
-        wanted = _mac(_key(document, key_id), context, approval_id, key_id, fields["r"], epoch)
+        wanted = mac(signing_key(document, key_id), context, approval_id, key_id, fields["r"], epoch, *more)
         # Bytes, because compare_digest refuses text that is not ASCII.
         if not hmac.compare_digest(wanted.encode(), signature.encode()):
             raise LinkForged(_FORGED)
 
 
-def _key(document: Mapping[str, str], key_id: str) -> bytes:
-    key = document.get(key_id, "").encode() if _KEY_ID.fullmatch(key_id) else b""
+def _bound(session: str) -> tuple[str, ...]:
+    """A form of somebody who is signed in belongs to that session, too."""
+    return (session,) if session else ()
+
+
+def signing_key(document: Mapping[str, str], key_id: str) -> bytes:
+    """A key of the document by its name. Raises: ConfigurationError."""
+    key = document.get(key_id, "").encode() if KEY_ID.fullmatch(key_id) else b""
     if len(key) < _SHORTEST_KEY:
         raise ConfigurationError("the secret of the approval links names no current key of 32 bytes or more")
     return key
 
 
-def _mac(key: bytes, context: str, *parts: str) -> str:
+def mac(key: bytes, context: str, *parts: str) -> str:
     """Base64url without padding. JSON keeps the parts apart, whatever they hold."""
     message = json.dumps([_VERSION, context, *parts], ensure_ascii=True, separators=(",", ":"))
     digest = hmac.new(key, message.encode(), hashlib.sha256).digest()

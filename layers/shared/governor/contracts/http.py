@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
@@ -52,11 +52,13 @@ class HttpRequest(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     request_context: _RequestContext = Field(alias="requestContext")
+    route_key: str = Field(default="", alias="routeKey")
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")
     raw_query_string: str = Field(default="", alias="rawQueryString")
     headers: Mapping[str, str] = Field(default_factory=dict)
+    cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
@@ -72,6 +74,18 @@ class HttpRequest(BaseModel):
             InputError: a field stands twice.
         """
         return _fields(self.raw_query_string)
+
+    def cookie_values(self) -> dict[str, str]:
+        """The cookies by name. One that comes twice with different values is left out: nobody can say whose
+        it is."""
+        header = next((value for name, value in self.headers.items() if name.lower() == "cookie"), "")
+        # API Gateway takes them out of the headers; a proxy in front of it may not.
+        found: dict[str, set[str]] = {}
+        for pair in ";".join([*self.cookies, header]).split(";"):
+            name, equals, value = pair.strip().partition("=")
+            if equals:
+                found.setdefault(name, set()).add(value)
+        return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
     def caller(self) -> str:
         """The ARN that API Gateway has authenticated by IAM.

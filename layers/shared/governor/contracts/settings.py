@@ -73,9 +73,44 @@ class Settings:
         return self.variables.get("APPROVAL_BASE_URL", "").strip().rstrip("/") or None
 
     @property
+    def needed_base_url(self) -> str:
+        """The same, where nothing works without."""
+        return self._need("APPROVAL_BASE_URL").rstrip("/")
+
+    @property
     def undo_function_name(self) -> str:
         """The function that starts instances again."""
         return self._need("UNDO_FUNCTION_NAME")
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether a sign-in stands in front of decisions. Half a setting counts: it must not stand open."""
+        return any(self.variables.get(f"OIDC_{name}") for name in ("ISSUER", "CLIENT_ID", "APPROVER_GROUP"))
+
+    @property
+    def oidc_issuer(self) -> str:
+        """The OpenID Connect issuer, exactly as it calls itself."""
+        return self._need("OIDC_ISSUER")
+
+    @property
+    def oidc_client_id(self) -> str:
+        """What the issuer calls this stack."""
+        return self._need("OIDC_CLIENT_ID")
+
+    @property
+    def oidc_groups_claim(self) -> str:
+        """The claim of ID tokens that names somebody's groups."""
+        return self.variables.get("OIDC_GROUPS_CLAIM", "").strip() or "groups"
+
+    @property
+    def oidc_approver_group(self) -> str:
+        """The group whose members may approve and exempt; empty: everybody who can sign in."""
+        return self.variables.get("OIDC_APPROVER_GROUP", "").strip()
+
+    @property
+    def oidc_client_secret_arn(self) -> str | None:
+        """The secret with `client_secret`; absent for a public client."""
+        return self.variables.get("OIDC_CLIENT_SECRET_ARN", "").strip() or None
 
     @property
     def checkpoint_document(self) -> str | None:

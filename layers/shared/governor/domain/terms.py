@@ -68,7 +68,7 @@ def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision
     if decision.answer is Answer.APPROVE and terms.people_needed > 1:
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must approve this one: use "
-            "the link of your own mail",
+            "the link of your own mail, or sign in as one of them",
             status=status,
         )
     raise NotAllowed(

@@ -19,6 +19,7 @@ from governor.domain.approval import Answer
 from governor.domain.delivery import NOWHERE, Delivery
 from governor.domain.episode import Episode
 from governor.domain.figures import gpu_rows
+from governor.domain.identity import Role, permits
 from governor.domain.instance import console_url
 from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
 from governor.domain.policy import Mode
@@ -67,15 +68,29 @@ def style_source() -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def approval_page(
-    view: ApprovalView, *, person: str | None, csrf: str, action: str, problem: str | None = None
-) -> str:
-    """The question, or the record once it is answered.
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who looks at a page: `by` for the record, `person` where that is proven, `None` where it is not.
 
-    `person` is whose link it is, `None` for one that went to a list; `action` is where the form goes: the
-    link itself.
+    `recipient` is whom the link was sent to.
     """
-    episode = view.episode
+
+    recipient: str
+    by: str
+    person: str | None
+    role: Role = Role.APPROVER
+    session_id: str = ""
+    """Of somebody who is signed in; else empty."""
+    sign_in: str | None = None
+    """Where to sign in, when nothing can be decided before that."""
+
+
+def approval_page(
+    view: ApprovalView, *, visitor: Visitor, csrf: str, action: str, problem: str | None = None
+) -> str:
+    """The question, or the record once it is answered. `action` is where the form goes: the link itself."""
+    episode, person = view.episode, visitor.person
+    approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price = episode.price.usd_per_hour
     return (
         _environment()
@@ -105,8 +120,13 @@ def approval_page(
             silence=silence_text(episode),
             told=_told(view.deliveries),
             person=person,
-            may_undo=may_undo(episode.terms, person),
-            may={answer.value: may(episode.terms, episode.plan, answer, person) for answer in Answer},
+            visitor=visitor,
+            may_undo=approves and may_undo(episode.terms, person),
+            may={
+                answer.value: permits(visitor.role, answer)
+                and may(episode.terms, episode.plan, answer, person)
+                for answer in Answer
+            },
             is_rehearsal=episode.mode is Mode.OBSERVE,
             csrf=csrf,
             action=action,
@@ -148,8 +168,8 @@ class _DigestRow:
 def digest_page(
     views: Sequence[ApprovalView],
     *,
-    person: str | None,
     links: Sequence[str],
+    visitor: Visitor,
     csrf: str,
     action: str,
     problem: str | None = None,
@@ -167,11 +187,13 @@ def digest_page(
             total=money(sum(known, Decimal(0))),
             unpriced=len(prices) - len(known),
             is_open=any(view.can_decide for view in views),
-            may_stop=any(
-                view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, person)
+            may_stop=visitor.role is Role.APPROVER
+            and any(
+                view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, visitor.person)
                 for view in views
             ),
             keep_options=keep_options(views[0]),
+            visitor=visitor,
             csrf=csrf,
             action=action,
             problem=problem,

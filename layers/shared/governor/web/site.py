@@ -5,14 +5,16 @@ Pure of AWS: the handler parses API Gateway's event into a `Request` and seriali
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 from governor.domain.approval import Answer, Decision
+from governor.domain.contacts import Directory
 from governor.domain.delivery import DIGEST_PREFIX
+from governor.domain.identity import Role, check_role, person_of
 from governor.domain.terms import BROADCAST, may_undo
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import (
@@ -29,36 +31,41 @@ from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
 from governor.usecases.show_digest import ShowDigest
 from governor.web import pages
+from governor.web.pages import Visitor
+from governor.web.responses import Response, headers, redirect, refusal
+from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
 
 _LONGEST_REASON = 300
+_SIGN_IN_FIRST = "Sign in first: nothing was decided."
 _UNDO = "undo"
 """Not an answer to the question: the record's own button."""
+_SIGN_OUT = "sign-out"
+"""Nor is this: it ends the session in this browser."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query` and `form` hold every field once."""
+    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once."""
 
     method: str
     approval_id: str
     query: Mapping[str, str]
     form: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    cookies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
-    """One response; the body is HTML. `note` is for the log: what an operator should know of it."""
+class Gate:
+    """A sign-in in front of decisions. `directory` is read only for somebody who is signed in."""
 
-    status: int
-    body: str
-    headers: Mapping[str, str]
-    note: str | None = None
+    sessions: Sessions
+    directory: Callable[[], Directory]
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSite:
-    """Answers requests for one page."""
+    """Answers requests for one page. Without a gate the link alone says who it is."""
 
     show: ShowApproval
     show_digest: ShowDigest
@@ -66,44 +73,65 @@ class ApprovalSite:
     undoer: Undoer
     signer: LinkSigner
     clock: Clock
+    gate: Gate | None = None
 
     def handle(self, request: Request) -> Response:
         """Never raises for what a client can send; each refusal has its own page and status."""
         if request.method not in ("GET", "HEAD", "POST"):
-            return _refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
+            return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
             recipient = self.signer.check(request.approval_id, request.query, self.clock.now())
         except LinkForged:
             text = "It was not made by this governor, or was altered on its way. Use the link of the message."
-            return _refusal(403, "This link is not valid", text)
+            return refusal(403, "This link is not valid", text)
         except LinkExpired:
             text = "The time to decide is over."
-            return _refusal(410, "This link has expired", text)
+            return refusal(410, "This link has expired", text)
+        visitor = self._visitor(request, recipient)
         try:
             if request.approval_id.startswith(DIGEST_PREFIX):
-                return self._digest(request, recipient)
+                return self._digest(request, visitor)
             if request.method == "POST":
-                return self._post(request, recipient)
-            return self._page(request, recipient, 200)
+                return self._post(request, visitor)
+            return self._page(request, visitor, 200)
         except NotFound:
-            return _refusal(404, "Not found", "This question does not exist (any more).")
+            return refusal(404, "Not found", "This question does not exist (any more).")
 
-    def _digest(self, request: Request, recipient: str) -> Response:
+    def _visitor(self, request: Request, recipient: str) -> Visitor:
+        """Who it is: the person of the session where a gate stands, else whoever the link was sent to."""
+        if self.gate is None:
+            person = None if recipient == BROADCAST else recipient
+            return Visitor(recipient, by=f"link:{recipient}", person=person)
+        session = self.gate.sessions.read(request.cookies, self.clock.now())
+        if session is None:
+            return Visitor(recipient, by="nobody", person=None, sign_in=_sign_in_address(request))
+        who = session.who
+        known_as = person_of(self.gate.directory(), who)
+        return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
+
+    def _digest(self, request: Request, visitor: Visitor) -> Response:
         """Several questions on one page: each by itself, or all that are ticked at once."""
         if request.method != "POST":
-            return self._digest_page(request, recipient, 200)
-        refused = self._forged_form(request)
+            return self._digest_page(request, visitor, 200)
+        if visitor.sign_in is not None:
+            return self._digest_page(request, visitor, 403, problem=_SIGN_IN_FIRST)
+        refused = self._forged_form(request, visitor)
         if refused is not None:
             return refused
+        if request.form.get("answer") == _SIGN_OUT:
+            return _signed_out(request)
         views = {view.approval.approval_id: view for view in self.show_digest(request.approval_id)}
         picked = [approval_id for approval_id in views if request.form.get(f"pick-{approval_id}") == "yes"]
         if not picked:
-            return self._digest_page(request, recipient, 400, problem="Tick at least one of them.")
+            return self._digest_page(request, visitor, 400, problem="Tick at least one of them.")
         try:
             zone = next(iter(views.values())).episode.time_zone
-            decision = _decision(request.form, recipient, self.clock.now(), zone)
+            decision = _decision(request.form, visitor, self.clock.now(), zone)
+            check_role(visitor.role, decision.answer, "PENDING")
         except InputError as error:
-            return self._digest_page(request, recipient, 400, problem=str(error))
+            return self._digest_page(request, visitor, 400, problem=str(error))
+        except NotAllowed as error:
+            return self._digest_page(request, visitor, 403, problem=str(error))
         accepted = request.form.get("losses") == "accepted"
         results = []
         for approval_id in picked:
@@ -115,12 +143,12 @@ class ApprovalSite:
                 continue
             text = "noted; a second person must approve, too" if decided.needs_another else "taken"
             results.append((name, text))
-        return self._digest_page(request, recipient, 200, results=results)
+        return self._digest_page(request, visitor, 200, results=results)
 
     def _digest_page(
         self,
         request: Request,
-        recipient: str,
+        visitor: Visitor,
         status: int,
         *,
         problem: str | None = None,
@@ -130,37 +158,48 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.digest_page(
             views,
-            person=_person(recipient),
-            links=[self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views],
-            csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
+            links=[
+                self.signer.relative(v.approval.approval_id, visitor.recipient, expires_at) for v in views
+            ],
+            visitor=visitor,
+            csrf=self._csrf(request, visitor, expires_at),
             action=_address(request),
             problem=problem,
             results=results,
         )
-        return Response(status, "" if request.method == "HEAD" else body, _headers())
+        return Response(status, "" if request.method == "HEAD" else body, headers())
 
-    def _forged_form(self, request: Request) -> Response | None:
+    def _csrf(self, request: Request, visitor: Visitor, expires_at: UtcDatetime) -> str:
+        return self.signer.csrf(request.approval_id, visitor.recipient, expires_at, visitor.session_id)
+
+    def _forged_form(self, request: Request, visitor: Visitor) -> Response | None:
         """The refusal of a form that is not our page's, or `None`."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return _refusal(403, "Refused", "The request came from another site.")
+            return refusal(403, "Refused", "The request came from another site.")
         try:
-            self.signer.check_csrf(request.approval_id, request.query, request.form.get("csrf", ""))
+            token = request.form.get("csrf", "")
+            self.signer.check_csrf(request.approval_id, request.query, token, visitor.session_id)
         except LinkForged:
-            return _refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
+            return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 
-    def _post(self, request: Request, recipient: str) -> Response:
-        refused = self._forged_form(request)
+    def _post(self, request: Request, visitor: Visitor) -> Response:
+        if visitor.sign_in is not None:
+            return self._page(request, visitor, 403, problem=_SIGN_IN_FIRST)
+        refused = self._forged_form(request, visitor)
         if refused is not None:
             return refused
+        if request.form.get("answer") == _SIGN_OUT:
+            return _signed_out(request)
         if request.form.get("answer") == _UNDO:
-            return self._undo(request, recipient)
+            return self._undo(request, visitor)
         try:
             zone = self.show(request.approval_id).episode.time_zone
-            decision = _decision(request.form, recipient, self.clock.now(), zone)
+            decision = _decision(request.form, visitor, self.clock.now(), zone)
         except InputError as error:
-            return self._page(request, recipient, 400, problem=str(error))
+            return self._page(request, visitor, 400, problem=str(error))
         try:
+            check_role(visitor.role, decision.answer, "PENDING")
             decided = self.decide(
                 request.approval_id,
                 decision,
@@ -168,35 +207,38 @@ class ApprovalSite:
                 losses_accepted=request.form.get("losses") == "accepted",
             )
         except NotAllowed as error:
-            return self._page(request, recipient, 403, problem=str(error))
+            return self._page(request, visitor, 403, problem=str(error))
         except DecisionRefused as error:
             status = 400 if error.status == "PENDING" else 409
-            return self._page(request, recipient, status, problem=str(error))
+            return self._page(request, visitor, status, problem=str(error))
         # Redirected, so that a refresh of the result is a GET.
         note = None if decided.delivered else "decided, but the workflow has not taken it yet"
-        return Response(303, "", {**_headers(), "Location": _address(request)}, note)
+        return redirect(_address(request), note=note)
 
-    def _undo(self, request: Request, recipient: str) -> Response:
+    def _undo(self, request: Request, visitor: Visitor) -> Response:
         view = self.show(request.approval_id)
-        if not may_undo(view.episode.terms, _person(recipient)):
+        if visitor.role is not Role.APPROVER:
+            text = "You are signed in, but not in the group that may start an instance."
+            return self._page(request, visitor, 403, problem=text)
+        if not may_undo(view.episode.terms, visitor.person):
             text = "This link went to a list, and the policy lets nobody start an instance by it."
-            return self._page(request, recipient, 403, problem=text)
+            return self._page(request, visitor, 403, problem=text)
         try:
-            answer = self.undoer.undo(view.episode.ref, f"link:{recipient}", "page")
+            answer = self.undoer.undo(view.episode.ref, visitor.by, "page")
         except CloudError as error:
             text = (
                 "Whether it was started is not certain. Open this page again in a minute, and press once "
                 "more if not."
             )
-            return self._page(request, recipient, 503, problem=text, note=f"an undo failed: {error}")
+            return self._page(request, visitor, 503, problem=text, note=f"an undo failed: {error}")
         if not answer.done:
-            return self._page(request, recipient, 409, problem=f"Not started: {answer.text}.")
-        return Response(303, "", {**_headers(), "Location": _address(request)})
+            return self._page(request, visitor, 409, problem=f"Not started: {answer.text}.")
+        return redirect(_address(request))
 
     def _page(
         self,
         request: Request,
-        recipient: str,
+        visitor: Visitor,
         status: int,
         *,
         problem: str | None = None,
@@ -206,20 +248,15 @@ class ApprovalSite:
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         body = pages.approval_page(
             view,
-            person=_person(recipient),
-            csrf=self.signer.csrf(request.approval_id, recipient, expires_at),
+            visitor=visitor,
+            csrf=self._csrf(request, visitor, expires_at),
             action=_address(request),
             problem=problem,
         )
-        return Response(status, "" if request.method == "HEAD" else body, _headers(), note)
+        return Response(status, "" if request.method == "HEAD" else body, headers(), note)
 
 
-def bad_request(text: str) -> Response:
-    """The answer to a request that cannot be read."""
-    return _refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
-
-
-def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime, zone: str) -> Decision:
+def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:
     """Raises InputError with what to do."""
     try:
         answer = Answer(form.get("answer", ""))
@@ -230,8 +267,8 @@ def _decision(form: Mapping[str, str], recipient: str, now: UtcDatetime, zone: s
         raise InputError(f"The reason is longer than {_LONGEST_REASON} characters.")
     return Decision(
         answer=answer,
-        by=f"link:{recipient}",
-        person=_person(recipient),
+        by=visitor.by,
+        person=visitor.person,
         channel="page",
         at=now,
         keep_until=_keep_until(form, zone) if answer is Answer.KEEP else None,
@@ -251,33 +288,15 @@ def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
         raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
 
 
-def _person(recipient: str) -> str | None:
-    return None if recipient == BROADCAST else recipient
+def _signed_out(request: Request) -> Response:
+    return redirect(_address(request), cookies=(clear_cookie(SESSION_COOKIE),))
+
+
+def _sign_in_address(request: Request) -> str:
+    """Relative to the page, with the link to come back to."""
+    return f"../sign-in?{urlencode({'return': _address(request)})}"
 
 
 def _address(request: Request) -> str:
     """The link itself, relative: the page never leaves the address it was opened by."""
     return f"{quote(request.approval_id, safe='')}?{urlencode(dict(request.query))}"
-
-
-def _refusal(status: int, title: str, text: str) -> Response:
-    return Response(status, pages.refusal_page(title, text), _headers())
-
-
-def _headers() -> dict[str, str]:
-    return {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": (
-            f"default-src 'none'; style-src {pages.style_source()}; form-action 'self'; "
-            "frame-ancestors 'none'; base-uri 'none'"
-        ),
-        "Cache-Control": "no-store",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-        "X-Robots-Tag": "noindex, nofollow",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-        "Strict-Transport-Security": "max-age=63072000",
-    }

@@ -1,0 +1,282 @@
+"""An OpenID Connect issuer: discovery, the authorization code flow with PKCE, and the ID token's proof.
+
+Sources: OpenID Connect Core 1.0 (3.1.3.7), Discovery 1.0, RFC 7636 (PKCE), RFC 6749 (2.3.1, 4.1.3).
+Signatures and times are PyJWT's work. No redirects are followed, only https is spoken, no token is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import jwt
+import urllib3
+
+from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
+
+_CONNECT_SECONDS, _READ_SECONDS = 2.0, 4.0
+_BODY_BYTES = 262_144
+"""Documents of issuers are some kilobytes; what is longer is not one."""
+_KEPT_SECONDS = 3600.0
+_ALGORITHMS = ("RS256", "ES256")
+"""RS256 is what every issuer must support; never an algorithm that the token alone chooses."""
+_LEEWAY_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What the issuer knows this stack by. `secret` is asked for when it is needed; `None`: a public client.
+
+    `wants_groups`: whether the scope `groups` is asked for where the issuer offers it.
+    """
+
+    issuer: str
+    client_id: str
+    secret: Callable[[], str] | None = None
+    wants_groups: bool = False
+
+
+class Fetch(Protocol):
+    """One request over https."""
+
+    def __call__(
+        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Status and body; a POST where there is a form. Raises: IssuerUnavailable."""
+        ...
+
+
+class HttpsFetch:
+    """The port `Fetch` with urllib3. `SSL_CERT_FILE` names other authorities, as for any program."""
+
+    def __init__(self) -> None:
+        # At DEBUG urllib3 logs addresses, and those of an issuer may hold a code.
+        logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
+        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS)
+        self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
+
+    def __call__(
+        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """As the port says."""
+        sent = {"Accept": "application/json", **(headers or {})}
+        if form is not None:
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        try:
+            answer = self._pool.request(
+                "GET" if form is None else "POST",
+                url,
+                body=None if form is None else urlencode(form),
+                headers=sent,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+            )
+            try:
+                body = answer.read(_BODY_BYTES + 1)
+            finally:
+                answer.close()
+        except urllib3.exceptions.HTTPError as error:
+            host = urlsplit(url).hostname
+            raise IssuerUnavailable(f"{host} did not answer ({type(error).__name__})") from error
+        if len(body) > _BODY_BYTES:
+            raise IssuerUnavailable(f"{urlsplit(url).hostname} sent more than {_BODY_BYTES} bytes")
+        return answer.status, body
+
+
+class OidcProvider:
+    """The port `IdentityProvider`. Keep it for the life of the process: it keeps the issuer's documents."""
+
+    def __init__(
+        self, client: Client, fetch: Fetch, *, elapsed: Callable[[], float] = time.monotonic
+    ) -> None:
+        _https(client.issuer, "the template's parameter OidcIssuer")
+        self._client = client
+        self._fetch = fetch
+        self._elapsed = elapsed
+        self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
+
+    def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
+        """As the port says."""
+        discovered = self._discovered()
+        endpoint = _https(discovered.get("authorization_endpoint"), "authorization_endpoint")
+        scopes = ["openid", "email"]
+        if self._client.wants_groups and "groups" in (discovered.get("scopes_supported") or ()):
+            scopes.append("groups")
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": self._client.client_id,
+                "redirect_uri": redirect_uri,
+                "scope": " ".join(scopes),
+                "state": state,
+                "nonce": nonce,
+                "code_challenge": challenge.decode(),
+                "code_challenge_method": "S256",
+            }
+        )
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
+
+    def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
+        """As the port says."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+        headers = self._authenticated(form)
+        endpoint = _https(self._discovered().get("token_endpoint"), "token_endpoint")
+        status, body = self._fetch(endpoint, form, headers)
+        answer = _json_object(body)
+        if status != 200:
+            raise _token_refusal(status, str(answer.get("error", "")) if answer else "")
+        token = answer.get("id_token") if answer else None
+        if not isinstance(token, str):
+            raise IssuerUnavailable("the token endpoint sent no id_token")
+        return self._verified(token, nonce)
+
+    def _authenticated(self, form: dict[str, str]) -> Mapping[str, str]:
+        """Puts the client's name and proof into the form or into headers, as the issuer wants it."""
+        if self._client.secret is None:
+            form["client_id"] = self._client.client_id
+            return {}
+        secret = self._client.secret()
+        # What is not named is the default of Discovery 1.0, section 3.
+        methods = self._discovered().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        if "client_secret_basic" in methods:
+            pair = f"{quote_plus(self._client.client_id)}:{quote_plus(secret)}"
+            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        if "client_secret_post" not in methods:
+            raise ConfigurationError(
+                "the OIDC issuer takes neither client_secret_basic nor client_secret_post: register the "
+                "client with one of them, or as a public one without OidcClientSecretArn"
+            )
+        form["client_id"], form["client_secret"] = self._client.client_id, secret
+        return {}
+
+    def _verified(self, token: str, nonce: str) -> Mapping[str, object]:
+        try:
+            claims: Mapping[str, object] = jwt.decode(
+                token,
+                key=self._key_of(token),
+                algorithms=list(_ALGORITHMS),
+                audience=self._client.client_id,
+                issuer=self._client.issuer,
+                leeway=_LEEWAY_SECONDS,
+                options={
+                    "require": ["iss", "sub", "aud", "exp", "iat", "nonce"],
+                    "enforce_minimum_key_length": True,
+                },
+            )
+        except jwt.PyJWTError as error:
+            raise SignInRefused(f"the issuer's token does not hold ({type(error).__name__})") from error
+        if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
+            raise SignInRefused("the issuer's token belongs to another sign-in")
+        several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
+        if claims.get("azp", None if several else self._client.client_id) != self._client.client_id:
+            raise SignInRefused("the issuer's token was made for another client")
+        return claims
+
+    def _key_of(self, token: str) -> jwt.PyJWK:
+        """The issuer's key that the token names; asked for anew when it is one we have not seen."""
+        header = jwt.get_unverified_header(token)
+        algorithm, key_id = header.get("alg"), header.get("kid")
+        if algorithm not in _ALGORITHMS:
+            raise SignInRefused("the issuer's token is signed by an algorithm other than RS256 and ES256")
+        uri = _https(self._discovered().get("jwks_uri"), "jwks_uri")
+        for anew in (False, True):
+            keys = self._document(uri, anew=anew).get("keys")
+            found = [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
+            # Without a name there must be no choice; a wrong key of the right name fails at the signature.
+            if len(found) == 1 or (found and key_id is not None):
+                return jwt.PyJWK(found[0], algorithm)
+        raise SignInRefused("the issuer's token is signed by a key that the issuer does not publish")
+
+    def _discovered(self) -> Mapping[str, Any]:
+        issuer = self._client.issuer
+        found = self._document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if found.get("issuer") != issuer:
+            raise ConfigurationError(
+                f"the OIDC issuer calls itself {found.get('issuer')!r}, not {issuer!r}: set OidcIssuer to "
+                "exactly what it calls itself"
+            )
+        methods = found.get("code_challenge_methods_supported")
+        # Many issuers support it and do not say so; only a list without it is a no.
+        if methods is not None and "S256" not in methods:
+            raise ConfigurationError("the OIDC issuer does not support PKCE with S256")
+        return found
+
+    def _document(self, url: str, *, anew: bool = False) -> Mapping[str, Any]:
+        now = self._elapsed()
+        kept = self._kept.get(url)
+        if kept is not None and not anew and now - kept[0] < _KEPT_SECONDS:
+            return kept[1]
+        status, body = self._fetch(url)
+        found = _json_object(body) if status == 200 else None
+        if found is None:
+            raise IssuerUnavailable(f"{url} answered {status}, and no JSON object")
+        self._kept[url] = now, found
+        return found
+
+
+def client_secret(document: Mapping[str, str]) -> str:
+    """The client's secret in its document. Raises: ConfigurationError."""
+    secret = document.get("client_secret", "")
+    if not secret:
+        raise ConfigurationError(
+            'the secret behind OidcClientSecretArn must be a JSON object like {"client_secret": "..."}'
+        )
+    return secret
+
+
+def _fits(key: object, algorithm: str, key_id: object) -> bool:
+    """Whether a published key may have signed this; never a symmetric one, whatever it calls itself."""
+    if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm:
+        return False
+    kind = (key.get("kty"), key.get("crv")) if algorithm == "ES256" else (key.get("kty"), "")
+    if kind not in (("EC", "P-256"), ("RSA", "")):
+        return False
+    return key_id is None or key.get("kid") == key_id
+
+
+def _token_refusal(status: int, code: str) -> Exception:
+    """What a refusal of the token endpoint means (RFC 6749, 5.2)."""
+    if code == "invalid_grant":
+        return SignInRefused("the issuer does not take this answer (any more)")
+    if code in ("invalid_client", "unauthorized_client"):
+        return ConfigurationError(
+            f"the OIDC issuer answers {code}: look at OidcClientId and OidcClientSecretArn, and register "
+            "<base>/sign-in/callback as redirect URI of an authorization code client"
+        )
+    return IssuerUnavailable(f"the token endpoint answered {status} {code[:40]!r}")
+
+
+def _https(url: object, name: str) -> str:
+    """The address if it may be used. Raises: ConfigurationError."""
+    text = url if isinstance(url, str) and url.isprintable() and " " not in url else ""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None
+    except ValueError:
+        usable = False
+    if not usable or "#" in text:
+        raise ConfigurationError(f"{name} must be a whole https:// URL without user name; it is {url!r}")
+    return text
+
+
+def _json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,71 @@
+"""Sessions of people who have signed in, kept in a sealed cookie: nothing is stored on the server.
+
+A session therefore cannot be ended from here before its time, except by rotating the keys out; signing out
+makes the browser forget it. It must not know how a sign-in is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.domain.identity import Role, SignedIn
+from governor.domain.units import UtcDatetime
+from governor.ports import Sealer
+
+SESSION_COOKIE = "__Host-governor-session"
+LIFE = timedelta(hours=8)
+"""One working day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who it is. `session_id` is random; forms are bound to it."""
+
+    session_id: str
+    who: SignedIn
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Writes and reads the cookie.
+
+    `scope` names what a session rests on (issuer, client, group): when that changes, all of them end.
+    """
+
+    sealer: Sealer
+    scope: tuple[str, ...]
+
+    def cookie(self, session: Session, now: UtcDatetime) -> str:
+        """The value of `Set-Cookie` that begins the session. Raises: ConfigurationError."""
+        values = {
+            "id": session.session_id,
+            "sub": session.who.subject,
+            "email": session.who.email or "",
+            "role": session.who.role.value,
+        }
+        sealed = self.sealer.seal(("session", *self.scope), values, now + LIFE)
+        return set_cookie(SESSION_COOKIE, sealed, LIFE)
+
+    def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
+        """The session of a request's cookies; `None` when there is none that holds now."""
+        sealed = cookies.get(SESSION_COOKIE)
+        values = self.sealer.unseal(("session", *self.scope), sealed, now) if sealed else None
+        if values is None:
+            return None
+        who = SignedIn(values["sub"], values["email"] or None, Role(values["role"]))
+        return Session(values["id"], who)
+
+
+def set_cookie(name: str, value: str, life: timedelta) -> str:
+    """A cookie that only this host sees, over https, out of reach of scripts.
+
+    Lax and not Strict: people come from a mail, or back from the issuer, and must still be known.
+    """
+    return f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; HttpOnly; SameSite=Lax"
+
+
+def clear_cookie(name: str) -> str:
+    """Makes the browser forget it."""
+    return set_cookie(name, "", timedelta(0))

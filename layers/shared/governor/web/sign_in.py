@@ -1,0 +1,139 @@
+"""Signing in: to the issuer, and back to the approval page that one came from.
+
+What belongs to one sign-in (state, nonce, PKCE verifier, where to return to) is sealed in a cookie of the
+browser that began it. Pure of AWS and of the issuer's protocol.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from governor.domain.identity import signed_in
+from governor.errors import (
+    CloudError,
+    ConfigurationError,
+    GovernorError,
+    IssuerUnavailable,
+    LinkExpired,
+    LinkForged,
+    SignInRefused,
+)
+from governor.ports import Clock, IdentityProvider, LinkSigner, Sealer
+from governor.web.responses import Response, redirect, refusal
+from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
+
+SIGN_IN_COOKIE = "__Host-governor-sign-in"
+LIFE = timedelta(minutes=10)
+_PURPOSE = ("sign-in",)
+_RANDOM_BYTES = 32
+_LONGEST_LINK = 1500
+"""The cookie that holds it must fit into 4,096 bytes."""
+_CODE = re.compile(r"[\x20-\x7e]{1,2048}")
+_ERROR = re.compile(r"[a-z_]{1,40}")
+"""The error codes of RFC 6749, 4.1.2.1, and of OpenID Connect are such; nothing else is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What makes somebody an approver: see `domain.identity.signed_in`."""
+
+    groups_claim: str
+    approver_group: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignInSite:
+    """Answers `GET /sign-in` and `GET /sign-in/callback`. `base_url` is the API's, without a slash at the
+    end."""
+
+    provider: IdentityProvider
+    sealer: Sealer
+    sessions: Sessions
+    signer: LinkSigner
+    rules: Rules
+    base_url: str
+    clock: Clock
+
+    @property
+    def _callback(self) -> str:
+        return f"{self.base_url}/sign-in/callback"
+
+    def begin(self, query: Mapping[str, str]) -> Response:
+        """Sends the browser to the issuer. `return` must be a link that we have signed, as the page gives
+        it."""
+        link = query.get("return", "")
+        approval_id, _, fields = link.partition("?")
+        approval_id = unquote(approval_id)
+        now = self.clock.now()
+        try:
+            self.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
+        except LinkForged:
+            return refusal(403, "Not signed in", "Open the link of the message, and sign in from its page.")
+        except LinkExpired:
+            return refusal(410, "This link has expired", "The time to decide is over.")
+        if len(link) > _LONGEST_LINK:
+            return refusal(400, "Not signed in", "The link is too long to come back to after a sign-in.")
+        state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
+        try:
+            address = self.provider.authorization_url(
+                state=state, nonce=nonce, verifier=verifier, redirect_uri=self._callback
+            )
+        except (IssuerUnavailable, ConfigurationError) as error:
+            return _unavailable(error)
+        kept = {"state": state, "nonce": nonce, "verifier": verifier, "id": approval_id, "query": fields}
+        cookie = set_cookie(SIGN_IN_COOKIE, self.sealer.seal(_PURPOSE, kept, now + LIFE), LIFE)
+        return redirect(address, cookies=(cookie,))
+
+    def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
+        """Takes the issuer's answer, and sends the browser back to the page with a session."""
+        now = self.clock.now()
+        kept = self.sealer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
+        if kept is None or not hmac.compare_digest(kept["state"].encode(), _bytes(query.get("state", ""))):
+            return refusal(
+                403,
+                "Not signed in",
+                "This sign-in was not the latest one begun in this browser, or took longer than ten minutes. "
+                "Open the link of the message again.",
+            )
+        spent = (clear_cookie(SIGN_IN_COOKIE),)
+        code = query.get("code", "")
+        if _CODE.fullmatch(code) is None:
+            said = query.get("error", "")
+            why = f" It says {said}." if _ERROR.fullmatch(said) else ""
+            text = f"The issuer did not let you in.{why} Open the link of the message to try again."
+            return refusal(403, "Not signed in", text, cookies=spent)
+        try:
+            claims = self.provider.redeem(
+                code=code, nonce=kept["nonce"], verifier=kept["verifier"], redirect_uri=self._callback
+            )
+            who = signed_in(claims, self.rules.groups_claim, self.rules.approver_group)
+        except SignInRefused as error:
+            text = f"It was not proven who you are: {error}. Open the link of the message to try again."
+            return refusal(403, "Not signed in", text, note=f"a sign-in was refused: {error}", cookies=spent)
+        except (IssuerUnavailable, ConfigurationError, CloudError) as error:
+            return _unavailable(error, spent)
+        session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
+        location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{_same(kept['query'])}"
+        return redirect(location, cookies=(self.sessions.cookie(session, now), *spent))
+
+
+def _unavailable(error: GovernorError, cookies: tuple[str, ...] = ()) -> Response:
+    # The status raises the alarm of the page's errors; the note says what to do.
+    text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
+    return refusal(503, "Not signed in", text, note=f"a sign-in failed: {error}", cookies=cookies)
+
+
+def _same(query: str) -> str:
+    """The fields that were checked, written anew: nothing that is no field gets into the address."""
+    return urlencode(parse_qsl(query, keep_blank_values=True))
+
+
+def _bytes(text: str) -> bytes:
+    # Compared as bytes, because compare_digest refuses text that is not ASCII.
+    return text.encode(errors="replace")

@@ -1,0 +1,267 @@
+"""A stack with a sign-in in front of decisions, and an issuer that is as strict as a real one.
+
+The client is a confidential one, so that its secret is on the way, too. The template's roles are enforced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import unescape
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import pytest
+import pytest_socket
+
+from governor.adapters.oidc import HttpsFetch
+from governor.adapters.seals import HmacSealer
+from governor.domain.identity import Role, SignedIn
+from governor.errors import IssuerUnavailable
+from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
+from local.cloud import LocalCloud
+from local.oidc import Issuer, OidcServer, Person
+from local.receivers import Receivers
+from local.scene import deploy_scene
+from tests.integration.people import Answer, Browser, hidden_fields
+from tests.integration.stage import Stage
+
+GROUP = "gpu-approvers"
+ALICE = Person("u-alice", {"email": "alice@example.com", "email_verified": True, "groups": ["gpu", GROUP]})
+BOB = Person("u-bob", {"email": "bob@example.com", "email_verified": True, "groups": ["gpu"]})
+
+
+@dataclass
+class Place:
+    """The stack, its issuer, and whom both are reached by."""
+
+    stage: Stage
+    issuer: Issuer
+    trust: Path
+
+    def browser(self) -> Browser:
+        """A fresh one."""
+        return Browser(self.trust)
+
+    def reach(self, url: str) -> str:
+        """An address of the API, from here."""
+        return self.stage.scene.cloud.reachable_url(url)
+
+    def to_issuer(self, browser: Browser, link: str) -> str:
+        """Follows the page's link; the issuer's address."""
+        found = re.search(r'href="(\.\./sign-in\?[^"]+)"', browser.get(link).body)
+        assert found, "the page leads to no sign-in"
+        begun = browser.get(urljoin(link, unescape(found[1])))
+        assert 303 == begun.status
+        return begun.location
+
+    def to_callback(self, browser: Browser, link: str) -> str:
+        """Signs in at the issuer; the address that it sends the browser back to."""
+        answer = browser.get(self.to_issuer(browser, link))
+        assert (302, []) == (answer.status, self.issuer.refused)
+        assert answer.location.startswith(f"{self.issuer.redirect_uri}?")
+        return answer.location
+
+    def sign_in(self, browser: Browser, link: str) -> Answer:
+        """The whole way, up to the answer of the callback."""
+        return browser.get(self.reach(self.to_callback(browser, link)))
+
+
+@pytest.fixture(scope="module")
+def whole_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One engine, stack and issuer for all tests of this module."""
+    pytest_socket.enable_socket()
+    trust = tmp_path_factory.mktemp("trust") / "both.pem"
+    with OidcServer() as server, Receivers() as receivers:
+        trust.write_bytes(server.certificate.read_bytes() + receivers.certificate.read_bytes())
+        issuer = server.issuer
+        issuer.client_secret = "a secret: with/odd+signs"
+        with LocalCloud(wait_scale=0.05, enforce_iam=True, trust=trust) as cloud:
+            secret = cloud.client("secretsmanager").create_secret(
+                Name="oidc-client", SecretString=json.dumps({"client_secret": issuer.client_secret})
+            )
+            parameters = {
+                "OidcIssuer": issuer.url,
+                "OidcClientId": issuer.client_id,
+                "OidcClientSecretArn": secret["ARN"],
+                "OidcApproverGroup": GROUP,
+            }
+            before = dict(os.environ)
+            os.environ.update(cloud.environment())
+            try:
+                scene = deploy_scene(cloud, receivers, mode="ask", more=parameters)
+                issuer.redirect_uri = scene.outputs["SignInRedirectUri"]
+                yield Place(Stage(scene), issuer, trust)
+            finally:
+                os.environ.clear()
+                os.environ.update(before)
+
+
+@pytest.fixture
+def place(whole_place: Place) -> Place:
+    """With nothing left of the tests before."""
+    whole_place.stage.policy("mode: ask")
+    whole_place.stage.scene.simulation.clear()
+    issuer = whole_place.issuer
+    issuer.person, issuer.algorithm = ALICE, "RS256"
+    issuer.meddle.clear()
+    issuer.refused.clear()
+    return whole_place
+
+
+def test_nothing_is_decided_without_a_sign_in_and_all_with_one(place: Place) -> None:
+    """Look, be refused, sign in, come back to the same page, decide, be on record, sign out."""
+    instance_id, link = place.stage.ask()
+    browser = place.browser()
+    assert "Sign in to decide" in browser.get(link).body
+    assert 403 == browser.press(link, "approve", losses="accepted").status
+
+    back = place.sign_in(browser, link)
+    assert (303, link) == (back.status, place.reach(back.location))
+    assert "Signed in as oidc:alice@example.com" in browser.get(link).body
+    assert [SESSION_COOKIE] == list(browser.cookies)
+    assert 303 == browser.press(link, "approve").status
+    assert "stopped" == place.stage.outcome(instance_id)
+    assert "oidc:alice@example.com decided to approve" in browser.get(link).body
+
+    assert 303 == browser.press(link, "sign-out").status
+    assert ({}, True) == (browser.cookies, "Sign in to decide" in browser.get(link).body)
+
+
+def test_two_people_sign_in_for_a_dear_termination(place: Place) -> None:
+    """By the same link; the policy knows one by subject, the other by verified address."""
+    place.stage.policy(
+        "mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.01}\n"
+        "ownership:\n  default_contacts: [team]\n  contacts:\n    team:\n"
+        "      emails: [alice@example.com, carol@example.com]\n"
+        "      identities: {'oidc:u-carol': carol@example.com}\n"
+    )
+    instance_id, link = place.stage.ask()
+    first, second = place.browser(), place.browser()
+    place.sign_in(first, link)
+    for _ in range(2):
+        said = first.press(link, "approve", typed_instance_id=instance_id, losses="accepted")
+        assert 303 == said.status
+    assert "A second person must approve" in first.get(link).body
+
+    place.issuer.person, place.issuer.algorithm = Person("u-carol", {"groups": GROUP}), "ES256"
+    place.sign_in(second, link)
+    assert "known as carol@example.com" in second.get(link).body
+    assert 303 == second.press(link, "approve", typed_instance_id=instance_id).status
+    assert "terminated" == place.stage.outcome(instance_id)
+
+
+def test_the_wrong_group_may_keep_and_no_more(place: Place) -> None:
+    """Whatever the form says."""
+    instance_id, link = place.stage.ask()
+    browser = place.browser()
+    place.issuer.person = BOB
+    place.sign_in(browser, link)
+    page = browser.get(link).body
+
+    refused = browser.press(link, "approve", losses="accepted")
+    assert (403, True) == (refused.status, "not in the group" in refused.body)
+    assert 403 == browser.press(link, "exempt", reason="mine").status
+    until = re.search(r'<option value="([^"]+)"', page)
+    assert until
+    assert 303 == browser.press(link, "keep", keep_until=until[1]).status
+    assert "kept" == place.stage.outcome(instance_id)
+
+
+def test_a_code_is_no_use_to_anybody_else_nor_twice(place: Place) -> None:
+    """In another browser, and again in the same one with what belonged to the sign-in kept."""
+    _, link = place.stage.ask()
+    browser, other = place.browser(), place.browser()
+    callback = place.reach(place.to_callback(browser, link))
+    kept = dict(browser.cookies)
+
+    assert 403 == other.get(callback).status
+    place.to_issuer(other, link)
+    assert 403 == other.get(callback).status
+    assert 303 == browser.get(callback).status
+    thief = place.browser()
+    thief.cookies = kept
+    replayed = thief.get(callback)
+
+    assert (403, ["invalid_grant"]) == (replayed.status, place.issuer.refused)
+    assert (SESSION_COOKIE in other.cookies, SESSION_COOKIE in thief.cookies) == (False, False)
+
+
+def test_forged_states_tokens_and_refusals_sign_nobody_in(place: Place) -> None:
+    """A state of another sign-in, a nonce of another, another client's token, and a no."""
+    _, link = place.stage.ask()
+    browser = place.browser()
+    code = parse_qs(urlsplit(place.to_callback(browser, link)).query)["code"][0]
+    forged = f"{place.issuer.redirect_uri}?{urlencode({'code': code, 'state': 's' * 43})}"
+    assert 403 == browser.get(place.reach(forged)).status
+
+    for meddle in ({"nonce": "n" * 43}, {"aud": "another"}, {"iss": "https://other.invalid"}, {"exp": 1}):
+        place.issuer.meddle = dict(meddle)
+        assert (403, meddle) == (place.sign_in(browser, link).status, meddle)
+    place.issuer.meddle = {}
+    place.issuer.algorithm = "HS256"
+    assert 403 == place.sign_in(browser, link).status
+    place.issuer.person = None
+    refused = place.sign_in(browser, link)
+
+    assert (403, True) == (refused.status, "It says access_denied." in refused.body)
+    assert {} == browser.cookies
+
+
+def test_keys_that_the_issuer_has_changed_are_found(place: Place) -> None:
+    """Without waiting for anything."""
+    _, link = place.stage.ask()
+    assert 303 == place.sign_in(place.browser(), link).status
+    place.issuer.rotate()
+
+    assert 303 == place.sign_in(place.browser(), link).status
+
+
+def test_an_expired_session_decides_nothing(place: Place) -> None:
+    """Nor does one that is sealed by the right keys for another client."""
+    instance_id, link = place.stage.ask()
+    issuer, now = place.issuer, datetime.now(tz=UTC)
+    sealer = HmacSealer(place.stage.link_keys)
+    session = Session("session-1", SignedIn("u-alice", "alice@example.com", Role.APPROVER))
+    scope = (issuer.url, issuer.client_id, "groups", GROUP)
+    for rests_on, begun, good in (
+        (scope, now - LIFE, False),
+        ((issuer.url, "another", "groups", GROUP), now, False),
+        (scope, now, True),
+    ):
+        browser = place.browser()
+        browser.keep(Sessions(sealer, rests_on).cookie(session, begun))
+        assert good == ("Signed in as" in browser.get(link).body)
+        if not good:
+            fields = hidden_fields(browser.get(link).body)
+            assert 403 == browser.post(link, {**fields, "answer": "approve", "losses": "accepted"}).status
+    assert place.stage.episode(instance_id).outcome is None
+
+
+@pytest.mark.parametrize(
+    "target", ["https://evil.invalid/", "//evil.invalid", "id?k=k1&r=a&e=9999999999&s=x", ""]
+)
+def test_a_sign_in_leads_nowhere_but_back(place: Place, target: str) -> None:
+    """Nothing is begun for an address that is no link of ours."""
+    api = urljoin(place.reach(place.issuer.redirect_uri), "../sign-in")
+    answer = place.browser().get(f"{api}?{urlencode({'return': target})}")
+
+    assert (403, "") == (answer.status, answer.location)
+    assert "evil" not in answer.body
+
+
+def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> None:
+    """A certificate that nobody vouches for, and a port where nobody listens."""
+    fetch = HttpsFetch()
+    with pytest.raises(IssuerUnavailable, match="SSLError"):
+        fetch(f"{place.issuer.url}/keys")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        with pytest.raises(IssuerUnavailable, match="did not answer"):
+            fetch(f"https://127.0.0.1:{port}/keys")

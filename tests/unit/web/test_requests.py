@@ -1,0 +1,47 @@
+"""Cookies of a request: each name once, or not at all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from governor.contracts.http import parse_request
+from governor.web.responses import redirect, to_lambda
+from tests.unit.template.machines import ROOT
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    """A request as API Gateway sends it."""
+    found: dict[str, Any] = json.loads((ROOT / "events" / "sign_in" / "callback.json").read_text())
+    return {**found, **changes}
+
+
+@pytest.mark.parametrize(
+    ("cookies", "header", "found"),
+    [
+        (["a=1", "b=2=3"], "", {"a": "1", "b": "2=3"}),
+        ([], "a=1; b=2", {"a": "1", "b": "2"}),
+        (["a=1"], "a=1", {"a": "1"}),
+        (["a=1", "a=2", "b=3"], "", {"b": "3"}),
+        (["a=1"], "a=2", {}),
+        (["nonsense", "", "=x", "a="], "", {"": "x", "a": ""}),
+        (["a=1; b=2"], "", {"a": "1", "b": "2"}),
+    ],
+)
+def test_a_cookie_that_comes_twice_is_nobody_s(
+    cookies: list[str], header: str, found: dict[str, str]
+) -> None:
+    """From API Gateway's own field, or from a header where something stands between."""
+    headers = {"Cookie": header} if header else {}
+
+    assert found == parse_request(event(cookies=cookies, headers=headers)).cookie_values()
+
+
+def test_cookies_go_out_in_a_field_of_their_own() -> None:
+    """One header may stand once only; two cookies need two."""
+    answer = to_lambda(redirect("https://api.example.com/", cookies=("a=1; Path=/", "b=; Max-Age=0")))
+
+    assert ["a=1; Path=/", "b=; Max-Age=0"] == answer["cookies"]
+    assert "cookies" not in to_lambda(redirect("https://api.example.com/"))
