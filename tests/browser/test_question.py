@@ -21,6 +21,7 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     assert 200 == visitor.press("Stop it")
 
     assert "alice@example.com decided to approve" in visitor.text()
+    visitor.assert_at_ease()
     visitor.await_text("stopped on")
     assert "stopped" == stage.outcome(instance_id)
     assert ["Start it again"] == visitor.offered()
@@ -155,9 +156,10 @@ def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
 
     visitor.page.get_by_label("What is on its local disks may be lost for good").check()
     assert 200 == visitor.press("Stop it")
+    assert "stopped" == stage.outcome(instance_id)
+    visitor.page.get_by_role("link", name="refresh").click()
 
     visitor.await_text("stopped on")
-    assert "stopped" == stage.outcome(instance_id)
 
 
 def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:

@@ -261,8 +261,8 @@ def _headers() -> dict[str, str]:
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": (
-            f"default-src 'none'; style-src {pages.style_source()}; form-action 'self'; "
-            "frame-ancestors 'none'; base-uri 'none'"
+            f"default-src 'none'; style-src {pages.style_source()}; script-src {pages.script_source()}; "
+            "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         ),
         "Cache-Control": "no-store",
         "Referrer-Policy": "no-referrer",
