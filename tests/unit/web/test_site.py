@@ -362,6 +362,7 @@ def test_a_termination_needs_the_id_typed() -> None:
         {"answer": "keep", "keep_date": "2020-01-01"},
         {"answer": "keep", "keep_date": "2099-01-01"},
         {"answer": "keep", "keep_until": "2026-11-21T09:00:00"},
+        {"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"},
         {"answer": "exempt"},
         {"answer": "exempt", "reason": "   "},
         {"answer": "exempt", "reason": "x" * 301},
