@@ -1,11 +1,11 @@
-"""The record and the digest in a real browser."""
+"""The record, the digest and the mail in a real browser."""
 
 from __future__ import annotations
 
 from tests.browser.visitor import Visitor
 from tests.integration.people import decide
 from tests.integration.stage import Stage
-from tests.integration.test_delivery import PEOPLE, await_mail, link_in
+from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in
 
 
 def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
@@ -49,3 +49,18 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     row = visitor.page.locator(".row").filter(has_text="forgotten-1")
     row.get_by_role("link", name="Look at it alone").click()
     visitor.page.get_by_role("button", name="Stop it").wait_for()
+
+
+def test_the_mail(stage: Stage, visitor: Visitor) -> None:
+    """Readable in light and dark, and its button leads to the question."""
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
+    instance_id, _ = stage.ask()
+    mail = await_mail(stage, instance_id, "alice@example.com")
+
+    for scheme in ("light", "dark"):
+        visitor.page.emulate_media(color_scheme=scheme)
+        visitor.page.set_content(mail["BodyHtml"])
+        visitor.assert_at_ease(is_mail=True)
+    link = visitor.page.get_by_role("link", name="Look and decide").get_attribute("href")
+    assert 200 == visitor.open(stage.scene.cloud.reachable_url(str(link)))
+    assert "Stop it" in visitor.offered()
