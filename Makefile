@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
+BROWSER := .tools/browser/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation scripts tests
@@ -10,12 +11,12 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration check lint types imports template fix build deploy invoke bench evaluate checkov lock clean env-project env-cloud env-sam
+.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-env-project env-cloud env-sam: env-%:
+env-project env-cloud env-sam env-browser: env-%:
 	@$(PYTHON) scripts/environment.py $*
 
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
@@ -28,10 +29,16 @@ test: env-project env-cloud ## the whole suite
 	@$(VENV)/python -m pytest
 
 test-unit: env-project ## unit and contract tests only
-	@$(VENV)/python -m pytest -m "not integration"
+	@$(VENV)/python -m pytest -m "not integration and not browser and not fuzz"
 
 test-integration: env-project env-cloud ## the real state machines on the local cloud
 	@$(VENV)/python -m pytest -m integration
+
+test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
+	@$(BROWSER)/python -m pytest -m "browser or fuzz" tests/browser
+
+screenshots: env-cloud env-browser ## pages, mail and Slack message as pictures in docs/images; needs Chromium
+	@$(BROWSER)/python -m scripts.screenshots
 
 check: env-project env-cloud env-sam lint types imports template test ## everything that must hold; changes nothing
 

@@ -23,6 +23,7 @@ ENVIRONMENTS = {
     "cloud": (TOOLS / "cloud", "requirements/cloud.txt"),
     "sam": (TOOLS / "sam", "requirements/sam.txt"),
     "checkov": (TOOLS / "checkov", "requirements/checkov.txt"),
+    "browser": (TOOLS / "browser", "requirements/browser.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }
 LOWEST = (3, 11)

@@ -8,6 +8,6 @@ pin() { # source, target, lowest Python
     --no-emit-index-url --no-emit-find-links --upgrade --output-file "$2" "$1"
 }
 pin layers/shared/requirements.in layers/shared/requirements.txt 3.11
-for name in project cloud sam checkov uv; do
+for name in project cloud sam checkov browser uv; do
   pin "requirements/$name.in" "requirements/$name.txt" 3.11
 done

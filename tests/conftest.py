@@ -15,6 +15,7 @@ settings.load_profile("project")
 # What a process needs to run at all. Everything else could decide a test's result on one machine only.
 _KEPT = {"HOME", "LANG", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 _KEPT_PREFIXES = ("COVERAGE", "LC_", "PYTEST", "PYTHON")
+_ON_THE_LOCAL_CLOUD = ("integration", "browser", "fuzz")
 # Fake on purpose, and the only ones: files of credentials and the metadata service are out of reach too.
 _AWS = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -29,7 +30,7 @@ _AWS = {
 @pytest.fixture(autouse=True)
 def _no_way_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit test that reaches for the network or for somebody's account fails at once."""
-    if request.node.get_closest_marker("integration"):
+    if any(request.node.get_closest_marker(name) for name in _ON_THE_LOCAL_CLOUD):
         pytest_socket.enable_socket()
         return
     for name in list(os.environ):

@@ -89,7 +89,12 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "exempt", "reason": "x" * 301}, "at most 300"),
         ({"answer": "exempt", "reason": {}}, "at most 300"),
         ({"answer": "approve"}, "local disks"),
-        ({**STOP, "losses_accepted": "yes"}, "local disks"),
+        ({**STOP, "losses_accepted": "yes"}, "losses_accepted: true"),
+        ({**STOP, "losses_accepted": False}, "local disks"),
+        ({**STOP, "instance_id": 5}, "instance_id: the id"),
+        ({"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"}, "keep_until: a time"),
+        ({"answer": "keep", "keep_until": "9999-12-31T23:59:59-05:00"}, "keep_until: a time"),
+        ({"answer": "exempt", "reason": "\ud800"}, "reason: a text"),
         ({**STOP, "by": "bob"}, "unknown field 'by'"),
     ],
 )

@@ -194,6 +194,19 @@ def test_the_page_needs_no_script_and_no_inline_style() -> None:
     assert re.search(r"\son\w+=|\sstyle=", response.body) is None
 
 
+def test_only_a_record_in_progress_has_a_script_and_it_is_the_one_the_policy_names() -> None:
+    """A record that has ended is as it will stay; nothing else may run, and nothing elsewhere be reached."""
+    world = World()
+    world.post("approve")
+    moving = world.get()
+    script = moving.body.split("<script>")[1].split("</script>")[0]
+    wanted = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+    assert f"script-src 'sha256-{wanted}'; connect-src 'self';" in moving.headers["Content-Security-Policy"]
+    world.end(Outcome.STOPPED)
+    assert "<script" not in world.get().body
+
+
 def test_the_page_is_well_formed_and_every_field_has_a_label() -> None:
     """Tags close, labels point at fields that exist, and ids are unique."""
 
@@ -356,6 +369,7 @@ def test_a_termination_needs_the_id_typed() -> None:
         {"answer": "keep", "keep_date": "2020-01-01"},
         {"answer": "keep", "keep_date": "2099-01-01"},
         {"answer": "keep", "keep_until": "2026-11-21T09:00:00"},
+        {"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"},
         {"answer": "exempt"},
         {"answer": "exempt", "reason": "   "},
         {"answer": "exempt", "reason": "x" * 301},

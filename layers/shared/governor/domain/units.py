@@ -39,9 +39,12 @@ def parse_iso(text: str) -> UtcDatetime:
     """The moment a string of `iso` (or any ISO 8601 with an offset) names.
 
     Raises:
-        ValueError: not ISO 8601, or without an offset.
+        ValueError: not ISO 8601, without an offset, or in UTC before the year 1 or after 9999.
     """
-    return as_utc(datetime.fromisoformat(text))
+    try:
+        return as_utc(datetime.fromisoformat(text))
+    except OverflowError as error:
+        raise ValueError(f"{text} is out of range in UTC") from error
 
 
 def money(amount: Decimal, places: int = 2) -> str:

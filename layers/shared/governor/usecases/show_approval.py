@@ -39,7 +39,7 @@ class ApprovalView:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the record may still grow, so that the page refreshes itself."""
+        """Whether the record may still grow, so that the page follows it."""
         return not self.can_decide and self.episode.outcome is None
 
     @property

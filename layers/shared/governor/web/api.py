@@ -75,11 +75,10 @@ class ApprovalApi:
     def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
         identity = f"aws:{request.caller}"
         decision = _decision(request.document, identity, self._person(identity), self.clock.now())
-        typed = request.document.get("instance_id")
         decided = self.decide(
             approval_id,
             decision,
-            typed_instance_id=typed if isinstance(typed, str) else None,
+            typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
         document = question_document(self.show(approval_id))
@@ -140,8 +139,12 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
     except ValueError:
         raise InputError(f"answer: one of {', '.join(answer.value for answer in Answer)}") from None
     reason = document.get("reason")
-    if reason is not None and (not isinstance(reason, str) or len(reason) > _LONGEST_REASON):
+    if reason is not None and not (_is_text(reason) and len(reason) <= _LONGEST_REASON):
         raise InputError(f"reason: a text of at most {_LONGEST_REASON} characters")
+    if not isinstance(document.get("instance_id"), str | None):
+        raise InputError("instance_id: the id of the instance as text, where the plan terminates it")
+    if not isinstance(document.get("losses_accepted", False), bool):
+        raise InputError("losses_accepted: true where local disks may be lost, else false")
     until = document.get("keep_until")
     try:
         keep_until = None if until is None else parse_iso(until)
@@ -156,6 +159,17 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
         reason=reason.strip() or None if reason else None,
         person=person,
     )
+
+
+def _is_text(value: object) -> bool:
+    """JSON can name halves of characters (`\\ud800`), which no table stores and no page shows."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refusal(status: int, text: str) -> ApiResponse:

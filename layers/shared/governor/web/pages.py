@@ -1,4 +1,4 @@
-"""The pages as HTML. One inline style sheet, allowed by its hash; no script anywhere."""
+"""The pages as HTML. One style sheet, and one script on a record in progress, both inline by their hashes."""
 
 from __future__ import annotations
 
@@ -53,18 +53,28 @@ def _environment() -> Environment:
     )
     environment.filters["when"] = _when
     environment.filters["step"] = step_text
-    environment.globals["style"] = Markup(_style())  # noqa: S704 - our own file
+    environment.globals["style"] = Markup(_file("page.css"))  # noqa: S704 - our own file
+    environment.globals["follow"] = Markup(_file("follow.js"))  # noqa: S704 - our own file
     return environment
 
 
 @cache
-def _style() -> str:
-    return (_FOLDER / "page.css").read_text(encoding="utf-8")
+def _file(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def style_source() -> str:
     """The style sheet as a source of `style-src`: `'sha256-...'`."""
-    digest = hashlib.sha256(_style().encode()).digest()
+    return _source("page.css")
+
+
+def script_source() -> str:
+    """The script that follows a record as a source of `script-src`, likewise."""
+    return _source("follow.js")
+
+
+def _source(name: str) -> str:
+    digest = hashlib.sha256(_file(name).encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 

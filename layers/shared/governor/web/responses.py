@@ -41,12 +41,12 @@ def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...]
 
 
 def headers() -> dict[str, str]:
-    """For every answer: no cache, no frame, no referrer, no script, no style but our own."""
+    """For every answer: no cache, no frame, no referrer, no script and no style but our own."""
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": (
-            f"default-src 'none'; style-src {pages.style_source()}; form-action 'self'; "
-            "frame-ancestors 'none'; base-uri 'none'"
+            f"default-src 'none'; style-src {pages.style_source()}; script-src {pages.script_source()}; "
+            "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         ),
         "Cache-Control": "no-store",
         "Referrer-Policy": "no-referrer",

@@ -1,0 +1,24 @@
+// Follows the record while its steps are in progress. Only what has changed is replaced, so that a reader keeps
+// their place. Without JavaScript the record's link does it.
+"use strict";
+(() => {
+  const EVERY_MS = 3000;
+  const follow = async () => {
+    let again = true;
+    try {
+      const answer = await fetch(location.href, { cache: "no-store", redirect: "manual" });
+      again = answer.ok || answer.status === 429 || answer.status >= 500;
+      if (answer.ok) {
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const shown = document.getElementById("progress");
+        const now = page.getElementById("progress");
+        if (shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
+        again = page.querySelector("script") !== null;
+      }
+    } catch (error) {
+      console.warn("the record could not be refreshed, and will be again:", error.message);
+    }
+    if (again) setTimeout(follow, EVERY_MS);
+  };
+  setTimeout(follow, EVERY_MS);
+})();

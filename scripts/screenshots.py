@@ -1,0 +1,168 @@
+"""Takes the pictures of docs/images: one question on the local cloud, as its people see it, to its end.
+
+Run by `make screenshots`, with an installed Chromium.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from local.cloud import LocalCloud
+from local.fleet import A10G, METRIC_MINUTES, Member, busy, idle, series_of
+from local.receivers import Receivers
+from local.scene import Scene, deploy_scene
+from local.slack_preview import slack_page
+
+Seen = TypeVar("Seen")
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
+OWNER = "alice@example.com"
+POLICY = f"""\
+approval: {{digest_from: 0}}
+ownership: {{contacts: {{ml-team: {{emails: [{OWNER}]}}}}, default_contacts: [ml-team]}}
+"""
+FORGOTTEN = Member(
+    "notebook-7",
+    "g5.12xlarge",
+    A10G,
+    4,
+    idle,
+    "idle",
+    "worked until six hours ago",
+    data_gib=500,
+    tags={"Owner": "ml-team", "Project": "vision"},
+)
+_IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 5, 11, 19
+"""The last 24 hours in blocks of 75 minutes: the newest idle, one without data, the others at work."""
+_PATIENCE_SECONDS = 90.0
+_COLOURS = 48
+"""Of a picture: text and flat surfaces need no more, and a file is a third of what it would be."""
+_DESK, _PHONE = {"width": 800, "height": 900}, {"width": 390, "height": 844}
+
+
+def main() -> int:
+    """Exit status 0 when every picture was taken."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("Chromium is not installed: on Debian, `apt-get install chromium`", file=sys.stderr)
+        return 1
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with (
+        Receivers() as receivers,
+        LocalCloud(wait_scale=0.05, trust=receivers.certificate) as cloud,
+        sync_playwright() as playwright,
+    ):
+        os.environ.update(cloud.environment())
+        # Its sandbox refuses to run as root, which is who runs this in containers.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        take_all(deploy_scene(cloud, receivers, mode="ask", policy=POLICY), browser)
+        browser.close()
+    for path in sorted(IMAGES.glob("*.png")):
+        print(f"{path.relative_to(IMAGES.parent.parent)}: {path.stat().st_size // 1024} KiB")
+    return 0
+
+
+def take_all(scene: Scene, browser: Browser) -> None:
+    """The messages, the question, and the record after an approval."""
+    instance_id = launch(scene)
+    scene.sweep()
+    mail = eventually(lambda: mail_about(scene, instance_id))
+    blocks = eventually(lambda: slack_blocks_about(scene, instance_id))
+    found = re.search(r"^https?://\S+", mail["BodyText"], re.MULTILINE)
+    if found is None:
+        raise RuntimeError("the mail holds no link")
+    link = scene.cloud.reachable_url(found[0])
+
+    with page(browser, _DESK) as shown:
+        shown.set_content(mail["BodyHtml"])
+        take(shown, "mail", whole=True)
+    with page(browser, _DESK) as shown:
+        shown.set_content(slack_page(blocks))
+        take(shown, "slack", whole=True)
+    with page(browser, _DESK) as shown:
+        shown.goto(link)
+        take(shown, "question", whole=True)
+    with page(browser, _PHONE, scheme="dark", scale=2) as shown:
+        shown.goto(link)
+        take(shown, "question-dark-phone")
+    with page(browser, _PHONE, scale=2) as shown:
+        shown.goto(link)
+        take(shown, "question-phone")
+        shown.get_by_label("What is on its local disks may be lost for good").check()
+        shown.get_by_role("button", name="Stop it").click()
+    with page(browser, _DESK) as shown:
+        shown.goto(link)
+        shown.get_by_text("stopped on").wait_for(timeout=_PATIENCE_SECONDS * 1000)
+        take(shown, "record")
+
+
+def launch(scene: Scene) -> str:
+    """The instance with a day of metrics."""
+    now = datetime.now(tz=UTC)
+    instance_id = next(iter(scene.launch([FORGOTTEN], now).values()))
+    for block in range(1, _BLOCKS):
+        if block != _SILENT_BLOCK:
+            member = FORGOTTEN if block < _IDLE_BLOCKS else replace(FORGOTTEN, load=busy)
+            then = now - timedelta(minutes=METRIC_MINUTES * block)
+            scene.simulation.put_metrics(series_of(member, instance_id, then))
+    return instance_id
+
+
+def mail_about(scene: Scene, instance_id: str) -> dict[str, str] | None:
+    """The mail to the owner."""
+    mails = (mail for mail in scene.sent_mail() if instance_id in mail["BodyText"])
+    return next((mail for mail in mails if mail["To"] == [OWNER]), None)
+
+
+def slack_blocks_about(scene: Scene, instance_id: str) -> list[dict[str, object]] | None:
+    """The blocks of the message in Slack."""
+    messages = (one.payload for one in scene.receivers.received("slack") if one.status < 300)
+    return next((message["blocks"] for message in messages if instance_id in str(message)), None)
+
+
+def eventually(look: Callable[[], Seen | None]) -> Seen:
+    """Looks until there is something to see. Raises: TimeoutError."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if (found := look()) is not None:
+            return found
+        time.sleep(0.1)
+    raise TimeoutError(f"no message about the instance in {_PATIENCE_SECONDS:g} s")
+
+
+@contextmanager
+def page(
+    browser: Browser, size: dict[str, int], *, scheme: str = "light", scale: float = 1
+) -> Iterator[Page]:
+    """A tab of that size in points."""
+    context = browser.new_context(viewport=size, color_scheme=scheme, device_scale_factor=scale)
+    try:
+        yield context.new_page()
+    finally:
+        context.close()
+
+
+def take(shown: Page, name: str, *, whole: bool = False) -> None:
+    """One picture: what fits the screen, or the whole page."""
+    path = IMAGES / f"{name}.png"
+    shown.screenshot(path=path, full_page=whole)
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Schemathesis tries every operation of docs/openapi.yaml on the local cloud, with and without genuine links.
+
+What comes back must be described, whatever was sent; what is no answer must be refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import yaml
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from hypothesis import HealthCheck, Phase, given, settings
+
+from governor.domain.approval import ApprovalStatus
+from local.cloud import REGION
+from tests.integration.people import hidden_fields, request
+from tests.integration.stage import Stage
+
+if TYPE_CHECKING:
+    from requests import PreparedRequest
+    from schemathesis import Case
+
+pytestmark = pytest.mark.fuzz
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "openapi.yaml"
+OPERATIONS = sorted(
+    operation["operationId"]
+    for item in yaml.safe_load(DOCUMENT.read_text(encoding="utf-8"))["paths"].values()
+    for operation in item.values()
+    if "operationId" in operation
+)
+NO_INPUT = {"listQuestions", "showQuestion"}
+NO_BODY = NO_INPUT | {"showPage", "probePage"}
+DECIDING = {"answerOnPage", "answerQuestion"}
+WANTED = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+)
+EXAMPLES = 40
+"""Of each kind: right and wrong, with and without a genuine link and signature."""
+REACHED = {
+    "showPage": {200, 400, 403},
+    "probePage": {200, 400, 403},
+    "answerOnPage": {303, 400, 403, 409},
+    "pressInSlack": {400, 403},
+    "listQuestions": {200},
+    "showQuestion": {200, 404},
+    "answerQuestion": {200, 400, 404, 409},
+}
+"""How deep the trial must have got; less would be a trial of the door."""
+
+
+class Sender:
+    """Whoever sends: signs as AWS or Slack does, and knows a genuine form, where that is asked for."""
+
+    def __init__(self, stage: Stage, link: str, operation_id: str) -> None:
+        self.operation_id = operation_id
+        self.slack_secret = stage.scene.receivers.slack_signing_secret.encode()
+        self.csrf = hidden_fields(request(link)[1])["csrf"]
+        self.genuine = False
+
+    def sign(self, prepared: PreparedRequest) -> PreparedRequest:
+        """As API Gateway and Slack's callback ask for it."""
+        if self.operation_id == "pressInSlack":
+            if self.genuine:
+                prepared.headers.update(self._as_slack(prepared.body))
+            return prepared
+        keys = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+        copy = AWSRequest(prepared.method, prepared.url, data=prepared.body)
+        SigV4Auth(keys, "execute-api", REGION).add_auth(copy)
+        prepared.headers.update({name: copy.headers[name] for name in ("Authorization", "X-Amz-Date")})
+        return prepared
+
+    def _as_slack(self, body: object) -> dict[str, str]:
+        now = str(int(time.time()))
+        text = f"v0:{now}:".encode() + (body if isinstance(body, bytes) else str(body or "").encode())
+        mac = hmac.new(self.slack_secret, text, hashlib.sha256).hexdigest()
+        return {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": f"v0={mac}"}
+
+    def fill_in(self, case: Case) -> None:
+        """The hidden field of the page."""
+        if self.genuine and self.operation_id == "answerOnPage" and isinstance(case.body, dict):
+            case.body["csrf"] = self.csrf
+
+
+def trial(strategy: Any, answered: Callable[[Case], None]) -> Callable[[], None]:
+    """The same examples each time: what is found today is found tomorrow."""
+    configured = settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+
+    @configured
+    @given(case=strategy)
+    def run(case: Case) -> None:
+        answered(case)
+
+    return run
+
+
+@pytest.mark.parametrize("operation_id", OPERATIONS)
+def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
+    """No request, well formed or not, about this question or none, gets what the document does not name."""
+    from schemathesis import GenerationMode, openapi
+    from schemathesis.checks import CHECKS
+
+    instance_id, link = stage.ask()
+    link = stage.personal(link)
+    schema = openapi.from_path(DOCUMENT)
+    schema.config.generation.update(with_security_parameters=False)  # `sign` adds them
+    operation = schema.find_operation_by_id(operation_id)
+    base_url, checks = link.split("/approvals/")[0], CHECKS.get_by_names(WANTED)
+    if operation_id == "answerQuestion":
+        checks += CHECKS.get_by_names(["negative_data_rejection"])
+    known: dict[str, Any] = {"path_parameters": {"approval_id": stage.episode(instance_id).approval_id}}
+    if operation_id.endswith("Page"):
+        known["query"] = dict(parse_qsl(urlsplit(link).query))
+    sender, statuses = Sender(stage, link, operation_id), set()
+
+    def answered(case: Case) -> None:
+        sender.fill_in(case)
+        # A redirect is the answer itself.
+        response = case.call(base_url=base_url, auth=sender.sign, allow_redirects=False)
+        statuses.add(response.status_code)
+        case.validate_response(response, checks=checks)
+
+    # What is wrong comes first: once the question is answered, every other answer is only late.
+    for mode in (GenerationMode.NEGATIVE, GenerationMode.POSITIVE):
+        for sender.genuine in (False, True):
+            if mode is GenerationMode.NEGATIVE and operation_id in (NO_BODY if sender.genuine else NO_INPUT):
+                continue
+            trial(operation.as_strategy(mode, **(known if sender.genuine else {})), answered)()
+
+    assert REACHED[operation_id] <= statuses
+    if operation_id not in DECIDING:
+        approval = stage.state.approval(stage.episode(instance_id).approval_id)
+        assert approval is not None
+        assert ApprovalStatus.PENDING is approval.status

@@ -1,0 +1,224 @@
+"""The question in a real browser: every answer, at a desk and with a phone, is taken once and told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tests.browser.conftest import NewVisitor
+from tests.browser.visitor import Visitor
+from tests.integration.stage import Stage
+
+
+def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
+    """One press stops it; the page becomes the record and follows the steps to the end by itself."""
+    instance_id, link = stage.ask(data_gib=50)
+    link = stage.personal(link)
+
+    assert 200 == visitor.open(link)
+    visitor.assert_at_ease()
+    assert ["Stop it", "Keep it", "Exempt it"] == visitor.offered()
+    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    assert 200 == visitor.press("Stop it")
+
+    assert "alice@example.com decided to approve" in visitor.text()
+    visitor.assert_at_ease()
+    visitor.await_text("stopped on")
+    assert "stopped" == stage.outcome(instance_id)
+    assert ["Start it again"] == visitor.offered()
+    visitor.assert_at_ease()
+
+
+def test_what_is_lost_must_be_ticked(stage: Stage, new_visitor: NewVisitor) -> None:
+    """The browser itself sends nothing before the box is ticked."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor("phone")
+    visitor.open(link)
+
+    visitor.page.get_by_role("button", name="Stop it").click()
+
+    assert visitor.page.locator("input:invalid").count()
+    assert "Stop it" in visitor.offered()
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
+
+
+def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> None:
+    """The record says until when, in the same words as the choice was made in."""
+    instance_id, link = stage.ask()
+    visitor.open(link)
+
+    visitor.page.get_by_label("Ask me again").select_option(label="for a week")
+    assert 200 == visitor.press("Keep it")
+
+    assert "kept" == stage.outcome(instance_id)
+    day = (datetime.now(tz=UTC) + timedelta(days=7)).date().isoformat()
+    assert f"decided to keep on {datetime.now(tz=UTC):%Y-%m-%d}" in visitor.text()
+    assert f"until {day}" in visitor.text()
+    visitor.await_text("kept on")
+    visitor.assert_at_ease()
+
+
+def test_keep_until_a_date_of_ones_own(stage: Stage, new_visitor: NewVisitor) -> None:
+    """It goes before the offered times; the picker knows the policy's latest date."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor()
+    visitor.open(link)
+    day = (datetime.now(tz=UTC) + timedelta(days=3)).date().isoformat()
+    field = visitor.page.get_by_label("or after a date of your choice")
+
+    field.fill((datetime.now(tz=UTC) + timedelta(days=3650)).date().isoformat())
+    visitor.page.get_by_role("button", name="Keep it").click()
+    assert visitor.page.locator("#keep-date:invalid").count()
+    field.fill(day)
+    assert 200 == visitor.press("Keep it")
+
+    assert f"until {day} 09:00 UTC" in visitor.text()
+    assert "kept" == stage.outcome(instance_id)
+
+
+def test_exempt_with_a_reason(stage: Stage, visitor: Visitor) -> None:
+    """The reason stands on the record, as text, whatever is in it."""
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
+
+    visitor.page.get_by_label("Why").fill("licence server <b>of all</b>")
+    assert 200 == visitor.press("Exempt it")
+
+    assert "licence server <b>of all</b>" in visitor.text()
+    visitor.await_text("exempted on")
+    assert "exempted" == stage.outcome(instance_id)
+    visitor.assert_at_ease()
+
+
+def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
+    """Nothing is sent without the id, another id is refused with words, the right one terminates."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
+    visitor.assert_at_ease()
+    typed = visitor.page.get_by_label("Type the instance id to terminate it")
+    losses = visitor.page.get_by_label("What is on its local disks may be lost for good")
+
+    losses.check()
+    visitor.page.get_by_role("button", name="Terminate it").click()
+    assert visitor.page.locator("#typed:invalid").count()
+    typed.fill("i-0123456789abcdef0")
+    assert 400 == visitor.press("Terminate it")
+    assert "type its id" in visitor.page.get_by_role("alert").inner_text()
+    visitor.assert_at_ease()
+    losses.check()
+    typed.fill(instance_id)
+    assert 200 == visitor.press("Terminate it")
+
+    visitor.await_text("terminated on")
+    assert "terminated" == stage.outcome(instance_id)
+    assert "To rebuild it" in visitor.text()
+    visitor.assert_at_ease()
+
+
+def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Whoever has said yes has no button left; the other's page names them."""
+    stage.policy("mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}")
+    instance_id, link = stage.ask()
+    alice, bob = new_visitor(), new_visitor("phone")
+
+    for person, address in ((alice, "alice@example.com"), (bob, "bob@example.com")):
+        person.open(stage.personal(link, address))
+        if person is bob:
+            assert "alice@example.com approved on" in bob.text()
+        person.page.get_by_label("What is on its local disks may be lost for good").check()
+        person.page.get_by_label("Type the instance id to terminate it").fill(instance_id)
+        assert 200 == person.press("Terminate it")
+        person.assert_at_ease()
+        if person is alice:
+            assert ["Keep it", "Exempt it"] == alice.offered()
+
+    bob.await_text("terminated on")
+
+
+def test_a_broadcast_link_offers_only_what_it_may(stage: Stage, new_visitor: NewVisitor) -> None:
+    """No button for what would be refused; the page says what to use instead."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    _, link = stage.ask()
+    visitor = new_visitor()
+
+    assert 200 == visitor.open(link)
+
+    assert ["Keep it"] == visitor.offered()
+    assert "it may not be used to terminate or exempt" in visitor.text()
+    visitor.assert_at_ease()
+
+
+def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
+    """The whole way from the question to the end of the record."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor("phone", java_script_enabled=False)
+    visitor.open(link)
+
+    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    assert 200 == visitor.press("Stop it")
+    assert "stopped" == stage.outcome(instance_id)
+    visitor.page.get_by_role("link", name="refresh").click()
+
+    visitor.await_text("stopped on")
+
+
+def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Tab reaches every control in the order of the page, where the focus is can be seen, keys decide."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor()
+    visitor.open(stage.personal(link))
+    keyboard, reached = visitor.page.keyboard, list[str]()
+
+    for _ in range(20):
+        keyboard.press("Tab")
+        name = visitor.focused("node => node.id || node.innerText")
+        if name in reached:
+            continue  # the parts of a date are stops of their own within one field
+        reached.append(name)
+        outline = visitor.focused("node => getComputedStyle(node).outlineStyle")
+        assert "none" != outline, f"the focus on {name} is not to be seen"
+        if name == instance_id:
+            break  # the last one of the page
+    fields = ["losses", "Stop it", "keep-until", "keep-date", "Keep it", "reason", "Exempt it"]
+    assert [*fields, "As a table", instance_id] == reached
+
+    visitor.open(stage.personal(link))
+    for key in ("Tab", "Space", "Tab", "Enter"):
+        keyboard.press(key)
+
+    visitor.await_text("stopped on")
+    assert "stopped" == stage.outcome(instance_id)
+
+
+def test_in_dark_mode(stage: Stage, visitor: Visitor) -> None:
+    """Question and record are dark where the device is, with contrast enough for axe-core."""
+    instance_id, link = stage.ask()
+    visitor.page.emulate_media(color_scheme="dark")
+    visitor.open(stage.personal(link))
+
+    ground = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert "rgb(13, 17, 23)" == ground
+    visitor.assert_at_ease()
+    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.press("Stop it")
+    visitor.await_text("stopped on")
+    visitor.assert_at_ease()
+    assert "stopped" == stage.outcome(instance_id)
+
+
+def test_the_picture_shows_the_threshold_and_the_gaps(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Both pictures are drawn, can be named by a screen reader, and their table says the same."""
+    _, link = stage.ask()
+    visitor = new_visitor()
+    visitor.open(link)
+
+    names = (
+        "GPU utilization in percent over the window",
+        "GPU utilization in percent over the last 24 hours",
+    )
+    assert [1, 1] == [visitor.page.get_by_role("img", name=name).count() for name in names]
+    assert 2 == visitor.page.locator(".picture .threshold").count()
+    assert visitor.page.locator(".picture .gap").count()
+    visitor.page.get_by_text("As a table").click()
+    assert visitor.page.get_by_role("table").is_visible()
+    visitor.assert_at_ease()

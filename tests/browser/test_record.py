@@ -1,0 +1,66 @@
+"""The record, the digest and the mail in a real browser."""
+
+from __future__ import annotations
+
+from tests.browser.visitor import Visitor
+from tests.integration.people import decide
+from tests.integration.stage import Stage
+from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in
+
+
+def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
+    """Start it again; a lack of capacity is told in words and can be tried again."""
+    instance_id, link = stage.ask()
+    decide(link, "approve")
+    assert "stopped" == stage.outcome(instance_id)
+    visitor.open(stage.question(instance_id, "outcome"))
+    stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
+
+    assert 409 == visitor.press("Start it again")
+    assert "no free capacity for g5.xlarge" in visitor.page.get_by_role("alert").inner_text()
+    visitor.assert_at_ease()
+    assert 200 == visitor.press("Start it again")
+
+    assert "had it started again" in visitor.text()
+    assert [] == visitor.offered()
+    stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
+    visitor.assert_at_ease()
+
+
+def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
+    """What is ticked is answered, what is not stays open and can be looked at alone."""
+    stage.policy("mode: ask\napproval: {digest_after_seconds: 12}" + PEOPLE)
+    ids = [stage.launch(name=f"forgotten-{number}") for number in range(3)]
+    stage.scene.sweep()
+    visitor.open(link_in(stage, await_mail(stage, ids[0], "alice@example.com")))
+    assert "3 idle GPU instances" in visitor.text()
+    visitor.assert_at_ease()
+
+    visitor.page.get_by_label("forgotten-1").uncheck()
+    assert 200 == visitor.press("Keep all that are ticked")
+
+    assert 2 == visitor.text().count(": taken")
+    visitor.assert_at_ease()
+    assert ["kept", "kept"] == [stage.outcome(ids[0]), stage.outcome(ids[2])]
+    assert "RUNNING" == stage.scene.executions()[ids[1]]["status"]
+    visitor.page.get_by_label("forgotten-1").uncheck()
+    assert 400 == visitor.press("Keep all that are ticked")
+    assert "Tick at least one" in visitor.page.get_by_role("alert").inner_text()
+    row = visitor.page.locator(".row").filter(has_text="forgotten-1")
+    row.get_by_role("link", name="Look at it alone").click()
+    visitor.page.get_by_role("button", name="Stop it").wait_for()
+
+
+def test_the_mail(stage: Stage, visitor: Visitor) -> None:
+    """Readable in light and dark, and its button leads to the question."""
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
+    instance_id, _ = stage.ask()
+    mail = await_mail(stage, instance_id, "alice@example.com")
+
+    for scheme in ("light", "dark"):
+        visitor.page.emulate_media(color_scheme=scheme)
+        visitor.page.set_content(mail["BodyHtml"])
+        visitor.assert_at_ease(is_mail=True)
+    link = visitor.page.get_by_role("link", name="Look and decide").get_attribute("href")
+    assert 200 == visitor.open(stage.scene.cloud.reachable_url(str(link)))
+    assert "Stop it" in visitor.offered()

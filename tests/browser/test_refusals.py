@@ -1,0 +1,115 @@
+"""Links that no longer count, and pages of others that would like to decide: each says so, none decides."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from html import escape
+
+from tests.browser.conftest import NewVisitor
+from tests.browser.visitor import Visitor
+from tests.integration.people import hidden_fields
+from tests.integration.stage import Stage
+
+
+def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Who still has the question open is told who was faster; the link shows the record from then on."""
+    instance_id, link = stage.ask()
+    alice, bob = new_visitor(), new_visitor("phone")
+    alice.open(stage.personal(link))
+    bob.open(stage.personal(link, "bob@example.com"))
+
+    assert 200 == alice.press("Keep it")
+    bob.page.get_by_label("Why").fill("ours")
+    assert 409 == bob.press("Exempt it")
+
+    assert bob.page.get_by_role("alert").is_visible()
+    assert "alice@example.com decided to keep" in bob.text()
+    bob.assert_at_ease()
+    assert "kept" == stage.outcome(instance_id)
+    assert 200 == bob.open(stage.personal(link, "bob@example.com"))
+    assert [] == bob.offered()
+
+
+def test_an_expired_link(stage: Stage, visitor: Visitor) -> None:
+    """A page of its own, readable, without a word about the instance."""
+    instance_id, link = stage.ask()
+    expired = stage.personal(link, expires_at=datetime.now(tz=UTC) - timedelta(seconds=1))
+
+    assert 410 == visitor.open(expired)
+
+    assert "This link has expired" == visitor.page.get_by_role("heading").inner_text()
+    assert instance_id not in visitor.page.content()
+    visitor.assert_at_ease()
+
+
+def test_an_altered_link(stage: Stage, visitor: Visitor) -> None:
+    """The same for one that was not made by the governor."""
+    instance_id, link = stage.ask()
+
+    assert 403 == visitor.open(link.replace("r=broadcast", "r=boss%40example.com"))
+
+    assert "This link is not valid" == visitor.page.get_by_role("heading").inner_text()
+    assert instance_id not in visitor.page.content()
+    visitor.assert_at_ease()
+
+
+def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
+    """Pressed after the question was taken back: refused, with when and why, and nothing was done."""
+    instance_id, link = stage.ask()
+    visitor.open(stage.personal(link))
+    stage.wake(instance_id)
+    stage.scene.sweep()
+    assert "woke-up" == stage.outcome(instance_id)
+
+    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    assert 409 == visitor.press("Stop it")
+
+    assert "Nothing was done" in visitor.text()
+    assert [] == visitor.offered()
+    assert "running" == stage.ec2_state(instance_id)
+    visitor.assert_at_ease()
+
+
+def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisitor) -> None:
+    """The record says that the approval counted for nothing."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor()
+    visitor.open(stage.personal(link))
+    stage.wake(instance_id)
+
+    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.press("Stop it")
+
+    visitor.await_text("woke-up on")
+    assert "running" == stage.ec2_state(instance_id)
+    visitor.assert_at_ease()
+
+
+def test_no_other_page_frames_it(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Clickjacking: the browser shows nothing of the question inside another page."""
+    _, link = stage.ask()
+    visitor = new_visitor()
+
+    visitor.page.set_content(f'<iframe src="{escape(link)}"></iframe>')
+    visitor.page.wait_for_timeout(2000)
+
+    assert any("frame-ancestors" in complaint for complaint in visitor.complaints)
+    assert 0 == visitor.page.frame_locator("iframe").get_by_role("button").count()
+
+
+def test_no_other_site_posts_its_form(stage: Stage, new_visitor: NewVisitor) -> None:
+    """Even one that knows the whole form: the browser says where it comes from, and it is refused."""
+    instance_id, link = stage.ask()
+    visitor = new_visitor()
+    visitor.open(link)
+    fields = {**hidden_fields(visitor.page.content()), "answer": "keep"}
+    inputs = "".join(f'<input name="{escape(k)}" value="{escape(v)}">' for k, v in fields.items())
+
+    visitor.page.goto("about:blank")
+    visitor.page.set_content(
+        f'<form method="post" action="{escape(link)}">{inputs}<button>Win</button></form>'
+    )
+    assert 403 == visitor.press("Win")
+
+    assert "came from another site" in visitor.text()
+    assert "RUNNING" == stage.scene.executions()[instance_id]["status"]

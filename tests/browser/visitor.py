@@ -1,0 +1,80 @@
+"""A person before a real browser: opens links, presses buttons, and finds fault with what they see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ConsoleMessage, Page
+
+_HOW_IT_ENDS_SECONDS = 60
+_PRESSABLE_POINTS = 24
+"""The least that WCAG 2.2 wants of a target (2.5.8)."""
+
+
+@dataclass
+class Visitor:
+    """One tab. What the browser complained about is kept in `complaints`."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _note(self, message: ConsoleMessage) -> None:
+        # A status of 4xx is reported as a failed load; tests look at those themselves.
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            self.complaints.append(message.text)
+
+    def open(self, link: str) -> int:
+        """Opens a link; its status."""
+        answer = self.page.goto(link)
+        assert answer is not None
+        return int(answer.status)
+
+    def press(self, name: str) -> int:
+        """Presses a button; the status of the page that follows."""
+        with self.page.expect_navigation() as following:
+            self.page.get_by_role("button", name=name, exact=True).click()
+        return int(following.value.status)
+
+    def offered(self) -> list[str]:
+        """What the buttons of the page say."""
+        return [text.strip() for text in self.page.get_by_role("button").all_inner_texts()]
+
+    def text(self) -> str:
+        """What the page says, as it is seen."""
+        return str(self.page.locator("main").inner_text())
+
+    def await_text(self, text: str) -> None:
+        """Waits until the page says so by itself: the record refreshes without being asked."""
+        self.page.get_by_text(text).first.wait_for(timeout=_HOW_IT_ENDS_SECONDS * 1000)
+
+    def focused(self, question: str) -> str:
+        """What a function of JavaScript says of the element where the keyboard is."""
+        return str(self.page.evaluate(f"({question})(document.activeElement)"))
+
+    def assert_at_ease(self, *, is_mail: bool = False) -> None:
+        """Nothing for axe-core to find, nothing wider than the screen, no button too small, no complaint.
+
+        A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that page's.
+        """
+        from axe_playwright_python.sync_playwright import Axe
+
+        options: dict[str, Any] = {"resultTypes": ["violations"]}
+        if is_mail:
+            options["runOnly"] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+        found: dict[str, Any] = Axe().run(self.page, options=options).response
+        faults = [
+            f"{fault['id']}: {', '.join(str(node['target']) for node in fault['nodes'])}"
+            for fault in found["violations"]
+        ]
+        assert not faults, f"axe-core {found['testEngine']['version']} on {self.page.title()}: {faults}"
+        width = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert 0 >= width, f"the page is {width} points wider than the screen"
+        boxes = [button.bounding_box() for button in self.page.get_by_role("button").all()]
+        assert [] == [box for box in boxes if box and box["height"] < _PRESSABLE_POINTS]
+        assert [] == self.complaints

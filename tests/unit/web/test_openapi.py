@@ -1,0 +1,96 @@
+"""The published description of the HTTP API says what the template routes and what the code answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from governor.domain.approval import Answer, ApprovalStatus
+from governor.domain.episode import Outcome
+from governor.domain.policy import Action
+from governor.web.api import _FIELDS, ApiRequest
+from local.templates import load_template
+from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.web.test_api import ALICE, STOP, api, post
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
+METHODS = {"get", "head", "post", "put", "patch", "delete", "options"}
+OPERATIONS: dict[str, dict[str, Any]] = {
+    f"{method.upper()} {path}": operation
+    for path, item in DOCUMENT["paths"].items()
+    for method, operation in item.items()
+    if method in METHODS
+}
+ROUTES: dict[str, dict[str, Any]] = {
+    resource["Properties"]["RouteKey"]: resource["Properties"]
+    for resource in load_template(ROOT / "template.yaml")["Resources"].values()
+    if resource["Type"] == "AWS::ApiGatewayV2::Route"
+}
+
+
+def problems(schema: str, document: object) -> list[str]:
+    """What one of the document's schemas has against a document."""
+    wanted = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
+    validator = Draft202012Validator(wanted, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return [error.message for error in validator.iter_errors(document)]
+
+
+def test_every_route_is_described_and_nothing_else() -> None:
+    """A route that nobody described is one that nobody reviewed."""
+    assert set(ROUTES) == set(OPERATIONS)
+
+
+def test_what_iam_authorises_is_said() -> None:
+    """The same routes ask for a signature of AWS in both."""
+    routed = {key for key, route in ROUTES.items() if route["AuthorizationType"] == "AWS_IAM"}
+    described = {key for key, operation in OPERATIONS.items() if {"iam": []} in operation["security"]}
+    assert routed == described
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """And every named operation is named once."""
+
+    def references(node: object) -> list[str]:
+        if isinstance(node, dict):
+            own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+            return own + [found for value in node.values() for found in references(value)]
+        return [found for value in node for found in references(value)] if isinstance(node, list) else []
+
+    for reference in references(DOCUMENT):
+        node: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+    assert len(OPERATIONS) == len({operation["operationId"] for operation in OPERATIONS.values()})
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.TERMINATE])
+def test_questions_and_records_are_as_described(action: Action) -> None:
+    """The list, a question, an answer, a record and a refusal."""
+    world = World(decide=False, action=action)
+    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    question = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+    decided = post(world, **STOP, instance_id=question["instance_id"])
+    record = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+    refusal = post(world, answer="exempt", reason="late")
+
+    assert (1, 200, 409) == (len(listed), decided.status, refusal.status)
+    found = [("Brief", listed[0]), ("Question", question), ("Decided", decided.document)]
+    for schema, document in [*found, ("Question", record), ("Error", refusal.document)]:
+        assert [] == problems(schema, document)
+
+
+def test_every_value_that_the_code_knows_is_described() -> None:
+    """Answers, states, plans, ends and fields."""
+    schemas = DOCUMENT["components"]["schemas"]
+    question = {**schemas["BriefFields"]["properties"], **schemas["RecordFields"]["properties"]}
+
+    assert [answer.value for answer in Answer] == schemas["Answer"]["enum"]
+    assert [status.value for status in ApprovalStatus] == question["status"]["enum"]
+    assert [action.value for action in Action] == question["action"]["enum"]
+    assert [*(outcome.value for outcome in Outcome), None] == question["outcome"]["enum"]
+    assert set(schemas["Decision"]["properties"]) == _FIELDS
