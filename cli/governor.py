@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `governor policy ...`.
+"""The command line: `governor approvals ...`, `governor policy ...`, `governor simulate ...`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -23,7 +23,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import policy
+from cli import policy, simulate
 from cli.errors import CommandError
 
 _SECONDS = 30
@@ -228,6 +228,7 @@ def parser() -> argparse.ArgumentParser:
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
     _add_policy(areas)
+    simulate.add(areas)
     return top
 
 

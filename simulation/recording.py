@@ -103,11 +103,11 @@ class RecordedMetrics:
     """The port `MetricReader` over recordings."""
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
-        self._series: dict[SeriesKey, tuple[array[float], Recording]] = {}
+        self._series: dict[SeriesKey, tuple[array[float], Recording, bool]] = {}
         self._visible_from: dict[str, int] = {}
         for recording in recordings:
             for key, values in recording.series.items():
-                self._series[key] = (values, recording)
+                self._series[key] = (values, recording, any(map(isnan, values)))
 
     def hide_before(self, recording: Recording, index: int) -> None:
         """From now on, bins before this one hold nothing: a stopped instance does not publish."""
@@ -126,14 +126,18 @@ class RecordedMetrics:
             found = self._series.get((query.metric, query.dimensions, query.statistic))
             if found is None:
                 continue
-            values, recording = found
+            values, recording, has_holes = found
             start = (window.start - recording.span.start) // PERIOD
             first = max(start, self._visible_from.get(recording.instance.instance_id, 0))
             end = start + window.bins
-            seen = [None if isnan(value) else value for value in values[first : max(first, end)]]
-            if any(value is not None for value in seen):
-                late = window.bins - max(0, first - start) - len(seen)
-                answers[query.key] = (None,) * (first - start) + tuple(seen) + (None,) * late
+            seen: Series = tuple(values[first : max(first, end)])
+            if has_holes:
+                seen = tuple([None if value is None or isnan(value) else value for value in seen])
+            if len(seen) < window.bins:
+                early = min(window.bins, first - start)
+                seen = (None,) * early + seen + (None,) * (window.bins - early - len(seen))
+            if seen.count(None) < len(seen):
+                answers[query.key] = seen
         return MetricAnswer(answers, {})
 
     def list_series(

@@ -193,12 +193,17 @@ class _Track:
     recording: Recording
     policy: Policy
     active: bytes = b""
+    """1 for every bin with any work in it."""
+    at_work: bytes = b""
+    """The same by utilization alone: enough to make every window that holds it busy."""
     instance: Instance = field(init=False)
     plan: Plan = field(init=False)
     before: VerdictKind | None = None
     quiet: datetime | None = None
     question: _Question | None = None
     run_end: int = 0
+    is_ripe: bool = False
+    """Whether it has been judged by its readings since it was started."""
     no_data_bins: int = 0
     events: list[Event] = field(default_factory=list)
     stops: list[tuple[int, int]] = field(default_factory=list)
@@ -206,6 +211,8 @@ class _Track:
     def __post_init__(self) -> None:
         recording = self.recording
         self.active = recording.activity(self.policy)
+        busy = self.policy.idle.utilization_below_percent
+        self.at_work = bytes(value >= busy for value in recording.figures.utilization)
         self.instance = recording.instance
         # Nothing is ever asked in observe; what would be is what is wanted to be known.
         if self.policy.mode is Mode.OBSERVE:
@@ -227,6 +234,7 @@ class _Track:
             launch = min(launch, recording.instance.launch_time)
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
+        self.is_ripe = False
         self.before = self.quiet = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
@@ -329,7 +337,7 @@ class _Sweeps:
     # judging
 
     def _judge(self, tracks: Sequence[_Track], now: UtcDatetime) -> list[Verdict]:
-        unread = [judge_unread(track.instance, NO_HOLD, track.policy, now) for track in tracks]
+        unread = [_judge_unread(track, now) for track in tracks]
         to_read = [track for track, verdict in zip(tracks, unread, strict=True) if verdict is None]
         if to_read:
             requests = [_request(track, told=_is_told(track, now)) for track in to_read]
@@ -478,8 +486,13 @@ class _Sweeps:
         recording, policy = track.recording, track.policy
         earliest = verdict.not_before
         if verdict.kind in _WORKING:
-            # The first window without the work starts where that ended, and the lag comes on top.
-            earliest += policy.lag
+            # The first window without the work starts where that ended, and the lag comes on top. Where work
+            # goes on, the product would read and find it busy; what is known beforehand need not be read.
+            last = ceil((earliest - policy.window - recording.span.start) / PERIOD) - 1
+            length = policy.window // PERIOD
+            while (later := track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))) >= 0:
+                last = later
+            earliest = recording.time(last + 1 + length) + policy.lag
         return max(index + 1, ceil((earliest - recording.span.start) / PERIOD))
 
     def _push(self, number: int, track: _Track, index: int) -> None:
@@ -499,6 +512,15 @@ class _Sweeps:
         if following is not None:
             track.start(*following)
             self._push(number, track, following[0] + 1)
+
+
+def _judge_unread(track: _Track, now: UtcDatetime) -> Verdict | None:
+    """As the product's; what is ripe stays so until it is started again."""
+    if track.is_ripe:
+        return None
+    verdict = judge_unread(track.instance, NO_HOLD, track.policy, now)
+    track.is_ripe = verdict is None
+    return verdict
 
 
 def _request(track: _Track, *, told: bool) -> EvidenceRequest:
