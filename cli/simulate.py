@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
-from datetime import timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import policy as policy_commands
 from cli.errors import CommandError
 from evaluation.traces import TraceError
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.clients import Clients
+from governor.adapters.cloudwatch import CloudWatchMetrics
+from governor.adapters.ec2 import Ec2Instances
+from governor.adapters.pricing import AwsPriceBook
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.instance import Target
+from governor.domain.units import money
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
 from simulation import report
+from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days, wish_of
+from simulation.progress import show
 from simulation.recording import Recording
 from simulation.replay import Replay, ReplayError, replay
+from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
 
+_ACCOUNT_NOTE = (
+    "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
+)
 _TRACE_NOTES = (
     "Traces hold GPU utilization alone: no policy requires CPU or network here, and no other figure vetoes.",
 )
@@ -33,6 +50,19 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
     )
     made.add_argument("--traces", type=Path, metavar="PATH", help="trace files instead of an account")
+    made.add_argument("--days", type=_days, default=14, metavar="N", help="whole UTC days (default: 14)")
+    made.add_argument("--region", action="append", help="repeat for several; else the session's Region")
+    made.add_argument(
+        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
+    )
+    made.add_argument(
+        "--limit-usd",
+        type=_usd,
+        default=Decimal(1),
+        metavar="USD",
+        help="what CloudWatch may charge without being agreed to (default: 1)",
+    )
+    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
     made.add_argument(
         "--approval-delay-minutes",
         type=_minutes,
@@ -49,14 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads, replays and reports; 0 when that could be done, whatever came of it."""
     books = _books(arguments)
     try:
+        policies: Sequence[Policies] = [book for _, book in books]
         if arguments.traces:
             recordings, notes = _from_traces(arguments.traces, books)
-            policies: Sequence[Policies] = [UtilizationOnly(book) for _, book in books]
+            policies = [UtilizationOnly(one) for one in policies]
+        else:
+            with closing(SeriesStore(arguments.cache or _default_cache())) as store:
+                recordings, notes = _from_account(arguments, books, store)
         replays = [
             replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
             for (name, _), one in zip(books, policies, strict=True)
         ]
-    except (ReplayError, TraceError, GovernorError, OSError) as error:
+    except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     text = _shown(replays, "json" if arguments.json else arguments.format, notes)
     if arguments.out is None:
@@ -104,8 +138,61 @@ def _parsed(name: str, text: str) -> PolicyBook:
 def _from_traces(
     path: Path, books: Sequence[tuple[str, PolicyBook]]
 ) -> tuple[list[Recording], Sequence[str]]:
-    base = books[0][1].base().policy
-    return read_traces(path, base.metrics, base), _TRACE_NOTES
+    # Named alike by all policies, or refused.
+    wish = wish_of([policy for _, book in books for _, policy in book.policies()])
+    return read_traces(path, wish.metrics), _TRACE_NOTES
+
+
+def _from_account(
+    arguments: argparse.Namespace, books: Sequence[tuple[str, PolicyBook]], store: SeriesStore
+) -> tuple[list[Recording], Sequence[str]]:
+    """Counts what reading costs, says so, and reads.
+
+    Raises:
+        CommandError: it may cost more than was allowed, or there is nothing to read.
+    """
+    clients = Clients()
+    fetch = Fetch(
+        metrics=CloudWatchMetrics(clients),
+        instances=Ec2Instances(clients),
+        prices=AwsPriceBook(clients),
+        catalogue=ShippedCatalogue(),
+        store=store,
+        wish=wish_of([policy for _, book in books for _, policy in book.policies()]),
+        progress=show,
+    )
+    hours = last_days(datetime.now(tz=UTC), arguments.days)
+    surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
+    count = sum(len(survey.subjects) for survey in surveys)
+    if not count:
+        tag = f"{fetch.wish.selector.tag_key}={fetch.wish.selector.tag_value}"
+        raise CommandError(f"no running instance carries the tag {tag}: give --region, or sign in elsewhere")
+    most = sum((survey.most_usd for survey in surveys), Decimal(0))
+    metrics = sum(survey.most_metrics for survey in surveys)
+    print(
+        f"{count} instances, {arguments.days} days: at most {metrics:,} metrics are requested, "
+        f"{money(most, 4)} USD by list price",
+        file=sys.stderr,
+    )
+    if most > arguments.limit_usd and not arguments.yes:
+        raise CommandError(
+            f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or give fewer --days"
+        )
+    recordings = [recording for survey in surveys for recording in fetch.fetch(survey)]
+    period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
+    return recordings, (f"{period}. {_ACCOUNT_NOTE}",)
+
+
+def _targets(regions: Sequence[str] | None) -> list[Target]:
+    session = boto3.Session()
+    chosen = regions or ([session.region_name] if session.region_name else [])
+    if not chosen:
+        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    try:
+        account = session.client("sts", region_name=chosen[0]).get_caller_identity()["Account"]
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(f"AWS did not say whose credentials these are: {error}") from None
+    return [Target(account, region) for region in dict.fromkeys(chosen)]
 
 
 def _write(path: Path, text: str) -> None:
@@ -114,6 +201,40 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise CommandError(f"{path} could not be written: {error}") from None
     print(f"written to {path}", file=sys.stderr)
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gpu-governor" / "series.sqlite"
+
+
+def _days(text: str) -> int:
+    """Days, 1 to 63.
+
+    Raises:
+        argparse.ArgumentTypeError: not such a number.
+    """
+    if not text.isdecimal() or not 1 <= int(text) <= LONGEST_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of days between 1 and {LONGEST_DAYS}: "
+            "CloudWatch keeps 5-minute data no longer"
+        )
+    return int(text)
+
+
+def _usd(text: str) -> Decimal:
+    """An amount of 0 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: not an amount.
+    """
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in USD")
+    return amount
 
 
 def _minutes(text: str) -> timedelta:

@@ -21,7 +21,7 @@ from governor.domain.breaker import Change, assess
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Shape, Target
-from governor.domain.plan import Plan, PlanFacts, acts_on_silence, draw_plan, mode_of
+from governor.domain.plan import Plan, PlanFacts, Price, acts_on_silence, draw_plan, mode_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
@@ -217,12 +217,13 @@ class _Track:
         # Nothing is ever asked in observe; what would be is what is wanted to be known.
         if self.policy.mode is Mode.OBSERVE:
             self.policy = replace(self.policy, mode=Mode.ASK)
+        own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
         facts = PlanFacts(
             instance=recording.instance,
             protection=recording.protection,
             spot_request=recording.spot_request,
             shape=recording.shape,
-            price=recording.price,
+            price=recording.price if own is None else Price(own, "price from the policy"),
         )
         self.plan = draw_plan(facts, self.policy)
 
@@ -528,7 +529,7 @@ def _request(track: _Track, *, told: bool) -> EvidenceRequest:
     return EvidenceRequest(
         instance=track.instance,
         policy=track.policy,
-        dimensions=track.recording.sets if by_gpu else None,
+        dimensions=track.recording.sets,
         source=MetricSource.PER_GPU.value if by_gpu else None,
         search=False,
         figures=frozenset() if told else wanted_figures(track.policy),

@@ -17,26 +17,27 @@ from governor.domain.detection.history import BIN_SECONDS
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
-from governor.domain.policy import AppliedPolicy, Metrics, Policy
+from governor.domain.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
 from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest, holes
 
 
-def read_traces(path: Path, metrics: Metrics, prices: Policy) -> list[Recording]:
+def read_traces(path: Path, metrics: Metrics) -> list[Recording]:
     """All instances of the files; a family stands for an account, `trace-8-gpu` for a type.
+
+    A policy may name such types in `prices.usd_per_hour`; without, they are unpriced.
 
     Args:
         path: a trace file, or a directory of them.
         metrics: names under which the utilization is offered.
-        prices: a policy whose `prices.usd_per_hour` may name those types; without, all are unpriced.
 
     Raises:
         TraceError: a file is unusable, or there is none.
     """
-    return [recording for one in read_directory(path) if (recording := _recording(one, metrics, prices))]
+    return [recording for one in read_directory(path) if (recording := _recording(one, metrics))]
 
 
-def _recording(trace: Trace, metrics: Metrics, prices: Policy) -> Recording | None:
+def _recording(trace: Trace, metrics: Metrics) -> Recording | None:
     if not trace.bins:
         return None
     count = max(len(one.utilization) for one in trace.bins)
@@ -68,7 +69,7 @@ def _recording(trace: Trace, metrics: Metrics, prices: Policy) -> Recording | No
             (metrics.utilization, one, "Maximum"): values for one, values in zip(sets, gpus, strict=True)
         },
         figures=Figures(highest(gpus, bins), holes(bins), holes(bins), holes(bins), holes(bins)),
-        price=Price(prices.prices.usd_per_hour.get(instance_type), "the policy"),
+        price=Price(None, "traces name no price"),
     )
 
 
