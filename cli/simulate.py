@@ -170,7 +170,7 @@ def _from_account(
     most = sum((survey.most_usd for survey in surveys), Decimal(0))
     metrics = sum(survey.most_metrics for survey in surveys)
     print(
-        f"{count} instances, {arguments.days} days: at most {metrics:,} metrics are requested, "
+        f"instances: {count}, days: {arguments.days}; at most {metrics:,} metrics are requested, "
         f"{money(most, 4)} USD by list price",
         file=sys.stderr,
     )
