@@ -29,6 +29,7 @@ from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
 from simulation import report
 from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days, wish_of
+from simulation.page import page
 from simulation.progress import show
 from simulation.recording import Recording
 from simulation.replay import Replay, ReplayError, replay
@@ -70,7 +71,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="from a question to the yes that is assumed (default: 30)",
     )
-    made.add_argument("--format", choices=["table", "json"], default="table")
+    made.add_argument("--format", choices=["table", "json", "html"], default="table")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of standard output")
     made.set_defaults(local=run)
 
@@ -103,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _shown(replays: Sequence[Replay], form: str, notes: Sequence[str]) -> str:
     if form == "json":
         return report.document(replays, notes)
+    if form == "html":
+        return page(replays, notes)
     summaries = [report.summarise(one) for one in replays]
     return "\n".join([report.table(summaries), "", *notes])
 

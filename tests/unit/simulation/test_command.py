@@ -63,9 +63,8 @@ def _publish(instance_id: str, start: datetime) -> None:
         busy = not 72 <= bin_number < 144
         dimensions: Any = [{"Name": "InstanceId", "Value": instance_id}]
         gpu: Any = {"MetricName": "nvidia_smi_utilization_gpu", "Value": 90.0 if busy else 0.0}
-        client.put_metric_data(
-            Namespace="GPU/EC2", MetricData=[{**gpu, "Dimensions": dimensions, "Timestamp": at}]
-        )
+        gpu |= {"Dimensions": dimensions, "Timestamp": at}
+        client.put_metric_data(Namespace="GPU/EC2", MetricData=[gpu])
         quiet: Any = [
             {"MetricName": name, "Value": 1.0, "Dimensions": dimensions, "Timestamp": at}
             for name in ("CPUUtilization", "NetworkIn", "NetworkOut")
