@@ -171,11 +171,12 @@ def _largest(values: Iterable[float]) -> float:
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
     """Where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
-    alive = bytearray(bins)
+    dead: Sequence[int] = range(bins)
     for values in series:
-        for index, value in enumerate(values):
-            if not isnan(value):
-                alive[index] = 1
+        dead = [index for index in dead if isnan(values[index])]
+    alive = bytearray(b"\x01") * bins
+    for index in dead:
+        alive[index] = 0
     found: list[tuple[int, int]] = []
     start = alive.find(1)
     while start >= 0:
