@@ -346,6 +346,8 @@ def hours_that_matter(
 ) -> set[int]:
     """Hours that an idle stretch of at least `shortest` could touch, and the hours beside them.
 
+    In an hour all of whose readings show work, what was not measured counts as work, too.
+
     Args:
         high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was published.
         low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
