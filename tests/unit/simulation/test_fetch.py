@@ -24,10 +24,10 @@ from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 from simulation.fetch import Fetch, FetchError, hours_that_matter, last_days, wish_of
 from simulation.recording import PERIOD, Dimensions
-from simulation.replay import ReplayError
+from simulation.replay import InstanceResult, ReplayError
 from simulation.store import SeriesStore
 from tests.builders import TARGET, make_instance
-from tests.unit.simulation.builders import BUSY, IDLE, bins
+from tests.unit.simulation.builders import BUSY, IDLE, bins, run
 
 NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)
 HOURS = last_days(NOW, 4)
@@ -271,3 +271,34 @@ def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: 
         if index - start >= shortest // 5:
             assert {i // 12 for i in measured} <= matter
         start = index + 1
+
+
+@given(
+    parts=st.lists(
+        st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)), min_size=1, max_size=10
+    ),
+    window=st.sampled_from([30, 60, 240]),
+    threshold=st.sampled_from([5.0, 10.0]),
+)
+def test_hours_first_finds_what_reading_everything_would_find(
+    parts: list[tuple[float, int]], window: int, threshold: float
+) -> None:
+    """The same questions, stops and idle hours as with 5-minute data of every day."""
+    past = [value for value, count in parts for _ in range(count)]
+    past = (past * (4 * 288 // len(past) + 1))[: 4 * 288]
+    for hour in range(96):
+        part = slice(12 * hour, 12 * hour + 12)
+        if not any(value < threshold for value in past[part]) and any(value > 0 for value in past[part]):
+            past[part] = [BUSY] * 12  # holes among nothing but work count as work
+    policy = Policy(idle=IdleRule(window_minutes=window, utilization_below_percent=threshold))
+    results: list[InstanceResult] = []
+    for shortest in (None, timedelta(0)):
+        store = SeriesStore(Path(":memory:"))
+        reader = Past({RESTS.instance_id: past}, {RESTS.instance_id: aggregate(RESTS)})
+        fetch = make_fetch(reader, store, RESTS, policy=policy)
+        if shortest is not None:
+            fetch = replace(fetch, wish=replace(fetch.wish, shortest=shortest, busy_from_percent=101.0))
+        results += run(*fetch.fetch(fetch.survey(TARGET, HOURS)), policy=policy).results
+        store.close()
+    first, second = results
+    assert (second.events, second.idle, second.idle_left) == (first.events, first.idle, first.idle_left)
