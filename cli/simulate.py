@@ -36,6 +36,9 @@ from simulation.replay import Replay, ReplayError, replay
 from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
 
+_DAYS = 14
+_INTERRUPTED = 130
+"""As shells say it: 128 and the signal's number."""
 _ACCOUNT_NOTE = (
     "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
 )
@@ -51,7 +54,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
     )
     made.add_argument("--traces", type=Path, metavar="PATH", help="trace files instead of an account")
-    made.add_argument("--days", type=_days, default=14, metavar="N", help="whole UTC days (default: 14)")
+    made.add_argument("--days", type=_days, metavar="N", help="whole UTC days (default: 14)")
     made.add_argument("--region", action="append", help="repeat for several; else the session's Region")
     made.add_argument(
         "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
@@ -78,6 +81,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Reads, replays and reports; 0 when that could be done, whatever came of it."""
+    if arguments.traces and (arguments.days or arguments.region):
+        raise CommandError("--traces are replayed whole: leave out --days and --region")
     books = _books(arguments)
     try:
         policies: Sequence[Policies] = [book for _, book in books]
@@ -93,6 +98,9 @@ def run(arguments: argparse.Namespace) -> int:
         ]
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was read is kept, run it again to go on", file=sys.stderr)
+        return _INTERRUPTED
     text = _shown(replays, "json" if arguments.json else arguments.format, notes)
     if arguments.out is None:
         print(text)
@@ -164,7 +172,8 @@ def _from_account(
         wish=wish_of([policy for _, book in books for _, policy in book.policies()]),
         progress=show,
     )
-    hours = last_days(datetime.now(tz=UTC), arguments.days)
+    days = arguments.days or _DAYS
+    hours = last_days(datetime.now(tz=UTC), days)
     surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
     count = sum(len(survey.subjects) for survey in surveys)
     if not count:
@@ -173,7 +182,7 @@ def _from_account(
     most = sum((survey.most_usd for survey in surveys), Decimal(0))
     metrics = sum(survey.most_metrics for survey in surveys)
     print(
-        f"instances: {count}, days: {arguments.days}; at most {metrics:,} metrics are requested, "
+        f"instances: {count}, days: {days}; at most {metrics:,} metrics are requested, "
         f"{money(most, 4)} USD by list price",
         file=sys.stderr,
     )

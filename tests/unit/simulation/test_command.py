@@ -125,6 +125,31 @@ def test_an_account_without_gpu_instances_is_told_so(
     assert (1, True) == (code, "no running instance carries the tag Purpose=Other" in err)
 
 
+def test_an_interruption_is_no_traceback(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit status 130, and what to do."""
+    policy = tmp_path / "mine.yaml"
+    policy.write_text("")
+
+    def interrupt(_label: str, _done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.simulate.show", interrupt)
+    code, _, err = run(capsys, "--days", "1", "--policy", str(policy))
+    assert account
+    assert (130, True) == (code, "run it again to go on" in err)
+
+
+def test_options_of_an_account_do_not_go_with_traces(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rather refused than ignored."""
+    for option in (("--days", "3"), ("--region", REGION)):
+        code, _, err = run(capsys, "--traces", str(traces), *option)
+        assert (1, True) == (code, "replayed whole" in err)
+
+
 def test_traces_are_replayed_under_the_defaults(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No account is needed, and what traces do not hold is said."""
     code, out, err = run(capsys, "--traces", str(traces))
