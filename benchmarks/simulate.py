@@ -56,7 +56,7 @@ class MadeUpMetrics:
 
     def _series(self, query: MetricQuery, window: Window) -> Series:
         if "utilization" not in query.metric:
-            return (20.0,) * window.bins
+            return (5.0,) * window.bins
         step = int(window.period / PERIOD)
         first = int((window.start - self._start) / PERIOD)
         past = self._busy[number_of(dict(query.dimensions)["InstanceId"])]
