@@ -34,10 +34,11 @@ def read_traces(path: Path, metrics: Metrics) -> list[Recording]:
     Raises:
         TraceError: a file is unusable, or there is none.
     """
-    return [recording for one in read_directory(path) if (recording := _recording(one, metrics))]
+    return [recording for one in read_directory(path) if (recording := as_recording(one, metrics))]
 
 
-def _recording(trace: Trace, metrics: Metrics) -> Recording | None:
+def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
+    """One instance; `None` where nothing was measured."""
     if not trace.bins:
         return None
     count = max(len(one.utilization) for one in trace.bins)
