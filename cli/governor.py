@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `governor policy ...`, `governor doctor`.
+"""The command line: `governor approvals ...`, `policy ...`, `doctor`, `simulate ...`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -23,7 +23,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import doctor, policy
+from cli import doctor, policy, simulate
 from cli.errors import CommandError
 from cli.policy import printable
 
@@ -228,6 +228,7 @@ def parser() -> argparse.ArgumentParser:
     examine.add_argument("--file", help="a policy; else the one of the stack")
     examine.add_argument("--region", action="append", help="may be given several times; else the policy's")
     examine.set_defaults(local=doctor.doctor)
+    simulate.add(areas)
     return top
 
 

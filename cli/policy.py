@@ -27,7 +27,7 @@ from governor.errors import GovernorError, PolicyError
 def check(arguments: argparse.Namespace) -> int:
     """Every mistake with its line and path, every dangerous combination; 1 when there is a mistake."""
     path = Path(arguments.file)
-    text = _read(path)
+    text = read(path)
     try:
         book = parse_policy(text)
     except PolicyError as error:
@@ -46,7 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
 def explain(arguments: argparse.Namespace) -> int:
     """Which overrides apply to an instance, what they set, and what differs from the defaults."""
     session = boto3.Session()
-    text = _read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
+    text = read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
     try:
         book = parse_policy(text)
     except PolicyError as error:
@@ -146,7 +146,12 @@ def _flat(document: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return found
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
+    """A file's text, or that of standard input for `-`.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

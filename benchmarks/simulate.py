@@ -1,0 +1,164 @@
+"""`python -m benchmarks.simulate`: how long a back-test takes once its readings are on disk.
+
+A made-up fleet of eight-GPU instances, published GPU by GPU (the dearest to read), most of which rest on most
+days, so that nearly all 5-minute data are there. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import MemoryEc2, StaticPolicies, StaticPrices
+from governor.domain.evidence import Series, Window
+from governor.domain.instance import Instance, Target, Volume
+from governor.domain.plan import Price
+from governor.domain.policy import Policy
+from governor.ports import MetricAnswer, MetricQuery
+from simulation.fetch import Fetch, last_days, wish_of
+from simulation.page import page
+from simulation.recording import PERIOD, Dimensions
+from simulation.replay import Replay, replay
+from simulation.report import summarise
+from simulation.store import SeriesStore
+
+TARGET = Target(ACCOUNT, REGION)
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+GPUS = 8
+_SEED = 1
+_KINDS = ("training", "training", "workdays", "workdays", "rare", "gaps")
+"""Long jobs with pauses; notebooks on workdays; now and then a job; an agent that falls silent."""
+
+
+class MadeUpMetrics:
+    """The port `MetricReader` over a made-up fleet: the same utilization on all GPUs, all else quiet."""
+
+    def __init__(self, size: int, hours: Window) -> None:
+        self._start = hours.start
+        bins = hours.bins * int(hours.period / PERIOD)
+        chance = random.Random(_SEED)  # noqa: S311 - made-up load, not a secret
+        self._busy = [_past(_KINDS[number % len(_KINDS)], bins, chance) for number in range(size)]
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """As the port says."""
+        found = {query.key: self._series(query, window) for query in queries}
+        return MetricAnswer({key: series for key, series in found.items() if any(series)}, {})
+
+    def _series(self, query: MetricQuery, window: Window) -> Series:
+        if "utilization" not in query.metric:
+            return (5.0,) * window.bins
+        step = int(window.period / PERIOD)
+        first = int((window.start - self._start) / PERIOD)
+        past = self._busy[number_of(dict(query.dimensions)["InstanceId"])]
+        choose: Callable[[list[float]], float] = min if query.statistic == "Minimum" else max
+        groups = (past[index : index + step] for index in range(first, first + window.bins * step, step))
+        known = ([value for value in group if value is not None] for group in groups)
+        return tuple(choose(values) if values else None for values in known)
+
+    def list_series(
+        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[Dimensions]]:
+        """As the port says."""
+        return {
+            owner: [(("InstanceId", owner), ("index", str(gpu))) for gpu in range(GPUS)]
+            for owner in map(_id, range(len(self._busy)))
+        }
+
+
+def _id(number: int) -> str:
+    return instance_id(number)
+
+
+def _past(kind: str, bins: int, chance: random.Random) -> list[float | None]:
+    """Utilization by bin; `None` where the agent is silent."""
+    busy_bins, quiet_bins = {"training": (150, 18), "rare": (12, 150), "gaps": (40, 40)}.get(kind, (1, 1))
+    past: list[float | None] = []
+    while len(past) < bins:
+        if kind == "workdays":
+            hour, day = len(past) // 12 % 24, len(past) // 288 % 7
+            works = day < 5 and 9 <= hour < 18 and chance.random() < 0.7
+            past.append(chance.uniform(20, 99) if works else 0.5)
+            continue
+        past += [chance.uniform(40, 99) for _ in range(1 + int(chance.expovariate(1 / busy_bins)))]
+        quiet = None if kind == "gaps" and chance.random() < 0.5 else 0.5
+        past += [quiet] * (1 + int(chance.expovariate(1 / quiet_bins)))
+    return past[:bins]
+
+
+def _instance(number: int) -> Instance:
+    return Instance(
+        target=TARGET,
+        instance_id=_id(number),
+        instance_type="p4d.24xlarge",
+        state="running",
+        launch_time=datetime(2026, 10, 1, tzinfo=UTC),
+        tags={"Purpose": "GPU-Workload", "Owner": f"team-{number % 20}"},
+        volumes=(Volume(f"vol-{number:017x}", "/dev/xvda", True, 500, "gp3"),),
+    )
+
+
+def measure(size: int, days: int, store: SeriesStore) -> dict[str, float]:
+    """Seconds of each part of a back-test of two policies, everything on disk."""
+    hours = last_days(NOW, days)
+    policy = Policy()
+    ec2 = MemoryEc2()
+    ec2.add(*map(_instance, range(size)))
+    fetch = Fetch(
+        metrics=MadeUpMetrics(size, hours),
+        instances=ec2,
+        prices=StaticPrices(Price(Decimal("21.96"), "made up")),
+        catalogue=ShippedCatalogue(),
+        store=store,
+        wish=wish_of([policy]),
+        progress=lambda _label, _done, _total: None,
+    )
+    fetch.fetch(fetch.survey(TARGET, hours))
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+    survey = fetch.survey(TARGET, hours)
+    recordings = fetch.fetch(survey)
+    seconds["load"] = time.perf_counter() - started
+    replays: list[Replay] = []
+    for window in (60, 180):
+        started = time.perf_counter()
+        one = replace(policy, idle=replace(policy.idle, window_minutes=window))
+        replays.append(
+            replay(f"{window} min", StaticPolicies(one), recordings, approval_delay=timedelta(minutes=30))
+        )
+        seconds[f"replay {window} min"] = time.perf_counter() - started
+    started = time.perf_counter()
+    text = page(replays, [])
+    seconds["page"] = time.perf_counter() - started
+    stops = [summarise(one).stops for one in replays]
+    print(f"{size} instances, {days} days: stops {stops}, page {len(text) / 1e6:.1f} MB")
+    return seconds
+
+
+def main() -> None:
+    """Prints seconds by part, and the peak of Python memory in MB of 10^6 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = SeriesStore(Path(folder) / "series.sqlite")
+        seconds = measure(100, 14, store)
+        tracemalloc.start()
+        measure(20, 14, store)
+        peak = tracemalloc.get_traced_memory()[1] / 1e6
+        tracemalloc.stop()
+        store.close()
+    for part, length in seconds.items():
+        print(f"  {part:<16} {length:>6.2f} s")
+    whole = seconds["load"] + seconds["replay 60 min"] + seconds["page"]
+    print(json.dumps({"backtest_100x14_seconds": round(whole, 2), "peak_mb_20x14": round(peak, 1)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""`governor simulate`: what policies would have done in the past days, before one of them goes live."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli import policy as policy_commands
+from cli.errors import CommandError
+from evaluation.traces import TraceError
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.clients import Clients
+from governor.adapters.cloudwatch import CloudWatchMetrics
+from governor.adapters.ec2 import Ec2Instances
+from governor.adapters.pricing import AwsPriceBook
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.instance import Target
+from governor.domain.units import money
+from governor.errors import GovernorError, PolicyError
+from governor.ports import Policies
+from simulation import report
+from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days, wish_of
+from simulation.page import page
+from simulation.progress import show
+from simulation.recording import Recording
+from simulation.replay import Replay, ReplayError, replay
+from simulation.store import SeriesStore, StoreError
+from simulation.traces import UtilizationOnly, read_traces
+
+_DAYS = 14
+_INTERRUPTED = 130
+"""As shells say it: 128 and the signal's number."""
+_ACCOUNT_NOTE = (
+    "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
+)
+_TRACE_NOTES = (
+    "Traces hold GPU utilization alone: no policy requires CPU or network here, and no other figure vetoes.",
+)
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
+    made = areas.add_parser("simulate", help="what policies would have done in the past days")
+    made.add_argument(
+        "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
+    )
+    made.add_argument("--traces", type=Path, metavar="PATH", help="trace files instead of an account")
+    made.add_argument("--days", type=_days, metavar="N", help="whole UTC days (default: 14)")
+    made.add_argument("--region", action="append", help="repeat for several; else the session's Region")
+    made.add_argument(
+        "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
+    )
+    made.add_argument(
+        "--limit-usd",
+        type=_usd,
+        default=Decimal(1),
+        metavar="USD",
+        help="what CloudWatch may charge without being agreed to (default: 1)",
+    )
+    made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
+    made.add_argument(
+        "--approval-delay-minutes",
+        type=_minutes,
+        default=timedelta(minutes=30),
+        metavar="N",
+        help="from a question to the yes that is assumed (default: 30)",
+    )
+    made.add_argument("--format", choices=["table", "json", "html"], default="table")
+    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of standard output")
+    made.set_defaults(local=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads, replays and reports; 0 when that could be done, whatever came of it."""
+    if arguments.traces and (arguments.days or arguments.region):
+        raise CommandError("--traces are replayed whole: leave out --days and --region")
+    books = _books(arguments)
+    try:
+        policies: Sequence[Policies] = [book for _, book in books]
+        if arguments.traces:
+            recordings, notes = _from_traces(arguments.traces, books)
+            policies = [UtilizationOnly(one) for one in policies]
+        else:
+            with closing(SeriesStore(arguments.cache or _default_cache())) as store:
+                recordings, notes = _from_account(arguments, books, store)
+        replays = [
+            replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
+            for (name, _), one in zip(books, policies, strict=True)
+        ]
+    except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
+        raise CommandError(str(error)) from None
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was read is kept, run it again to go on", file=sys.stderr)
+        return _INTERRUPTED
+    text = _shown(replays, "json" if arguments.json else arguments.format, notes)
+    if arguments.out is None:
+        print(text)
+    else:
+        _write(arguments.out, text)
+    return 0
+
+
+def _shown(replays: Sequence[Replay], form: str, notes: Sequence[str]) -> str:
+    if form == "json":
+        return report.document(replays, notes)
+    if form == "html":
+        return page(replays, notes)
+    summaries = [report.summarise(one) for one in replays]
+    return "\n".join([report.table(summaries), "", *notes])
+
+
+def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
+    """The policies by name. None given: the stack's; with traces, which need no stack, the defaults."""
+    if not arguments.policy:
+        if arguments.traces:
+            return [("defaults", parse_policy(""))]
+        return [
+            ("deployed", _parsed("deployed", policy_commands.deployed(arguments.stack_name, boto3.Session())))
+        ]
+    names = _names(arguments.policy)
+    return [
+        (name, _parsed(str(path), policy_commands.read(path)))
+        for name, path in zip(names, arguments.policy, strict=True)
+    ]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Stems where they tell the files apart, else paths."""
+    stems = [path.stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+
+
+def _parsed(name: str, text: str) -> PolicyBook:
+    try:
+        return parse_policy(text)
+    except PolicyError as error:
+        raise CommandError(f"{name} is refused: {error}; run `governor policy check`") from None
+
+
+def _from_traces(
+    path: Path, books: Sequence[tuple[str, PolicyBook]]
+) -> tuple[list[Recording], Sequence[str]]:
+    # Named alike by all policies, or refused.
+    wish = wish_of([policy for _, book in books for _, policy in book.policies()])
+    return read_traces(path, wish.metrics), _TRACE_NOTES
+
+
+def _from_account(
+    arguments: argparse.Namespace, books: Sequence[tuple[str, PolicyBook]], store: SeriesStore
+) -> tuple[list[Recording], Sequence[str]]:
+    """Counts what reading costs, says so, and reads.
+
+    Raises:
+        CommandError: it may cost more than was allowed, or there is nothing to read.
+    """
+    clients = Clients()
+    fetch = Fetch(
+        metrics=CloudWatchMetrics(clients),
+        instances=Ec2Instances(clients),
+        prices=AwsPriceBook(clients),
+        catalogue=ShippedCatalogue(),
+        store=store,
+        wish=wish_of([policy for _, book in books for _, policy in book.policies()]),
+        progress=show,
+    )
+    days = arguments.days or _DAYS
+    hours = last_days(datetime.now(tz=UTC), days)
+    surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
+    count = sum(len(survey.subjects) for survey in surveys)
+    if not count:
+        tag = f"{fetch.wish.selector.tag_key}={fetch.wish.selector.tag_value}"
+        raise CommandError(f"no running instance carries the tag {tag}: give --region, or sign in elsewhere")
+    most = sum((survey.most_usd for survey in surveys), Decimal(0))
+    metrics = sum(survey.most_metrics for survey in surveys)
+    print(
+        f"instances: {count}, days: {days}; at most {metrics:,} metrics are requested, "
+        f"{money(most, 4)} USD by list price",
+        file=sys.stderr,
+    )
+    if most > arguments.limit_usd and not arguments.yes:
+        raise CommandError(
+            f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or give fewer --days"
+        )
+    recordings = [recording for survey in surveys for recording in fetch.fetch(survey)]
+    period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
+    return recordings, (f"{period}. {_ACCOUNT_NOTE}",)
+
+
+def _targets(regions: Sequence[str] | None) -> list[Target]:
+    session = boto3.Session()
+    chosen = regions or ([session.region_name] if session.region_name else [])
+    if not chosen:
+        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    try:
+        account = session.client("sts", region_name=chosen[0]).get_caller_identity()["Account"]
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(f"AWS did not say whose credentials these are: {error}") from None
+    return [Target(account, region) for region in dict.fromkeys(chosen)]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} could not be written: {error}") from None
+    print(f"written to {path}", file=sys.stderr)
+
+
+def _default_cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "gpu-governor" / "series.sqlite"
+
+
+def _days(text: str) -> int:
+    """Days, 1 to 63.
+
+    Raises:
+        argparse.ArgumentTypeError: not such a number.
+    """
+    if not text.isdecimal() or not 1 <= int(text) <= LONGEST_DAYS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of days between 1 and {LONGEST_DAYS}: "
+            "CloudWatch keeps 5-minute data no longer"
+        )
+    return int(text)
+
+
+def _usd(text: str) -> Decimal:
+    """An amount of 0 or more.
+
+    Raises:
+        argparse.ArgumentTypeError: not an amount.
+    """
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount in USD")
+    return amount
+
+
+def _minutes(text: str) -> timedelta:
+    """Minutes, 0 to 43,200.
+
+    Raises:
+        argparse.ArgumentTypeError: not such a number.
+    """
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = -1
+    if not 0 <= minutes <= 43_200:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 43200")
+    return timedelta(minutes=minutes)

@@ -1,0 +1,433 @@
+"""Fetches the past of a target's instances in as few reads as a back-test can do with.
+
+Hourly maxima and minima of utilization come first. An hour in which a GPU worked in every minute cannot hold
+idleness, and one in which it worked now and then can only hold the edge of it; 5-minute data are read for the
+days in which some hour could be part of an idle stretch that a policy asks about. CloudWatch charges by
+metric requested, not by reading, so a day is the smallest part that is asked for. This module must not know
+how policies judge, only what they look at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from math import isnan, nan
+
+from governor.domain.evidence import MetricSource, Window
+from governor.domain.instance import Instance, Lifecycle, Shape, Target
+from governor.domain.policy import Metrics, Policy, TagMatch
+from governor.domain.units import Usd, as_utc
+from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
+from governor.usecases.sweep_target import wanted_figures
+from simulation.recording import (
+    BINS_PER_HOUR,
+    PERIOD,
+    Dimensions,
+    Figures,
+    Recording,
+    SeriesKey,
+    highest,
+    holes,
+)
+from simulation.replay import ReplayError, replayable
+from simulation.store import SeriesStore
+
+USD_PER_METRIC: Usd = Decimal("0.00001")
+"""GetMetricData, 0.01 USD per 1,000 metrics requested: AWS list price in us-east-1, no free tier."""
+LONGEST_DAYS = 63
+"""CloudWatch keeps 5-minute data so long."""
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+_HOURS_A_DAY = 24
+_EDGE_MINUTES = 55
+"""The most of an hour that can be idle when one of its 5-minute periods is not."""
+_SETTLED = timedelta(hours=1)
+"""Readings older than this do not change any more."""
+_QUERIES_PER_CALL = 500
+_READINGS_PER_PAGE = 100_800
+"""A call whose answer fits into one page is one request, whatever pages are charged."""
+_CALLS_AT_A_TIME = 8
+_EC2 = "AWS/EC2"
+
+
+class FetchError(Exception):
+    """The past could not be read; the message says what and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a set of policies looks at.
+
+    `busy_from_percent` is their highest threshold and `shortest` their shortest window, an hour at the most.
+    """
+
+    selector: TagMatch
+    metrics: Metrics
+    figures: frozenset[str]
+    busy_from_percent: float
+    shortest: timedelta
+
+
+def wish_of(policies: Sequence[Policy]) -> Wish:
+    """What these policies, bases and overrides alike, look at together.
+
+    Raises:
+        ReplayError: they select by other tags or read other metrics, or need finer data than there are.
+    """
+    checked = [replayable(policy) for policy in policies]
+    names = {
+        (m.namespace, m.utilization, m.memory_used, m.power_draw) for m in (one.metrics for one in checked)
+    }
+    if len(names) > 1:
+        raise ReplayError("the policies read metrics of different names: back-test them one by one")
+    if len({one.selector for one in checked}) > 1:
+        raise ReplayError("the policies have different selectors: back-test them one by one")
+    return Wish(
+        selector=checked[0].selector,
+        metrics=checked[0].metrics,
+        figures=frozenset().union(*map(wanted_figures, checked)),
+        busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
+        shortest=min(_HOUR, *(one.window for one in checked)),
+    )
+
+
+def last_days(now: datetime, days: int) -> Window:
+    """So many whole UTC days, the last of them over since an hour at least; hour by hour.
+
+    Whole days, so that a second back-test on the same day finds everything on disk.
+    """
+    end = (as_utc(now) - _SETTLED).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Window(end - days * _DAY, end, _HOUR)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One instance, and where its utilization is found."""
+
+    instance: Instance
+    shape: Shape | None
+    source: MetricSource
+    sets: tuple[Dimensions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What is to be fetched of one target. `most_metrics` is what it requests if every day matters."""
+
+    target: Target
+    hours: Window
+    subjects: tuple[Subject, ...]
+    most_metrics: int
+
+    @property
+    def most_usd(self) -> Usd:
+        """What that costs at the most."""
+        return self.most_metrics * USD_PER_METRIC
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Reads through the product's own ports. `progress` is told how many calls of how many are done."""
+
+    metrics: MetricReader
+    instances: InstanceReader
+    prices: PriceBook
+    catalogue: Catalogue
+    store: SeriesStore
+    wish: Wish
+    progress: Callable[[str, int, int], None]
+
+    def survey(self, target: Target, hours: Window) -> Survey:
+        """Lists the instances and their series, which costs next to nothing, and counts what reading them
+        takes.
+
+        Raises:
+            CloudError: EC2 or CloudWatch refused.
+        """
+        found = self.instances.list_selected(target, self.wish.selector)
+        names = self.wish.metrics
+        series = self.metrics.list_series(target, names.namespace, names.utilization) if found else {}
+        subjects = tuple(self._subject(one, series.get(one.instance_id, ())) for one in found)
+        hourly = [query for one in subjects for query in self._hourly_queries(one)]
+        fine = [query for one in subjects for query in self._fine_queries(one)]
+        most = len(self.store.missing(target, hourly, hours))
+        most += sum(len(self.store.missing(target, fine, day)) for day in _days(hours))
+        return Survey(target, hours, subjects, most)
+
+    def fetch(self, survey: Survey) -> list[Recording]:
+        """Reads what is not on disk yet, and makes the recordings.
+
+        Raises:
+            CloudError: EC2 or CloudWatch refused.
+            FetchError: a part of the readings could not be had. What could is kept.
+        """
+        target, hours = survey.target, survey.hours
+        hourly = [query for one in survey.subjects for query in self._hourly_queries(one)]
+        self._read(f"{target}: hours", target, [(hourly, hours)])
+        wanted = {one.instance.instance_id: self._days_that_matter(survey, one) for one in survey.subjects}
+        days = _days(hours)
+        parts = [
+            (
+                [
+                    query
+                    for one in survey.subjects
+                    if number in wanted[one.instance.instance_id]
+                    for query in self._fine_queries(one)
+                ],
+                day,
+            )
+            for number, day in enumerate(days)
+        ]
+        self._read(f"{target}: 5-minute data", target, parts)
+        return [self._recording(survey, one, wanted[one.instance.instance_id]) for one in survey.subjects]
+
+    # what to ask for
+
+    def _subject(self, instance: Instance, found: Sequence[Dimensions]) -> Subject:
+        """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there is."""
+        shape = self.catalogue.shape(instance.instance_type)
+        aggregate: Dimensions = (("InstanceId", instance.instance_id),)
+        by_gpu = tuple(sorted(one for one in found if "index" in dict(one)))
+        if by_gpu and aggregate not in found:
+            return Subject(instance, shape, MetricSource.PER_GPU, by_gpu)
+        sets = (aggregate,) if aggregate in found or not found else tuple(sorted(found))
+        return Subject(instance, shape, MetricSource.AGGREGATE, sets)
+
+    def _hourly_queries(self, one: Subject) -> list[MetricQuery]:
+        queries = [
+            self._gpu_query(self.wish.metrics.utilization, dimensions, statistic)
+            for dimensions in one.sets
+            for statistic in ("Maximum", "Minimum")
+        ]
+        return [*queries, _ec2_query("CPUUtilization", one, "Maximum")]
+
+    def _fine_queries(self, one: Subject) -> list[MetricQuery]:
+        """What the sweep reads of a candidate. CPU in any case: it shows when the instance ran."""
+        names, shape = self.wish.metrics, one.shape
+        metrics = [names.utilization]
+        if "power" in self.wish.figures and shape and shape.board_power_watts:
+            metrics.append(names.power_draw)
+        if "memory" in self.wish.figures and shape and shape.memory_mib_each:
+            metrics.append(names.memory_used)
+        queries = [
+            self._gpu_query(metric, dimensions, "Maximum") for metric in metrics for dimensions in one.sets
+        ]
+        if one.source is MetricSource.AGGREGATE and (shape is None or shape.accelerator_count != 1):
+            queries.append(self._gpu_query(names.utilization, one.sets[0], "SampleCount"))
+        queries.append(_ec2_query("CPUUtilization", one, "Average"))
+        if "network" in self.wish.figures:
+            queries += [_ec2_query(metric, one, "Sum") for metric in ("NetworkIn", "NetworkOut")]
+        return queries
+
+    def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
+        return _query(self.wish.metrics.namespace, metric, dimensions, statistic)
+
+    def _days_that_matter(self, survey: Survey, one: Subject) -> frozenset[int]:
+        metric = self.wish.metrics.utilization
+        high, low = (
+            highest(
+                [
+                    self.store.get(
+                        survey.target, self._gpu_query(metric, dimensions, statistic), survey.hours
+                    )
+                    for dimensions in one.sets
+                ],
+                survey.hours.bins,
+            )
+            for statistic in ("Maximum", "Minimum")
+        )
+        hours = hours_that_matter(high, low, self.wish.busy_from_percent, self.wish.shortest)
+        return frozenset(hour // _HOURS_A_DAY for hour in hours)
+
+    # reading
+
+    def _read(
+        self, label: str, target: Target, parts: Iterable[tuple[Sequence[MetricQuery], Window]]
+    ) -> None:
+        calls = [
+            (batch, window)
+            for queries, window in parts
+            for batch in _batches(self.store.missing(target, queries, window), window)
+        ]
+        problems: list[str] = []
+        self.progress(label, 0, len(calls))
+        with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:
+            pending = {pool.submit(self.metrics.read, target, *call): call for call in calls}
+            try:
+                for done, future in enumerate(as_completed(pending), start=1):
+                    problems += self._keep(target, *pending[future], future.result())
+                    self.progress(label, done, len(calls))
+            except BaseException:
+                # Ctrl-C, or a disk that is full: what was not begun is not worth waiting for.
+                pool.shutdown(cancel_futures=True)
+                raise
+        if problems:
+            raise FetchError(
+                f"{len(problems)} series of {target} could not be read ({problems[0]}): run it again, "
+                "what was read is kept"
+            )
+
+    def _keep(
+        self, target: Target, queries: Sequence[MetricQuery], window: Window, answer: MetricAnswer
+    ) -> list[str]:
+        whole = [query for query in queries if query.key not in answer.problems]
+        self.store.put(target, whole, window, answer.series)
+        return list(answer.problems.values())
+
+    # putting together
+
+    def _recording(self, survey: Survey, one: Subject, wanted: frozenset[int]) -> Recording:
+        target, names = survey.target, self.wish.metrics
+        span = Window(survey.hours.start, survey.hours.end, PERIOD)
+        series = {_key(query): self._fine_series(survey, query, wanted) for query in self._fine_queries(one)}
+        coarse = {
+            (query.metric, query.dimensions): self.store.get(target, query, survey.hours)
+            for query in self._hourly_queries(one)
+            if query.statistic == "Maximum"
+        }
+        for (metric, dimensions, statistic), values in series.items():
+            by_hour = coarse.get((metric, dimensions))
+            if by_hour is not None and statistic in ("Maximum", "Average"):
+                _fill(values, by_hour, wanted)
+
+        def gathered(metric: str, factor: float) -> array[float]:
+            found = [
+                values
+                for (name, _, statistic), values in series.items()
+                if name == metric and statistic == "Maximum"
+            ]
+            return highest(found, span.bins, factor)
+
+        ec2: Dimensions = (("InstanceId", one.instance.instance_id),)
+        shape = one.shape
+        recording = Recording(
+            instance=one.instance,
+            shape=shape,
+            span=span,
+            source=one.source,
+            sets=one.sets,
+            series=series,
+            figures=Figures(
+                utilization=gathered(names.utilization, 1.0),
+                power=gathered(names.power_draw, 100.0 / (shape.board_power_watts or nan) if shape else nan),
+                memory=gathered(names.memory_used, 100.0 / (shape.memory_mib_each or nan) if shape else nan),
+                cpu=series["CPUUtilization", ec2, "Average"],
+                network=_network(series, ec2, span.bins),
+            ),
+            price=self.prices.price(one.instance, Policy()),
+        )
+        return self._with_facts(recording) if wanted else recording
+
+    def _fine_series(self, survey: Survey, query: MetricQuery, wanted: frozenset[int]) -> array[float]:
+        values = array("d")
+        for number, day in enumerate(_days(survey.hours)):
+            values += self.store.get(survey.target, query, day) if number in wanted else holes(day.bins)
+        return values
+
+    def _with_facts(self, recording: Recording) -> Recording:
+        """What a plan needs besides, as it is today; a few free calls for each that may have been idle."""
+        instance = recording.instance
+        target, request = instance.target, instance.spot_request_id
+        is_spot = instance.lifecycle is Lifecycle.SPOT and request is not None
+        return replace(
+            recording,
+            instance=replace(instance, volumes=self.instances.with_volume_sizes(instance)),
+            protection=self.instances.protection(target, instance.instance_id),
+            spot_request=self.instances.spot_request_type(target, request) if is_spot and request else None,
+        )
+
+
+def hours_that_matter(
+    high: Sequence[float], low: Sequence[float], busy_from: float, shortest: timedelta
+) -> set[int]:
+    """Hours that an idle stretch of at least `shortest` could touch, and the hours beside them.
+
+    In an hour all of whose readings show work, what was not measured counts as work, too.
+
+    Args:
+        high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was published.
+        low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
+        busy_from: utilization in percent from which on a GPU works.
+        shortest: of the stretches looked for.
+    """
+    minutes = shortest / timedelta(minutes=1)
+    count = len(high)
+    whole = [isnan(value) or value < busy_from for value in high]
+    edge = [not whole[hour] and not low[hour] >= busy_from for hour in range(count)]
+    before = _reach(whole, edge)
+    after = _reach(whole[::-1], edge[::-1])[::-1]
+    found: set[int] = set()
+    for hour in range(count):
+        left = before[hour - 1] if hour else 0
+        right = after[hour + 1] if hour + 1 < count else 0
+        if whole[hour]:
+            longest = left + 60 + right
+        elif edge[hour]:
+            longest = _EDGE_MINUTES + max(left, right)
+        else:
+            continue
+        # An hour without readings holds none at 5 minutes, either.
+        if longest >= minutes and not isnan(high[hour]):
+            found.add(hour)
+    return {beside for hour in found for beside in (hour - 1, hour, hour + 1) if 0 <= beside < count}
+
+
+def _reach(whole: Sequence[bool], edge: Sequence[bool]) -> list[int]:
+    """By hour: how many minutes that end with it could be idle."""
+    reach: list[int] = []
+    for is_whole, is_edge in zip(whole, edge, strict=True):
+        if is_whole:
+            reach.append((reach[-1] if reach else 0) + 60)
+        else:
+            reach.append(_EDGE_MINUTES if is_edge else 0)
+    return reach
+
+
+def _days(hours: Window) -> list[Window]:
+    count = (hours.end - hours.start) // _DAY
+    return [Window(hours.start + day * _DAY, hours.start + (day + 1) * _DAY, PERIOD) for day in range(count)]
+
+
+def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[MetricQuery]]:
+    size = min(_QUERIES_PER_CALL, _READINGS_PER_PAGE // window.bins)
+    return [queries[start : start + size] for start in range(0, len(queries), size)]
+
+
+def _query(namespace: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
+    key = "|".join((metric, statistic, *(f"{name}={value}" for name, value in dimensions)))
+    return MetricQuery(key, namespace, metric, dimensions, statistic)
+
+
+def _ec2_query(metric: str, one: Subject, statistic: str) -> MetricQuery:
+    return _query(_EC2, metric, (("InstanceId", one.instance.instance_id),), statistic)
+
+
+def _key(query: MetricQuery) -> SeriesKey:
+    return query.metric, query.dimensions, query.statistic
+
+
+def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]) -> None:
+    """Hourly maxima for the days that hold no idle stretch: work, as far as any policy can tell."""
+    for hour, value in enumerate(by_hour):
+        if hour // _HOURS_A_DAY not in wanted:
+            first = hour * BINS_PER_HOUR
+            values[first : first + BINS_PER_HOUR] = array("d", (value,)) * BINS_PER_HOUR
+
+
+def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
+    """Bytes a second, both ways; where one way was not published, the other."""
+    both = [series.get((metric, ec2, "Sum")) for metric in ("NetworkIn", "NetworkOut")]
+    known = [values for values in both if values is not None]
+    seconds = PERIOD.total_seconds()
+    if not known:
+        return holes(bins)
+    return array("d", (_sum(values) / seconds for values in zip(*known, strict=True)))
+
+
+def _sum(values: Iterable[float]) -> float:
+    known = [value for value in values if not isnan(value)]
+    return sum(known) if known else nan

@@ -1,0 +1,200 @@
+"""One instance's past in bins of 5 minutes, and a metric reader that answers from it.
+
+The reader speaks the product's own port, so that a replay gathers evidence by the product's own code. Holes
+are NaN in here and `None` outside. This module must not know verdicts or where readings came from.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import inf, isnan, nan
+
+from governor.domain.detection.history import BIN_SECONDS, CARRIED_HOLE_BINS
+from governor.domain.evidence import MetricSource, Series, Window
+from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
+from governor.domain.plan import Price
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime
+from governor.ports import MetricAnswer, MetricQuery
+
+PERIOD = timedelta(seconds=BIN_SECONDS)
+"""CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
+BINS_PER_HOUR = 3600 // BIN_SECONDS
+
+Dimensions = tuple[tuple[str, str], ...]
+SeriesKey = tuple[str, Dimensions, str]
+"""Metric, dimensions, statistic."""
+
+
+def holes(bins: int) -> array[float]:
+    """A series in which nothing was published."""
+    return array("d", (nan,)) * bins
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What shows work, a value a bin: the busiest GPU in percent, power and memory in percent of what the GPU
+    has, CPU in percent, network in bytes a second. NaN where nothing was published."""
+
+    utilization: array[float]
+    power: array[float]
+    memory: array[float]
+    cpu: array[float]
+    network: array[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What was measured of one instance over `span`, and what EC2 says of it now.
+
+    `series` holds what the product would read; `figures` is the same, summed up for looking ahead.
+    """
+
+    instance: Instance
+    shape: Shape | None
+    span: Window
+    source: MetricSource
+    sets: tuple[Dimensions, ...]
+    series: Mapping[SeriesKey, array[float]]
+    figures: Figures
+    price: Price
+    protection: Protection = Protection()
+    spot_request: SpotRequestType | None = None
+    runs: tuple[tuple[int, int], ...] = field(init=False)
+    """Stretches of bins `[start, end)` in which the instance ran."""
+
+    def __post_init__(self) -> None:
+        found = _stretches(self.series.values(), self.span.bins)
+        launched = self._index(self.instance.launch_time)
+        object.__setattr__(self, "runs", tuple(_split(found, launched)))
+
+    def time(self, index: int) -> UtcDatetime:
+        """When the bin with that index begins."""
+        return self.span.start + index * PERIOD
+
+    def activity(self, policy: Policy) -> bytes:
+        """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
+        vetoes, seen = policy.vetoes, self.figures
+        busy = policy.idle.utilization_below_percent
+        power, memory, cpu, network = (
+            inf if limit is None else limit
+            for limit in (
+                vetoes.power_percent_of_limit,
+                vetoes.memory_used_percent,
+                vetoes.cpu_percent,
+                vetoes.network_bytes_per_second,
+            )
+        )
+        return bytes(
+            u >= busy or p >= power or m >= memory or c >= cpu or n >= network
+            for u, p, m, c, n in zip(
+                seen.utilization, seen.power, seen.memory, seen.cpu, seen.network, strict=True
+            )
+        )
+
+    def _index(self, moment: UtcDatetime) -> int:
+        return (moment - self.span.start) // PERIOD
+
+
+class RecordedMetrics:
+    """The port `MetricReader` over recordings."""
+
+    def __init__(self, recordings: Iterable[Recording]) -> None:
+        self._series: dict[SeriesKey, tuple[array[float], Recording, bool]] = {}
+        self._visible_from: dict[str, int] = {}
+        for recording in recordings:
+            for key, values in recording.series.items():
+                self._series[key] = (values, recording, any(map(isnan, values)))
+
+    def hide_before(self, recording: Recording, index: int) -> None:
+        """From now on, bins before this one hold nothing: a stopped instance does not publish."""
+        self._visible_from[recording.instance.instance_id] = index
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:  # noqa: ARG002
+        """As the port says.
+
+        Raises:
+            ValueError: the window's period is not that of the recording.
+        """
+        if window.period != PERIOD:
+            raise ValueError(f"recordings hold readings of {PERIOD}, not of {window.period}")
+        answers: dict[str, Series] = {}
+        for query in queries:
+            found = self._series.get((query.metric, query.dimensions, query.statistic))
+            if found is None:
+                continue
+            values, recording, has_holes = found
+            start = (window.start - recording.span.start) // PERIOD
+            first = max(start, self._visible_from.get(recording.instance.instance_id, 0))
+            end = start + window.bins
+            seen: Series = tuple(values[first : max(first, end)])
+            if has_holes:
+                seen = tuple([None if value is None or isnan(value) else value for value in seen])
+            if len(seen) < window.bins:
+                early = min(window.bins, first - start)
+                seen = (None,) * early + seen + (None,) * (window.bins - early - len(seen))
+            if seen.count(None) < len(seen):
+                answers[query.key] = seen
+        return MetricAnswer(answers, {})
+
+    def list_series(
+        self,
+        target: Target,  # noqa: ARG002
+        namespace: str,  # noqa: ARG002
+        metric: str,
+        instance_id: str | None = None,
+    ) -> dict[str, list[Dimensions]]:
+        """As the port says; recently active is whatever was recorded."""
+        found: dict[str, list[Dimensions]] = {}
+        for name, dimensions, _ in self._series:
+            owner = dict(dimensions).get("InstanceId")
+            if name == metric and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append(dimensions)
+        return found
+
+
+def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> array[float]:
+    """Per bin the largest of all series times the factor; NaN where none has a reading."""
+    if not series:
+        return holes(bins)
+    if len(series) == 1:
+        return array("d", (value * factor for value in series[0]))
+    return array("d", (_largest(values) * factor for values in zip(*series, strict=True)))
+
+
+def _largest(values: Iterable[float]) -> float:
+    return max((value for value in values if value >= 0), default=nan)
+
+
+def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
+    """Where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
+    dead: Sequence[int] = range(bins)
+    for values in series:
+        dead = [index for index in dead if isnan(values[index])]
+    alive = bytearray(b"\x01") * bins
+    for index in dead:
+        alive[index] = 0
+    found: list[tuple[int, int]] = []
+    start = alive.find(1)
+    while start >= 0:
+        end = alive.find(0, start)
+        end = bins if end < 0 else end
+        if found and start - found[-1][1] <= CARRIED_HOLE_BINS:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+        start = alive.find(1, end)
+    return found
+
+
+def _split(stretches: Sequence[tuple[int, int]], launched: int) -> Iterable[tuple[int, int]]:
+    """A start that EC2 knows of ends the run before it, however short the stop was."""
+    for start, end in stretches:
+        if start < launched < end:
+            yield start, launched
+            yield launched, end
+        else:
+            yield start, end

@@ -1,0 +1,552 @@
+"""Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved, rechecked.
+
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.verdict`, `domain.plan`,
+`domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people who always say
+yes. As in the product, an instance that worked is not read again before its window could be idle. This
+module must not know where readings came from or how results are shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+from math import ceil, isnan
+
+from governor.domain.breaker import Change, assess
+from governor.domain.episode import Outcome
+from governor.domain.evidence import MetricSource, window_before
+from governor.domain.instance import Instance, Shape, Target
+from governor.domain.plan import Plan, PlanFacts, Price, acts_on_silence, draw_plan, mode_of
+from governor.domain.policy import Mode, Policy
+from governor.domain.quiet import quiet_until
+from governor.domain.schedule import schedule
+from governor.domain.units import Usd, UtcDatetime
+from governor.domain.verdict import (
+    NO_HOLD,
+    Verdict,
+    VerdictKind,
+    judge,
+    judge_unread,
+    judge_utilization_only,
+)
+from governor.ports import Policies
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.open_episode import owner_and_project
+from governor.usecases.sweep_target import wanted_figures
+from simulation.recording import BINS_PER_HOUR, PERIOD, RecordedMetrics, Recording
+
+WORTH_COUNTING_BINS = BINS_PER_HOUR
+"""Idle stretches shorter than an hour are pauses of work: they are in no count of idle hours."""
+_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+_A_SECOND = timedelta(seconds=1)
+
+
+class ReplayError(Exception):
+    """A policy cannot be replayed; the message says why and what to do."""
+
+
+class Ending(StrEnum):
+    """How a question, or what was told instead of one, ended."""
+
+    STOPPED = "stopped"
+    WOKE_UP = "woke-up"
+    """Work resumed before the answer, or the recheck saw it."""
+    REFUSED = "refused"
+    """The recheck found no idleness and no work, or plans were frozen."""
+    EXPIRED = "expired"
+    GONE = "gone"
+    """Others put the instance away before the answer."""
+    TOLD = "told"
+    """No plan was possible, so nobody was asked."""
+    OPEN = "open"
+    """The record ends before the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What a stop would have meant. `until` is when work resumed, others put it away, or the record ends."""
+
+    at: UtcDatetime
+    until: UtcDatetime
+    hit_work: bool
+    """Work resumed at `until`. Otherwise others put it away, or the record ends."""
+    usd: Usd | None
+    """Saved between the two, net of what EBS and snapshots go on costing; `None` where unpriced."""
+
+    @property
+    def length(self) -> timedelta:
+        """How long it would have stayed away."""
+        return self.until - self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One idle episode under the policy. `sent_at` is `None` where nobody was asked."""
+
+    found_at: UtcDatetime
+    sent_at: UtcDatetime | None
+    ended_at: UtcDatetime
+    ending: Ending
+    reason: str
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceResult:
+    """What one policy would have done about one instance."""
+
+    recording: Recording
+    owner: str
+    events: tuple[Event, ...]
+    idle: timedelta
+    """In stretches of at least an hour without any work, by the policy's own limits."""
+    idle_left: timedelta
+    """The part of `idle` in which it would still have run."""
+    no_data: timedelta
+    """How long it ran without a verdict for want of readings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What one policy would have done about all of them. `freezes` counts how often the breaker tripped."""
+
+    name: str
+    version: str
+    mode: Mode
+    results: tuple[InstanceResult, ...]
+    freezes: int
+
+
+def replayable(policy: Policy) -> Policy:
+    """The policy on readings of 5 minutes, whose maxima are those of the minutes in them.
+
+    Raises:
+        ReplayError: its period or window does not fit them.
+    """
+    if timedelta(seconds=policy.metrics.period_seconds) > PERIOD:
+        raise ReplayError(
+            f"metrics.period_seconds is {policy.metrics.period_seconds}: "
+            "a back-test reads 5-minute data, set 300 or 60"
+        )
+    if policy.window % PERIOD:
+        raise ReplayError(
+            f"idle.window_minutes is {policy.idle.window_minutes}: "
+            "a back-test reads 5-minute data, give a multiple of 5"
+        )
+    return replace(policy, metrics=replace(policy.metrics, period_seconds=int(PERIOD.total_seconds())))
+
+
+def replay(
+    name: str, policies: Policies, recordings: Sequence[Recording], *, approval_delay: timedelta
+) -> Replay:
+    """Replays one policy over all recordings. The breaker sees each target's instances together.
+
+    Args:
+        name: of the policy, for the report.
+        policies: the parsed document. Mode `observe` is replayed as `ask`: otherwise there is nothing to see.
+        recordings: of any number of targets.
+        approval_delay: from the sending of a question to a yes; in working hours of those asked it begins.
+
+    Raises:
+        ReplayError: the policy's period or window does not fit readings of 5 minutes.
+    """
+    base = replayable(policies.base().policy)
+    groups: dict[Target, list[_Track]] = defaultdict(list)
+    for recording in recordings:
+        policy = replayable(policies.applied_to(recording.instance).policy)
+        groups[recording.instance.target].append(_Track(recording, policy))
+    freezes = 0
+    for tracks in groups.values():
+        sweeps = _Sweeps(tracks, base, approval_delay)
+        sweeps.run()
+        freezes += sweeps.freezes
+    return Replay(
+        name=name,
+        version=policies.base().version,
+        mode=base.mode,
+        results=tuple(track.result(base) for tracks in groups.values() for track in tracks),
+        freezes=freezes,
+    )
+
+
+@dataclass(slots=True)
+class _Question:
+    """An open question, and when it is answered (or expires)."""
+
+    found_at: UtcDatetime
+    sent_at: UtcDatetime | None
+    due_at: UtcDatetime
+    acts: bool
+    """Whether anything follows at `due_at`: a yes, or an expiry that counts as one."""
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class _Track:
+    """One instance under one policy, as time passes. Indices count bins of its recording."""
+
+    recording: Recording
+    policy: Policy
+    active: bytes = b""
+    """1 for every bin with any work in it."""
+    at_work: bytes = b""
+    """The same by utilization alone: enough to make every window that holds it busy."""
+    instance: Instance = field(init=False)
+    plan: Plan = field(init=False)
+    before: VerdictKind | None = None
+    quiet: datetime | None = None
+    question: _Question | None = None
+    run_end: int = 0
+    is_ripe: bool = False
+    """Whether it has been judged by its readings since it was started."""
+    no_data_bins: int = 0
+    events: list[Event] = field(default_factory=list)
+    stops: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        recording = self.recording
+        self.active = recording.activity(self.policy)
+        busy = self.policy.idle.utilization_below_percent
+        self.at_work = bytes(value >= busy for value in recording.figures.utilization)
+        self.instance = recording.instance
+        # Nothing is ever asked in observe; what would be is what is wanted to be known.
+        if self.policy.mode is Mode.OBSERVE:
+            self.policy = replace(self.policy, mode=Mode.ASK)
+        own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
+        facts = PlanFacts(
+            instance=recording.instance,
+            protection=recording.protection,
+            spot_request=recording.spot_request,
+            shape=recording.shape,
+            price=recording.price if own is None else Price(own, "price from the policy"),
+        )
+        self.plan = draw_plan(facts, self.policy)
+
+    def start(self, index: int, end: int) -> None:
+        """It runs from this bin on, until `end` at the latest."""
+        recording = self.recording
+        launch = recording.time(index)
+        if index == 0:
+            launch = min(launch, recording.instance.launch_time)
+        self.instance = replace(recording.instance, launch_time=launch)
+        self.run_end = end
+        self.is_ripe = False
+        self.before = self.quiet = None
+
+    def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
+        """Ends the open question."""
+        question = self.question
+        assert question is not None
+        sent = question.sent_at if question.sent_at is not None and question.sent_at <= at else None
+        self.events.append(Event(question.found_at, sent, at, ending, reason, stop))
+        self.question = None
+
+    def result(self, base: Policy) -> InstanceResult:
+        """The account at the end."""
+        idle, left = self._idle_bins()
+        owner, _ = owner_and_project(self.recording.instance, base.ownership)
+        return InstanceResult(
+            recording=self.recording,
+            owner=owner,
+            events=tuple(self.events),
+            idle=idle * PERIOD,
+            idle_left=left * PERIOD,
+            no_data=self.no_data_bins * PERIOD,
+        )
+
+    def _idle_bins(self) -> tuple[int, int]:
+        """Idle bins in stretches that are long enough, and those of them outside of all stops."""
+        idle = bytearray(
+            not busy and not isnan(value)
+            for busy, value in zip(self.active, self.recording.figures.utilization, strict=True)
+        )
+        total = left = 0
+        stopped = bytearray(len(idle))
+        for start, end in self.stops:
+            stopped[start:end] = b"\x01" * (end - start)
+        start = idle.find(1)
+        while start >= 0:
+            end = idle.find(0, start)
+            end = len(idle) if end < 0 else end
+            if end - start >= WORTH_COUNTING_BINS:
+                total += end - start
+                left += stopped.count(0, start, end)
+            start = idle.find(1, end)
+        return total, left
+
+
+class _RecordedCatalogue:
+    """The port `Catalogue`: the shapes of what was recorded."""
+
+    def __init__(self, tracks: Iterable[_Track]) -> None:
+        self._shapes = {track.recording.instance.instance_type: track.recording.shape for track in tracks}
+
+    def shape(self, instance_type: str) -> Shape | None:
+        """As the port says."""
+        return self._shapes.get(instance_type)
+
+
+class _Sweeps:
+    """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in span."""
+
+    def __init__(self, tracks: Sequence[_Track], base: Policy, delay: timedelta) -> None:
+        self._tracks = tracks
+        self._rule = base.breaker
+        self._delay = delay
+        self._metrics = RecordedMetrics(track.recording for track in tracks)
+        self._gather = GatherEvidence(self._metrics, _RecordedCatalogue(tracks))
+        self._agenda: list[tuple[int, int]] = []
+        self._working = 0
+        self._tripped_at: datetime | None = None
+        self.freezes = 0
+
+    def run(self) -> None:
+        """From the first bin to the last."""
+        for number, track in enumerate(self._tracks):
+            self._next_run(number, track, 0)
+        heapify(self._agenda)
+        while self._agenda:
+            moment = self._agenda[0][0]
+            due = []
+            while self._agenda and self._agenda[0][0] == moment:
+                due.append(heappop(self._agenda)[1])
+            self._sweep(moment, due)
+
+    def _sweep(self, moment: int, due: Sequence[int]) -> None:
+        """All that could have changed are judged together, then the breaker looks, then it asks."""
+        running = []
+        for number in due:
+            track = self._tracks[number]
+            index = moment - _offset(track.recording)
+            if index < track.run_end:
+                running.append((number, track, index))
+            else:
+                self._put_away(number, track, index)
+        if not running:
+            return
+        now = running[0][1].recording.time(running[0][2])
+        verdicts = self._judge([track for _, track, _ in running], now)
+        self._look_at_breaker(running, verdicts, now)
+        for (number, track, index), verdict in zip(running, verdicts, strict=True):
+            self._follow(number, track, index, verdict, now)
+
+    # judging
+
+    def _judge(self, tracks: Sequence[_Track], now: UtcDatetime) -> list[Verdict]:
+        unread = [_judge_unread(track, now) for track in tracks]
+        to_read = [track for track, verdict in zip(tracks, unread, strict=True) if verdict is None]
+        if to_read:
+            requests = [_request(track, told=_is_told(track, now)) for track in to_read]
+            gathered = self._gather(to_read[0].instance.target, requests, now)
+        verdicts = []
+        for track, settled in zip(tracks, unread, strict=True):
+            if settled is not None:
+                verdicts.append(settled)
+                continue
+            evidence = gathered[track.instance.instance_id].evidence
+            verdict_of = judge_utilization_only if _is_told(track, now) else judge
+            verdicts.append(verdict_of(track.instance, NO_HOLD, evidence, track.policy, now))
+        return verdicts
+
+    def _look_at_breaker(
+        self, running: Sequence[tuple[int, _Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
+    ) -> None:
+        if len(self._tracks) < self._rule.minimum_instances:
+            return
+        changes = [
+            Change(track.before, verdict.kind, was_read=verdict.evidence is not None)
+            for (_, track, _), verdict in zip(running, verdicts, strict=True)
+        ]
+        # Those that were not read work on: they are part of the whole.
+        judged = sum(change.before in _WORKING for change in changes)
+        changes += [Change(VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)] * (self._working - judged)
+        if assess(changes, self._rule) is not None:
+            self.freezes += self._tripped_at is None
+            self._tripped_at = now
+        elif self._tripped_at is not None:
+            acts_alone = any(
+                track.policy.mode is Mode.AUTO and verdict.is_idle and track.before is VerdictKind.FROZEN
+                for (_, track, _), verdict in zip(running, verdicts, strict=True)
+            )
+            if now - self._tripped_at >= timedelta(minutes=self._rule.hold_minutes) and not acts_alone:
+                self._tripped_at = None
+
+    # what follows
+
+    def _follow(self, number: int, track: _Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
+        kind = verdict.kind
+        if self._tripped_at is not None and kind is VerdictKind.IDLE and track.question is None:
+            kind = VerdictKind.FROZEN
+        self._note(track, kind)
+        if kind is VerdictKind.NO_DATA:
+            track.no_data_bins += 1
+        if kind in _WORKING:
+            track.quiet = None
+            if track.question is not None:
+                track.close(Ending.WOKE_UP, now, verdict.reason)
+        elif track.question is not None:
+            if now >= track.question.due_at and self._answer(number, track, index, now):
+                return
+        elif kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE) and not _is_told(track, now):
+            self._open(track, index, verdict, now)
+            acts_at_once = track.question is not None and now >= track.question.due_at
+            if acts_at_once and self._answer(number, track, index, now):
+                return
+        self._push(number, track, self._next_look(track, index, verdict))
+
+    def _note(self, track: _Track, kind: VerdictKind | None) -> None:
+        self._working += (kind in _WORKING) - (track.before in _WORKING)
+        track.before = kind
+
+    def _open(self, track: _Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
+        """Asks, tells, or acts at once, as the policy and the plan say."""
+        rule = track.policy.approval
+        if _works_since(track, index, now):
+            # The second look before a question sees the last minutes, too.
+            track.quiet = quiet_until(Outcome.WOKE_UP, rule, now, was_opened=False)
+            return
+        if not track.plan.steps:
+            reason = "; ".join(track.plan.replaced_because) or "the policy's plan is to notify only"
+            track.events.append(Event(now, None, now, Ending.TOLD, reason))
+            track.quiet = quiet_until(Outcome.TOLD, rule, now, was_opened=True)
+            return
+        if mode_of(track.policy, track.plan) is Mode.AUTO:
+            track.question = _Question(now, None, now, True, verdict.reason)
+            return
+        owner, project = owner_and_project(track.instance, track.policy.ownership)
+        directory = track.policy.ownership.directory
+        times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
+        answered = times.ask_at + self._delay
+        in_time = answered < times.expire_at
+        track.question = _Question(
+            found_at=now,
+            sent_at=times.ask_at,
+            due_at=answered if in_time else times.expire_at,
+            acts=in_time or acts_on_silence(track.policy, track.plan),
+            reason=verdict.reason,
+        )
+
+    def _answer(self, number: int, track: _Track, index: int, now: UtcDatetime) -> bool:
+        """The yes came, or the time is over: rechecks and stops. Whether it is stopped."""
+        question, rule = track.question, track.policy.approval
+        assert question is not None
+        if not question.acts:
+            track.close(Ending.EXPIRED, now, "nobody answered in time")
+            track.quiet = quiet_until(Outcome.EXPIRED, rule, now, was_opened=True)
+            return False
+        target = track.instance.target
+        request = _request(track, told=False)
+        evidence = self._gather(target, [request], now)[track.instance.instance_id].evidence
+        verdict = judge(track.instance, NO_HOLD, evidence, track.policy, now)
+        if verdict.kind in _WORKING or _works_since(track, index, now):
+            track.close(Ending.WOKE_UP, now, verdict.reason)
+            return False
+        if verdict.kind is not VerdictKind.IDLE or self._tripped_at is not None:
+            frozen = "plans were frozen" if self._tripped_at is not None else verdict.reason
+            track.close(Ending.REFUSED, now, frozen)
+            track.quiet = quiet_until(Outcome.REFUSED, rule, now, was_opened=True)
+            return False
+        self._stop(number, track, index, question.reason)
+        return True
+
+    def _stop(self, number: int, track: _Track, index: int, reason: str) -> None:
+        """Looks ahead to when work would have resumed; a person then starts it again."""
+        recording = track.recording
+        resumed = track.active.find(1, index, track.run_end)
+        until = track.run_end if resumed < 0 else resumed
+        hourly = track.plan.saving.saved_usd_per_hour
+        seconds = Decimal((until - index) * PERIOD // _A_SECOND)
+        stop = Stop(
+            at=recording.time(index),
+            until=recording.time(until),
+            hit_work=resumed >= 0,
+            usd=None if hourly is None else hourly * seconds / 3600,
+        )
+        track.close(Ending.STOPPED, stop.at, reason, stop)
+        track.stops.append((index, until))
+        self._note(track, None)
+        if resumed < 0:
+            self._next_run(number, track, until)
+            return
+        end = track.run_end
+        track.start(until, end)
+        self._metrics.hide_before(recording, until)
+        self._push(number, track, until + 1)
+
+    # time
+
+    def _next_look(self, track: _Track, index: int, verdict: Verdict) -> int:
+        """At the next sweep; where the verdict rules out idleness until later, not before."""
+        if verdict.not_before is None or track.question is not None:
+            return index + 1
+        recording, policy = track.recording, track.policy
+        earliest = verdict.not_before
+        if verdict.kind in _WORKING:
+            # The first window without the work starts where that ended, and the lag comes on top. Where work
+            # goes on, the product would read and find it busy; what is known beforehand need not be read.
+            last = ceil((earliest - policy.window - recording.span.start) / PERIOD) - 1
+            length = policy.window // PERIOD
+            while (later := track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))) >= 0:
+                last = later
+            earliest = recording.time(last + 1 + length) + policy.lag
+        return max(index + 1, ceil((earliest - recording.span.start) / PERIOD))
+
+    def _push(self, number: int, track: _Track, index: int) -> None:
+        heappush(self._agenda, (min(index, track.run_end) + _offset(track.recording), number))
+
+    def _put_away(self, number: int, track: _Track, index: int) -> None:
+        """Others stopped it, or the record ends."""
+        now = track.recording.time(index)
+        if track.question is not None:
+            ends = index >= track.recording.span.bins
+            track.close(Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "put away")
+        self._note(track, None)
+        self._next_run(number, track, index)
+
+    def _next_run(self, number: int, track: _Track, index: int) -> None:
+        following = next((run for run in track.recording.runs if run[0] >= index), None)
+        if following is not None:
+            track.start(*following)
+            self._push(number, track, following[0] + 1)
+
+
+def _judge_unread(track: _Track, now: UtcDatetime) -> Verdict | None:
+    """As the product's; what is ripe stays so until it is started again."""
+    if track.is_ripe:
+        return None
+    verdict = judge_unread(track.instance, NO_HOLD, track.policy, now)
+    track.is_ripe = verdict is None
+    return verdict
+
+
+def _request(track: _Track, *, told: bool) -> EvidenceRequest:
+    by_gpu = track.recording.source is MetricSource.PER_GPU
+    return EvidenceRequest(
+        instance=track.instance,
+        policy=track.policy,
+        dimensions=track.recording.sets,
+        source=MetricSource.PER_GPU.value if by_gpu else None,
+        search=False,
+        figures=frozenset() if told else wanted_figures(track.policy),
+    )
+
+
+def _is_told(track: _Track, now: datetime) -> bool:
+    return track.question is not None or (track.quiet is not None and now < track.quiet)
+
+
+def _works_since(track: _Track, index: int, now: UtcDatetime) -> bool:
+    """Whether work began between the end of the judged window and now, as the product's second look reads."""
+    policy = track.policy
+    window = window_before(now, policy.window, policy.period, policy.lag)
+    end = (window.end - track.recording.span.start) // PERIOD
+    return track.active.find(1, max(0, end), index) >= 0
+
+
+def _offset(recording: Recording) -> int:
+    return int(recording.span.start.timestamp() // PERIOD.total_seconds())

@@ -1,0 +1,94 @@
+"""Trace files as recordings: what other people's clusters did, under this project's policies.
+
+Traces hold GPU utilization and nothing else: a policy that requires CPU or network is replayed without that
+requirement. This module must not know file formats; `evaluation.traces` reads them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import nan
+from pathlib import Path
+
+from evaluation.traces import Trace, read_directory
+from governor.domain.detection.history import BIN_SECONDS
+from governor.domain.evidence import MetricSource, Window
+from governor.domain.instance import Instance, Shape, Target
+from governor.domain.plan import Price
+from governor.domain.policy import AppliedPolicy, Metrics
+from governor.ports import Policies
+from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest, holes
+
+
+def read_traces(path: Path, metrics: Metrics) -> list[Recording]:
+    """All instances of the files; a family stands for an account, `trace-8-gpu` for a type.
+
+    A policy may name such types in `prices.usd_per_hour`; without, they are unpriced.
+
+    Args:
+        path: a trace file, or a directory of them.
+        metrics: names under which the utilization is offered.
+
+    Raises:
+        TraceError: a file is unusable, or there is none.
+    """
+    return [recording for one in read_directory(path) if (recording := as_recording(one, metrics))]
+
+
+def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
+    """One instance; `None` where nothing was measured."""
+    if not trace.bins:
+        return None
+    count = max(len(one.utilization) for one in trace.bins)
+    start = datetime.fromtimestamp(trace.first_bin * BIN_SECONDS, tz=UTC)
+    instance_type = f"trace-{count}-gpu"
+    instance = Instance(
+        target=Target(trace.family, "traces"),
+        instance_id=f"{trace.family}/{trace.instance}",
+        instance_type=instance_type,
+        state="running",
+        launch_time=start,
+        tags={"Owner": trace.family},
+    )
+    gpus = [
+        array("d", (nan if (value := one.utilization[gpu]) is None else value for one in trace.bins))
+        for gpu in range(count)
+    ]
+    sets: tuple[Dimensions, ...] = tuple(
+        (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
+    )
+    bins = len(trace.bins)
+    return Recording(
+        instance=instance,
+        shape=Shape(instance_type, "unknown", count, local_nvme=None),
+        span=Window(start, start + bins * PERIOD, PERIOD),
+        source=MetricSource.PER_GPU,
+        sets=sets,
+        series={
+            (metrics.utilization, one, "Maximum"): values for one, values in zip(sets, gpus, strict=True)
+        },
+        figures=Figures(highest(gpus, bins), holes(bins), holes(bins), holes(bins), holes(bins)),
+        price=Price(None, "traces name no price"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationOnly:
+    """The port `Policies`: the same policies, requiring no figure that traces do not hold."""
+
+    policies: Policies
+
+    def base(self) -> AppliedPolicy:
+        """As the port says."""
+        return _without_requirements(self.policies.base())
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """As the port says."""
+        return _without_requirements(self.policies.applied_to(instance))
+
+
+def _without_requirements(applied: AppliedPolicy) -> AppliedPolicy:
+    policy = applied.policy
+    return replace(applied, policy=replace(policy, vetoes=replace(policy.vetoes, required=())))

@@ -1,0 +1,75 @@
+"""Made-up recordings: utilization by bin, everything else quiet."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import nan
+from typing import Any
+
+from governor.adapters.memory import StaticPolicies
+from governor.domain.evidence import MetricSource, Window
+from governor.domain.instance import Instance, Shape
+from governor.domain.plan import Price
+from governor.domain.policy import Policy
+from simulation.recording import PERIOD, Figures, Recording, holes
+from simulation.replay import Replay, replay
+from tests.builders import make_instance
+
+START = datetime(2026, 11, 2, tzinfo=UTC)
+SHAPE = Shape("g5.xlarge", "NVIDIA A10G", 1, 22888, 300, "1x250")
+HOUR = 12
+BUSY, IDLE, HOLE = 80.0, 0.5, nan
+
+
+def bins(*stretches: tuple[float, float]) -> list[float]:
+    """Hours of a value, one stretch after the other."""
+    return [value for value, hours in stretches for _ in range(round(hours * HOUR))]
+
+
+def make_recording(
+    utilization: Sequence[float],
+    *,
+    cpu: Sequence[float] | None = None,
+    instance: Instance | None = None,
+    price: str | None = "1.0",
+    **changes: Any,
+) -> Recording:
+    """One GPU by its aggregate. CPU and network are quiet wherever utilization was measured."""
+    instance = instance or make_instance(launch_time=START - timedelta(days=30))
+    names = Policy().metrics
+    dimensions = (("InstanceId", instance.instance_id),)
+    util = array("d", utilization)
+    alive = array("d", (nan if value != value else 1.0 for value in util))
+    processor = array("d", cpu) if cpu is not None else alive
+    recording = Recording(
+        instance=instance,
+        shape=SHAPE,
+        span=Window(START, START + len(util) * PERIOD, PERIOD),
+        source=MetricSource.AGGREGATE,
+        sets=(dimensions,),
+        series={
+            (names.utilization, dimensions, "Maximum"): util,
+            ("CPUUtilization", dimensions, "Average"): processor,
+            ("NetworkIn", dimensions, "Sum"): alive,
+            ("NetworkOut", dimensions, "Sum"): alive,
+        },
+        figures=Figures(util, holes(len(util)), holes(len(util)), processor, alive),
+        price=Price(None if price is None else Decimal(price), "made up"),
+    )
+    return replace(recording, **changes)
+
+
+def run(
+    *recordings: Recording, policy: Policy | None = None, delay: timedelta = timedelta(minutes=30)
+) -> Replay:
+    """A replay of one policy for all."""
+    return replay("test", StaticPolicies(policy or Policy()), recordings, approval_delay=delay)
+
+
+def at(hours: float) -> datetime:
+    """So many hours after the record's begin."""
+    return START + timedelta(hours=hours)

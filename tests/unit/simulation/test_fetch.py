@@ -1,0 +1,304 @@
+"""Fetching reads what could matter, once, and says what it costs before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import isnan, nan
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import MemoryEc2, StaticPrices
+from governor.domain.evidence import MetricSource, Series, Window
+from governor.domain.instance import Instance, Target
+from governor.domain.plan import Price
+from governor.domain.policy import IdleRule, Policy, TagMatch, Vetoes
+from governor.errors import CloudError
+from governor.ports import MetricAnswer, MetricQuery
+from simulation.fetch import Fetch, FetchError, hours_that_matter, last_days, wish_of
+from simulation.recording import PERIOD, Dimensions
+from simulation.replay import InstanceResult, ReplayError
+from simulation.store import SeriesStore
+from tests.builders import TARGET, make_instance
+from tests.unit.simulation.builders import BUSY, IDLE, bins, run
+
+NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)
+HOURS = last_days(NOW, 4)
+START = HOURS.start
+
+
+class Past:
+    """The port `MetricReader`: utilization of 5-minute bins, read at any period; CPU and network are quiet.
+
+    `busy` gives by instance one value a bin since START. Every GPU publishes the same.
+    """
+
+    def __init__(self, busy: Mapping[str, Sequence[float]], sets: Mapping[str, Sequence[Dimensions]]) -> None:
+        self.busy = busy
+        self.sets = sets
+        self.calls: list[tuple[int, Window]] = []
+        self.queries: Counter[str] = Counter()
+        self.fail: Callable[[MetricQuery, Window], str | None] = lambda _query, _window: None
+
+    def read(self, _: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        self.calls.append((len(queries), window))
+        assert len(queries) <= 500
+        assert len(queries) * window.bins <= 100_800
+        series, problems = {}, {}
+        for query in queries:
+            self.queries[f"{query.metric} {query.statistic} {window.period}"] += 1
+            reason = self.fail(query, window)
+            if reason is not None:
+                problems[query.key] = reason
+            elif (found := self._series(query, window)) is not None:
+                series[query.key] = found
+        return MetricAnswer(series, problems)
+
+    def _series(self, query: MetricQuery, window: Window) -> Series | None:
+        owner = dict(query.dimensions)["InstanceId"]
+        step = window.period // PERIOD
+        first = (window.start - START) // PERIOD
+        values = self.busy[owner][first : first + window.bins * step]
+        if query.namespace == "AWS/EC2":
+            known = [1.0] * len(values)
+        elif query.dimensions not in self.sets[owner]:
+            return None
+        elif query.metric != Policy().metrics.utilization:
+            known = [20.0] * len(values)
+        else:
+            known = list(values)
+        choose = min if query.statistic == "Minimum" else max
+        found = []
+        for index in range(0, len(known), step):
+            there = [value for value in known[index : index + step] if not isnan(value)]
+            found.append(choose(there) if there else None)
+        return tuple(found) if any(value is not None for value in found) else None
+
+    def list_series(
+        self, _: Target, namespace: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[Dimensions]]:
+        assert (Policy().metrics.namespace, Policy().metrics.utilization) == (namespace, metric)
+        assert instance_id is None
+        return {owner: list(sets) for owner, sets in self.sets.items()}
+
+
+def aggregate(instance: Instance) -> list[Dimensions]:
+    """How an aggregating agent publishes."""
+    return [(("InstanceId", instance.instance_id),)]
+
+
+def by_gpu(instance: Instance, count: int) -> list[Dimensions]:
+    """How an agent publishes that does not aggregate."""
+    return [(("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SeriesStore]:
+    """An empty one."""
+    opened = SeriesStore(tmp_path / "series.sqlite")
+    yield opened
+    opened.close()
+
+
+def make_fetch(past: Past, store: SeriesStore, *instances: Instance, policy: Policy | None = None) -> Fetch:
+    """Of these instances, for one policy."""
+    ec2 = MemoryEc2()
+    ec2.add(*instances)
+    return Fetch(
+        metrics=past,
+        instances=ec2,
+        prices=StaticPrices(Price(Decimal("1.006"), "list price")),
+        catalogue=ShippedCatalogue(),
+        store=store,
+        wish=wish_of([policy or Policy()]),
+        progress=lambda _label, _done, _total: None,
+    )
+
+
+WORKS = make_instance(instance_id="i-00000000000000001")
+RESTS = make_instance(instance_id="i-00000000000000002")
+EIGHT = make_instance(instance_id="i-00000000000000008", instance_type="p4d.24xlarge")
+
+
+def world() -> Past:
+    """One works for four days, two rest in the third one for some hours; one of these has eight GPUs."""
+    rest = bins((BUSY, 50), (IDLE, 5), (BUSY, 41))
+    return Past(
+        {WORKS.instance_id: bins((BUSY, 96)), RESTS.instance_id: rest, EIGHT.instance_id: rest},
+        {
+            WORKS.instance_id: aggregate(WORKS),
+            RESTS.instance_id: aggregate(RESTS),
+            EIGHT.instance_id: by_gpu(EIGHT, 8),
+        },
+    )
+
+
+def test_five_minute_data_are_read_of_the_day_that_matters_only(store: SeriesStore) -> None:
+    """What works all the time is read hour by hour; the rest of a day in which something rested, finer."""
+    past = world()
+    fetch = make_fetch(past, store, WORKS, RESTS, EIGHT)
+    fetch.fetch(fetch.survey(TARGET, HOURS))
+
+    hourly, fine = [{w for _, w in past.calls if w.period == p} for p in (timedelta(hours=1), PERIOD)]
+    third = START + timedelta(days=2)
+    assert {HOURS} == hourly
+    assert {Window(third, third + timedelta(days=1), PERIOD)} == fine
+    name = Policy().metrics.utilization
+    assert (1 + 8, 1 + 1 + 8) == (
+        past.queries[f"{name} Maximum {PERIOD}"],
+        past.queries[f"{name} Minimum {timedelta(hours=1)}"],
+    )
+
+
+def test_a_recording_is_exact_where_it_matters_and_busy_elsewhere(store: SeriesStore) -> None:
+    """Days without rest hold their hourly maxima, and the instance ran all the time."""
+    fetch = make_fetch(world(), store, WORKS, RESTS, EIGHT)
+    works, rests, eight = fetch.fetch(fetch.survey(TARGET, HOURS))
+
+    policy = Policy()
+    assert bytes([1]) * 96 * 12 == works.activity(policy)
+    for one in (rests, eight):
+        assert bytes([1] * 50 * 12 + [0] * 5 * 12 + [1] * 41 * 12) == one.activity(policy)
+        assert ((0, 96 * 12),) == one.runs
+    assert (MetricSource.AGGREGATE, MetricSource.PER_GPU) == (rests.source, eight.source)
+    assert 100.0 * 20.0 / 400 == pytest.approx(eight.figures.power[60 * 12])
+    assert 2.0 / 300 == pytest.approx(rests.figures.network[52 * 12])
+    assert [100] == [volume.size_gib for volume in rests.instance.volumes]
+
+
+def test_the_survey_counts_at_least_what_is_requested(store: SeriesStore) -> None:
+    """The bound holds, and its price follows from it."""
+    past = world()
+    fetch = make_fetch(past, store, WORKS, RESTS, EIGHT)
+    survey = fetch.survey(TARGET, HOURS)
+    assert [] == past.calls
+    fetch.fetch(survey)
+    assert sum(past.queries.values()) <= survey.most_metrics
+    assert survey.most_metrics * Decimal("0.00001") == survey.most_usd
+
+
+def test_a_second_fetch_requests_nothing(store: SeriesStore) -> None:
+    """And costs nothing, and finds the same."""
+    past = world()
+    fetch = make_fetch(past, store, RESTS, EIGHT)
+    first = fetch.fetch(fetch.survey(TARGET, HOURS))
+    past.calls.clear()
+    again = fetch.fetch(fetch.survey(TARGET, HOURS))
+    assert [] == past.calls
+    assert [one.activity(Policy()) for one in first] == [one.activity(Policy()) for one in again]
+
+
+def test_an_interrupted_fetch_goes_on_where_it_was(store: SeriesStore) -> None:
+    """What was read is not read again, and what could not be read is no silence."""
+    past = world()
+    past.fail = lambda _query, window: "InternalError" if window.period == PERIOD else None
+    fetch = make_fetch(past, store, RESTS)
+    with pytest.raises(FetchError, match=r"series of .* could not be read \(InternalError\): run it again"):
+        fetch.fetch(fetch.survey(TARGET, HOURS))
+
+    past.calls.clear()
+    past.fail = lambda _query, _window: None
+    fetch.fetch(fetch.survey(TARGET, HOURS))
+    assert {PERIOD} == {window.period for _, window in past.calls}
+
+
+def test_a_refusal_of_aws_ends_it(store: SeriesStore) -> None:
+    """Nothing is made up for what may not be read."""
+    fetch = make_fetch(world(), store, RESTS)
+    assert isinstance(fetch.instances, MemoryEc2)
+    fetch.instances.failures["list_selected"] = [CloudError("no", operation="ec2:DescribeInstances")]
+    with pytest.raises(CloudError):
+        fetch.survey(TARGET, HOURS)
+
+
+def test_days_are_whole_and_over() -> None:
+    """So that what is kept never changes; the first hour of a day waits for the last readings."""
+    assert datetime(2026, 11, 6, tzinfo=UTC) == HOURS.end
+    early = datetime(2026, 11, 6, 0, 59, tzinfo=UTC)
+    assert datetime(2026, 11, 5, tzinfo=UTC) == last_days(early, 4).end
+
+
+def test_policies_that_read_different_things_are_refused() -> None:
+    """One fetch serves all of them or none."""
+    other = replace(Policy(), metrics=replace(Policy().metrics, namespace="Other"))
+    with pytest.raises(ReplayError, match="one by one"):
+        wish_of([Policy(), other])
+    with pytest.raises(ReplayError, match="one by one"):
+        wish_of([Policy(), Policy(selector=TagMatch("Purpose", "Other"))])
+
+
+def test_a_wish_serves_the_most_demanding_policy() -> None:
+    """The highest threshold, the shortest window, every figure that any of them looks at."""
+    eager = Policy(
+        idle=IdleRule(utilization_below_percent=10, window_minutes=30), vetoes=Vetoes(memory_used_percent=5)
+    )
+    wish = wish_of([Policy(), eager])
+    assert (10, timedelta(minutes=30)) == (wish.busy_from_percent, wish.shortest)
+    assert {"power", "memory", "cpu", "network"} == wish.figures
+    assert timedelta(hours=1) == wish_of([Policy(idle=IdleRule(window_minutes=720))]).shortest
+
+
+@given(
+    values=st.lists(st.tuples(st.sampled_from([IDLE, BUSY, nan]), st.integers(1, 20)), min_size=1).map(
+        lambda parts: [value for value, count in parts for _ in range(count)]
+    ),
+    shortest=st.sampled_from([30, 60]),
+)
+def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: int) -> None:
+    """Every 5-minute reading of a stretch as long as the shortest window lies in an hour that matters."""
+    values = values[: len(values) // 12 * 12]
+    high, low = [], []
+    for hour in range(len(values) // 12):
+        part = slice(12 * hour, 12 * hour + 12)
+        known = [value for value in values[part] if not isnan(value)]
+        if known and min(known) >= 5.0:
+            values[part] = [BUSY] * 12  # holes among nothing but work count as work
+        high.append(max(known, default=nan))
+        low.append(min(known, default=nan))
+    matter = hours_that_matter(high, low, 5.0, timedelta(minutes=shortest))
+    start = 0
+    for index in range(len(values) + 1):
+        if index < len(values) and not values[index] >= 5.0:
+            continue
+        measured = [i for i in range(start, index) if not isnan(values[i])]
+        if index - start >= shortest // 5:
+            assert {i // 12 for i in measured} <= matter
+        start = index + 1
+
+
+@given(
+    parts=st.lists(
+        st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)), min_size=1, max_size=10
+    ),
+    window=st.sampled_from([30, 60, 240]),
+    threshold=st.sampled_from([5.0, 10.0]),
+)
+def test_hours_first_finds_what_reading_everything_would_find(
+    parts: list[tuple[float, int]], window: int, threshold: float
+) -> None:
+    """The same questions, stops and idle hours as with 5-minute data of every day."""
+    past = [value for value, count in parts for _ in range(count)]
+    past = (past * (4 * 288 // len(past) + 1))[: 4 * 288]
+    for hour in range(96):
+        part = slice(12 * hour, 12 * hour + 12)
+        if not any(value < threshold for value in past[part]) and any(value > 0 for value in past[part]):
+            past[part] = [BUSY] * 12  # holes among nothing but work count as work
+    policy = Policy(idle=IdleRule(window_minutes=window, utilization_below_percent=threshold))
+    results: list[InstanceResult] = []
+    for shortest in (None, timedelta(0)):
+        store = SeriesStore(Path(":memory:"))
+        reader = Past({RESTS.instance_id: past}, {RESTS.instance_id: aggregate(RESTS)})
+        fetch = make_fetch(reader, store, RESTS, policy=policy)
+        if shortest is not None:
+            fetch = replace(fetch, wish=replace(fetch.wish, shortest=shortest, busy_from_percent=101.0))
+        results += run(*fetch.fetch(fetch.survey(TARGET, HOURS)), policy=policy).results
+        store.close()
+    first, second = results
+    assert (second.events, second.idle, second.idle_left) == (first.events, first.idle, first.idle_left)

@@ -1,0 +1,307 @@
+"""A replay does what the product would have done: asks when it proves idleness, stops after a second look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.contacts import Contact, Weekday
+from governor.domain.evidence import MetricSource
+from governor.domain.instance import Protection, Shape
+from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
+from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.sweep_target import wanted_figures
+from simulation.recording import PERIOD, RecordedMetrics, Recording
+from simulation.replay import Ending, InstanceResult, ReplayError
+from tests.builders import make_instance
+from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, at, bins, make_recording, run
+
+LAG = timedelta(minutes=5)
+"""The policy's two minutes, on a grid of five."""
+DELAY = timedelta(minutes=30)
+
+
+def only(recording: Recording, policy: Policy | None = None) -> InstanceResult:
+    """What became of the one instance."""
+    return run(recording, policy=policy).results[0]
+
+
+def test_idleness_is_asked_about_when_the_window_proves_it_and_stopped_after_the_answer() -> None:
+    """Asked after the window and the lag, stopped after the delay, saved until work resumes."""
+    result = only(make_recording(bins((BUSY, 2), (IDLE, 10), (BUSY, 2))))
+
+    (event,) = result.events
+    assert at(3) + LAG == event.found_at
+    assert Ending.STOPPED is event.ending
+    assert event.stop is not None
+    assert (at(3) + LAG + DELAY, at(12), True) == (event.stop.at, event.stop.until, event.stop.hit_work)
+    assert timedelta(hours=10) == result.idle
+    assert timedelta(hours=10) - event.stop.length == result.idle_left
+
+
+def test_what_is_saved_is_net_of_the_storage_that_stays() -> None:
+    """A volume is billed before and after; the snapshot comes on top of it."""
+    (event,) = only(make_recording(bins((BUSY, 2), (IDLE, 10), (BUSY, 1)))).events
+
+    assert event.stop is not None
+    hours = Decimal(event.stop.length // timedelta(minutes=5)) / HOUR
+    snapshot = Decimal(100) * Decimal("0.05") / 730
+    assert (Decimal(1) - snapshot) * hours == pytest.approx(event.stop.usd)
+
+
+def test_an_unpriced_stop_saves_an_unknown_amount() -> None:
+    """Unknown is never booked as zero."""
+    (event,) = only(make_recording(bins((IDLE, 6)), price=None)).events
+    assert event.stop is not None
+    assert event.stop.usd is None
+
+
+def test_work_before_the_answer_ends_the_question() -> None:
+    """Nothing is stopped, and the next idleness is asked about anew."""
+    result = only(make_recording(bins((BUSY, 1), (IDLE, 1.4), (BUSY, 1), (IDLE, 3))))
+    assert [Ending.WOKE_UP, Ending.STOPPED] == [event.ending for event in result.events]
+
+
+def test_the_second_look_sees_work_that_began_in_the_last_minutes() -> None:
+    """The five minutes that the window leaves out are looked at before the act."""
+    asked = 1 + 1 + 5 / 60
+    result = only(make_recording(bins((BUSY, 1), (IDLE, asked + 0.5 - 1 - 5 / 60), (BUSY, 1))))
+    assert [Ending.WOKE_UP] == [event.ending for event in result.events]
+
+
+def test_a_stop_at_the_very_moment_work_begins_is_a_hit_that_saves_nothing() -> None:
+    """What begins after the second look cannot be seen by it."""
+    (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 1 + 35 / 60), (BUSY, 1)))).events
+    assert event.stop is not None
+    assert (timedelta(0), True) == (event.stop.length, event.stop.hit_work)
+
+
+def test_missing_readings_are_never_idle() -> None:
+    """A silent agent on a running instance: no question, and hours without data."""
+    quiet = bins((BUSY, 1), (HOLE, 6))
+    result = only(make_recording(quiet, cpu=[1.0] * len(quiet)))
+    assert () == result.events
+    assert timedelta(hours=5) == result.no_data  # six, less the hour in which the window still holds work
+    assert timedelta(0) == result.idle
+
+
+def test_an_instance_that_others_put_away_is_not_our_saving() -> None:
+    """The saving ends where the record shows that nothing ran, and no work was hit."""
+    (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 4), (HOLE, 5)))).events
+    assert event.stop is not None
+    assert (at(5), False) == (event.stop.until, event.stop.hit_work)
+
+
+def test_an_instance_that_is_started_again_gets_its_grace() -> None:
+    """After a hole in everything it is young: no question before grace and window have passed."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    result = only(make_recording(bins((BUSY, 1), (HOLE, 2), (IDLE, 6))), policy)
+    assert at(6) == result.events[0].found_at
+
+
+def test_what_was_stopped_is_young_again_when_work_resumes() -> None:
+    """The restart hides what came before it."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    result = only(make_recording(bins((IDLE, 6), (BUSY, 0.5), (IDLE, 6))), policy)
+    assert [at(1) - PERIOD, at(9)] == [event.found_at for event in result.events]
+
+
+def test_quiet_hours_hold_the_question_back() -> None:
+    """The delay counts from the sending; what resumes before that asks nobody."""
+    contact = Contact(
+        emails=("a@example.com",),
+        working_days=tuple(Weekday),
+        working_from="09:00",
+        working_until="17:00",
+    )
+    policy = Policy(ownership=Ownership(contacts={"a": contact}, default_contacts=("a",)))
+    result = only(make_recording(bins((IDLE, 6), (BUSY, 1), (IDLE, 6))), policy)
+    assert [None, at(9)] == [event.sent_at for event in result.events]
+    assert [Ending.WOKE_UP, Ending.STOPPED] == [event.ending for event in result.events]
+
+
+def test_an_answer_that_comes_too_late_stops_nothing() -> None:
+    """It expires, and the same idleness is not asked about again for a day."""
+    rule = ApprovalRule(remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5)
+    result = only(make_recording(bins((IDLE, 20))), Policy(approval=rule))
+    assert [Ending.EXPIRED] == [event.ending for event in result.events]
+
+
+def test_auto_acts_at_once_and_asks_nobody() -> None:
+    """Only where nothing local is lost; else it asks."""
+    diskless = replace(SHAPE, local_nvme=None)
+    policy = Policy(mode=Mode.AUTO)
+    (acted,) = only(make_recording(bins((IDLE, 6)), shape=diskless), policy).events
+    (asked,) = only(make_recording(bins((IDLE, 6))), policy).events
+    assert (None, acted.found_at) == (acted.sent_at, acted.stop.at if acted.stop else None)
+    assert asked.found_at == asked.sent_at
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"protection": Protection(stop=True)},
+        {"instance": make_instance(tags={"aws:autoscaling:groupName": "g"})},
+        {"policy": Policy(plan=PlanRule(action=Action.NOTIFY_ONLY))},
+    ],
+    ids=["protected", "managed", "notify-only"],
+)
+def test_what_cannot_be_stopped_is_told_once_a_day(changes: dict[str, Any]) -> None:
+    """Told, nobody asked, nothing saved."""
+    policy = changes.pop("policy", None)
+    events = only(make_recording(bins((IDLE, 30)), **changes), policy).events
+    assert [Ending.TOLD] * 2 == [event.ending for event in events]
+    assert timedelta(hours=24) == events[1].found_at - events[0].found_at
+
+
+def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None:
+    """A metrics outage looks like that; after the hold people are asked."""
+    fleet = [
+        make_recording(bins((BUSY, 3), (IDLE, 9)), instance=make_instance(instance_id=f"i-{n:017x}"))
+        for n in range(6)
+    ]
+    together = run(*fleet)
+    alone = run(fleet[0])
+    assert (1, 0) == (together.freezes, alone.freezes)
+    assert at(4) + LAG == alone.results[0].events[0].found_at
+    assert {at(7) + LAG} == {result.events[0].found_at for result in together.results}
+
+
+def test_one_busy_gpu_keeps_the_instance() -> None:
+    """Series by GPU are judged as the product judges them."""
+    idle, busy = bins((IDLE, 6)), bins((BUSY, 6))
+    plain = make_recording(busy)
+    ((name, _, statistic), *others) = plain.series
+    owner = ("InstanceId", plain.instance.instance_id)
+    sets = tuple((owner, ("index", str(gpu))) for gpu in range(2))
+    series = {key: plain.series[key] for key in others}
+    series |= {
+        (name, one, statistic): values.__class__("d", readings)
+        for one, readings, values in zip(sets, (idle, busy), [plain.figures.cpu] * 2, strict=True)
+    }
+    shape = Shape("g5.xlarge", "NVIDIA A10G", 2, 22888, 300)
+    recording = replace(plain, series=series, sets=sets, source=MetricSource.PER_GPU, shape=shape)
+    assert () == only(recording).events
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(metrics=replace(Policy().metrics, period_seconds=3600)),
+        Policy(metrics=replace(Policy().metrics, period_seconds=60), idle=IdleRule(window_minutes=61)),
+    ],
+    ids=["period", "window"],
+)
+def test_what_five_minute_data_cannot_answer_is_refused(policy: Policy) -> None:
+    """Said with the setting's name."""
+    with pytest.raises(ReplayError, match=r"metrics\.period_seconds|idle\.window_minutes"):
+        run(make_recording(bins((IDLE, 2))), policy=policy)
+
+
+# properties
+
+VALUES = st.sampled_from([IDLE, IDLE, IDLE, BUSY, HOLE])
+PASTS = st.lists(st.tuples(VALUES, st.integers(1, 30)), min_size=1, max_size=12).map(
+    lambda parts: [value for value, count in parts for _ in range(count)]
+)
+GAPLESS = st.lists(
+    st.tuples(st.sampled_from([IDLE, IDLE, BUSY]), st.integers(1, 40)), min_size=1, max_size=12
+).map(lambda parts: [value for value, count in parts for _ in range(count)])
+
+
+def first_idle(recording: Recording, policy: Policy) -> int | None:
+    """The first sweep that proves idleness when every sweep reads and judges in full."""
+    metrics = RecordedMetrics([recording])
+
+    class Catalogue:
+        def shape(self, _: str) -> Shape | None:
+            return recording.shape
+
+    gather = GatherEvidence(metrics, Catalogue())
+    start, end = recording.runs[0]
+    instance = recording.instance
+    if start:
+        instance = replace(instance, launch_time=recording.time(start))
+    for index in range(start + 1, end):
+        now = recording.time(index)
+        request = EvidenceRequest(instance, policy, search=False, figures=wanted_figures(policy))
+        evidence = gather(instance.target, [request], now)[instance.instance_id].evidence
+        if judge(instance, NO_HOLD, evidence, policy, now).kind is VerdictKind.IDLE:
+            return index
+    return None
+
+
+@given(past=PASTS, window=st.sampled_from([30, 60, 120]))
+def test_sweeps_that_are_skipped_would_have_found_nothing(past: list[float], window: int) -> None:
+    """The first find is that of a replay that judges every five minutes."""
+    policy = Policy(idle=IdleRule(window_minutes=window), mode=Mode.AUTO)
+    recording = make_recording(past, shape=replace(SHAPE, local_nvme=None))
+    if not recording.runs:
+        return
+    expected = first_idle(recording, policy)
+    end = recording.time(recording.runs[0][1])
+    events = [event for event in only(recording, policy).events if event.found_at < end]
+    # What worked in the last minutes is found idle by its window and given up by the second look.
+    if expected is not None and recording.activity(policy).find(1, expected - 1, expected) < 0:
+        assert recording.time(expected) == events[0].found_at
+    if expected is None:
+        assert [] == events
+
+
+@given(past=GAPLESS, loose=st.sampled_from([30, 60, 90]), longer=st.sampled_from([5, 60, 240]))
+def test_a_longer_window_never_stops_for_more_hours(past: list[float], loose: int, longer: int) -> None:
+    """True of gapless readings, and of a grace that fits into the window.
+
+    Not true in general: after a recheck without data a day of quiet begins, and a grace longer than the
+    window, or a breaker that trips, may hold back the looser policy in a place where the stricter one, which
+    has not stopped (and restarted) anything, goes on.
+    """
+    recording = make_recording(past)
+    hours = []
+    for window in (loose, loose + longer):
+        policy = Policy(idle=IdleRule(window_minutes=window))
+        stops = [event.stop for event in only(recording, policy).events if event.stop]
+        hours.append(sum((stop.length for stop in stops), timedelta(0)))
+    assert hours[1] <= hours[0]
+
+
+@given(past=PASTS)
+def test_time_is_stopped_idle_or_worked_and_never_twice(past: list[float]) -> None:
+    """Stops do not overlap, and what is left idle is never more than what was idle."""
+    result = only(make_recording(past))
+    stops = [event.stop for event in result.events if event.stop]
+    assert all(a.until <= b.at for a, b in pairwise(stops))
+    assert timedelta(0) <= result.idle_left <= result.idle
+    assert all(stop.length >= timedelta(0) for stop in stops)
+
+
+@given(value=st.sampled_from([0.0, 4.9, 5.0, 80.0, HOLE]), cpu=st.sampled_from([0.0, 29.9, 30.0, HOLE]))
+def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
+    """The short form for looking ahead agrees with `domain.verdict.activity` on every bin."""
+    recording = make_recording([value], cpu=[cpu])
+    policy = Policy()
+    request = EvidenceRequest(
+        recording.instance, policy, search=False, figures=wanted_figures(policy), always=True
+    )
+    answer = RecordedMetrics([recording])
+
+    class Catalogue:
+        def shape(self, _: str) -> Shape | None:
+            return recording.shape
+
+    one_bin = replace(
+        policy, idle=replace(policy.idle, window_minutes=5), metrics=replace(policy.metrics, lag_seconds=0)
+    )
+    gathered = GatherEvidence(answer, Catalogue())(
+        recording.instance.target, [replace(request, policy=one_bin)], recording.span.end
+    )
+    evidence = gathered[recording.instance.instance_id].evidence
+    assert (activity(evidence, policy) is not None) == bool(recording.activity(policy)[0])
