@@ -27,10 +27,20 @@ _AWS = {
 }
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on the local cloud run last: it lives until the session ends, and its receivers answer till then."""
+    items.sort(key=_is_on_the_local_cloud)
+
+
+def _is_on_the_local_cloud(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in _ON_THE_LOCAL_CLOUD)
+
+
 @pytest.fixture(autouse=True)
 def _no_way_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit test that reaches for the network or for somebody's account fails at once."""
-    if any(request.node.get_closest_marker(name) for name in _ON_THE_LOCAL_CLOUD):
+    if _is_on_the_local_cloud(request.node):
         pytest_socket.enable_socket()
         return
     for name in list(os.environ):

@@ -52,7 +52,9 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 def decide(url: str, answer: str, **fields: str) -> tuple[int, str]:
     """Opens the page and presses a button."""
-    _, page = request(url)
+    status, page = request(url)
+    if 200 != status:
+        raise AssertionError(f"the page did not open: {status}: {page}")
     return request(url, "POST", {**hidden_fields(page), "answer": answer, **fields})
 
 

@@ -98,11 +98,17 @@ def test_a_link_that_went_to_a_list_terminates_nothing(stage: Stage) -> None:
 
 def test_a_dear_termination_waits_for_a_second_person(stage: Stage) -> None:
     """One yes does nothing; the second, of another person, carries it out."""
-    stage.policy("mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}")
+    stage.policy(
+        "mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}\n"
+        "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
+    )
     instance_id, link = stage.ask()
 
-    assert 303 == decide(stage.personal(link), "approve", typed_instance_id=instance_id)[0]
+    first, page = decide(stage.personal(link), "approve", typed_instance_id=instance_id)
+    assert 303 == first, page
     assert "A second person must approve" in request(link)[1]
+    stranger = stage.personal(link, "carol@example.com")
+    assert 403 == decide(stranger, "approve", typed_instance_id=instance_id)[0]
     bob = stage.personal(link, "bob@example.com")
     assert 303 == decide(bob, "approve", typed_instance_id=instance_id)[0]
 

@@ -69,6 +69,11 @@ def test_a_mistake_has_its_file_line_and_path(
             "no veto",
         ),
         ("mode: ask", "prove nobody"),
+        (
+            "plan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 5}\n"
+            "ownership: {contacts: {a: {emails: [alice@example.com], lists: [all@example.com]}}}",
+            "can be met by nobody: ownership.contacts names 1 people",
+        ),
         ("breaker: {turned_idle_percent: 95}", "hardly ever trips"),
     ],
 )

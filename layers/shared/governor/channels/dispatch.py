@@ -43,7 +43,7 @@ _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 
 def new_digest_id() -> str:
     """128 random bits; the prefix tells the page what it is."""
-    return DIGEST_PREFIX + secrets.token_urlsafe(16)
+    return DIGEST_PREFIX + secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)

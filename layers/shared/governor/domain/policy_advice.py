@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from governor.domain.contacts import addresses
 from governor.domain.policy import Action, Mode, Policy
 
+_PEOPLE_OF_A_DEAR_TERMINATION = 2
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600
 _NEARLY_ALL_PERCENT = 90
@@ -33,6 +35,13 @@ def _of_acting(policy: Policy) -> Iterator[str]:
         yield "whoever reads a list may terminate by its link; take terminate out of approval.broadcast_may"
     if policy.mode is not Mode.OBSERVE and not policy.ownership.contacts:
         yield "ownership.contacts is empty: links go to lists alone, and prove nobody"
+    if approval.two_people_above_usd_per_hour is not None and terminates:
+        named = addresses(tuple(policy.ownership.contacts.values()))
+        if len(named) < _PEOPLE_OF_A_DEAR_TERMINATION:
+            yield (
+                "approval.two_people_above_usd_per_hour can be met by nobody: ownership.contacts names "
+                f"{len(named)} people by address (emails); name two or more"
+            )
 
 
 def _of_judging(policy: Policy) -> Iterator[str]:

@@ -33,8 +33,11 @@ class Opened:
 
 
 def new_approval_id() -> str:
-    """128 random bits; the id alone gives no access, the signature of the link does."""
-    return secrets.token_urlsafe(16)
+    """128 random bits as 32 hex digits; the id alone gives no access, the signature of the link does.
+
+    Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option.
+    """
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)
