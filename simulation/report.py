@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.domain.units import Usd, iso, money
-from simulation.replay import Ending, Event, InstanceResult, Replay, Stop
+from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 HIT_WITHIN = timedelta(hours=1)
 """Work that resumes sooner after a stop makes it a false one (the policy's default in the ledger, too)."""

@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.units import iso, money
+from simulation.outcome import Event
 from simulation.recording import Recording
-from simulation.replay import Event
 
 _LEFT, _WIDTH, _RIGHT = 150, 760, 10
 _TALL, _LANE, _SPACE, _FOOT = 46, 14, 6, 20

@@ -22,10 +22,13 @@ from governor.domain.plan import Price
 from governor.domain.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
-from simulation.fetch import Fetch, FetchError, hours_that_matter, last_days, wish_of
+from simulation.fetch import Fetch, FetchError, last_days
+from simulation.hours import hours_that_matter
+from simulation.outcome import InstanceResult
 from simulation.recording import PERIOD, Dimensions
-from simulation.replay import InstanceResult, ReplayError
+from simulation.replay import ReplayError
 from simulation.store import SeriesStore
+from simulation.wish import wish_of
 from tests.builders import TARGET, make_instance
 from tests.unit.simulation.builders import BUSY, IDLE, bins, run
 

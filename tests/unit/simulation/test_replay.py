@@ -19,8 +19,9 @@ from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownersh
 from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.sweep_target import wanted_figures
+from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording
-from simulation.replay import Ending, InstanceResult, ReplayError
+from simulation.replay import ReplayError
 from tests.builders import make_instance
 from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, at, bins, make_recording, run
 
