@@ -11,7 +11,7 @@ from math import isnan, nan
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
@@ -276,6 +276,7 @@ def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: 
         start = index + 1
 
 
+@settings(max_examples=30)
 @given(
     parts=st.lists(
         st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)), min_size=1, max_size=10

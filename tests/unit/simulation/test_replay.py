@@ -136,6 +136,39 @@ def test_an_answer_that_comes_too_late_stops_nothing() -> None:
     assert [Ending.EXPIRED] == [event.ending for event in result.events]
 
 
+def test_an_expiry_may_act_where_the_policy_says_so() -> None:
+    """Never where local disks would be wiped unasked."""
+    rule = ApprovalRule(
+        remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5, on_expiry="act"
+    )
+    diskless = replace(SHAPE, local_nvme=None)
+    (acted,) = only(make_recording(bins((IDLE, 20)), shape=diskless), Policy(approval=rule)).events
+    (kept,) = only(make_recording(bins((IDLE, 20))), Policy(approval=rule)).events
+    assert (Ending.STOPPED, Ending.EXPIRED) == (acted.ending, kept.ending)
+    assert timedelta(minutes=25) == acted.ended_at - acted.found_at
+
+
+def test_silence_while_asked_refuses_the_act_and_is_quiet_for_a_day() -> None:
+    """The second look needs readings, too."""
+    past = bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (IDLE, 25))
+    result = only(make_recording(past, cpu=[1.0] * len(past)))
+    first, second = result.events
+    assert (Ending.REFUSED, None) == (first.ending, first.stop)
+    assert timedelta(hours=24) == second.found_at - first.ended_at
+
+
+@pytest.mark.parametrize(
+    ("past", "ending"),
+    [(bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (BUSY, 1)), Ending.GONE), (bins((IDLE, 1.25)), Ending.OPEN)],
+    ids=["put away by others", "end of the record"],
+)
+def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float], ending: Ending) -> None:
+    """It was asked, and nothing was stopped."""
+    (event,) = only(make_recording(past)).events
+    assert (ending, None) == (event.ending, event.stop)
+    assert event.sent_at is not None
+
+
 def test_auto_acts_at_once_and_asks_nobody() -> None:
     """Only where nothing local is lost; else it asks."""
     diskless = replace(SHAPE, local_nvme=None)
