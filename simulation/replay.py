@@ -119,8 +119,8 @@ class _Sweeps:
         self._tracks = tracks
         self._rule = base.breaker
         self._delay = delay
-        self._metrics = RecordedMetrics(track.recording for track in tracks)
-        self._gather = GatherEvidence(self._metrics, _RecordedCatalogue(tracks))
+        metrics = RecordedMetrics(track.recording for track in tracks)
+        self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None
@@ -296,7 +296,6 @@ class _Sweeps:
             return
         end = track.run_end
         track.start(until, end)
-        self._metrics.hide_before(recording, until)
         self._push(number, track, until + 1)
 
     # time

@@ -176,6 +176,18 @@ def test_a_recording_is_exact_where_it_matters_and_busy_elsewhere(store: SeriesS
     assert [100] == [volume.size_gib for volume in rests.instance.volumes]
 
 
+def test_a_large_fleet_is_read_in_calls_of_one_page(store: SeriesStore) -> None:
+    """At most 500 series and 100,800 readings a call, which the reader here insists on; and no more calls
+    than that takes."""
+    fleet = [replace(EIGHT, instance_id=f"i-{number:017x}") for number in range(40)]
+    rest = bins((BUSY, 50), (IDLE, 5), (BUSY, 41))
+    past = Past({one.instance_id: rest for one in fleet}, {one.instance_id: by_gpu(one, 8) for one in fleet})
+    fetch = make_fetch(past, store, *fleet)
+    fetch.fetch(fetch.survey(TARGET, HOURS))
+    sizes = [[count for count, window in past.calls if window.period == p] for p in (HOURS.period, PERIOD)]
+    assert [[180, 500], [60, 350, 350]] == [sorted(calls) for calls in sizes]
+
+
 def test_the_survey_counts_at_least_what_is_requested(store: SeriesStore) -> None:
     """The bound holds, and its price follows from it."""
     past = world()

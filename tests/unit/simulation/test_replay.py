@@ -209,6 +209,42 @@ def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None
     assert {at(7) + LAG} == {result.events[0].found_at for result in together.results}
 
 
+def test_those_that_work_on_count_for_the_breaker() -> None:
+    """A quarter of the fleet going home is no outage, whether or not the others were read in that sweep."""
+    pasts = [bins((BUSY, 3), (IDLE, 9))] * 6 + [bins((BUSY, 12))] * 18
+    fleet = [
+        make_recording(past, instance=make_instance(instance_id=f"i-{number:017x}"))
+        for number, past in enumerate(pasts)
+    ]
+    assert 0 == run(*fleet).freezes
+
+
+def test_work_ends_the_quiet() -> None:
+    """What was told is told again when it rests anew."""
+    policy = Policy(plan=PlanRule(action=Action.NOTIFY_ONLY))
+    events = only(make_recording(bins((IDLE, 5), (BUSY, 1), (IDLE, 5))), policy).events
+    assert [Ending.TOLD] * 2 == [event.ending for event in events]
+
+
+def test_a_start_that_ec2_knows_of_is_a_start_however_short_the_stop_was() -> None:
+    """The grace counts from it."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    restarted = make_instance(launch_time=at(2))
+    result = only(make_recording(bins((BUSY, 1), (IDLE, 10)), instance=restarted), policy)
+    assert at(5) == result.events[0].found_at
+
+
+def test_a_hole_of_ten_minutes_is_no_stop() -> None:
+    """No instance is stopped and started in that time; one of a quarter of an hour is."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    short, longer = (
+        only(make_recording(bins((BUSY, 1), (IDLE, 0.5), (HOLE, hole / 60), (IDLE, 10))), policy).events[0]
+        for hole in (10, 15)
+    )
+    assert at(2) + LAG == short.found_at
+    assert at(1.5) + timedelta(minutes=15 + 180) == longer.found_at
+
+
 def test_one_busy_gpu_keeps_the_instance() -> None:
     """Series by GPU are judged as the product judges them."""
     idle, busy = bins((IDLE, 6)), bins((BUSY, 6))
