@@ -10,6 +10,9 @@ from governor.domain.policy import Mode
 from governor.domain.units import Usd, UtcDatetime
 from simulation.recording import Recording
 
+HIT_SOON = timedelta(hours=1)
+"""Work that resumes within this time makes a stop a false one: the default of the policy's ledger, too."""
+
 
 class Ending(StrEnum):
     """How a question, or what was told instead of one, ended."""
@@ -43,6 +46,11 @@ class Stop:
     def length(self) -> timedelta:
         """How long it would have stayed away."""
         return self.until - self.at
+
+    @property
+    def is_hit_soon(self) -> bool:
+        """Whether work resumed within an hour."""
+        return self.hit_work and self.length <= HIT_SOON
 
 
 @dataclass(frozen=True, slots=True)

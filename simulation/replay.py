@@ -239,6 +239,7 @@ class _Sweeps:
         if mode_of(track.policy, track.plan) is Mode.AUTO:
             track.question = Question(now, None, now, True, verdict.reason)
             return
+        # In observe, too: what would be asked is what one wants to know.
         owner, project = owner_and_project(track.instance, track.policy.ownership)
         directory = track.policy.ownership.directory
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))

@@ -100,7 +100,7 @@ def _marks(recording: Recording, event: Event, top: float) -> list[Markup]:
             )
         )
         if stop.hit_work:
-            kind = "hit soon" if stop.length < timedelta(hours=1) else "hit"
+            kind = "hit soon" if stop.is_hit_soon else "hit"
             marks.append(
                 Markup('<text class="{}" x="{}" y="{}">&#215;<title>work resumed {}</title></text>').format(
                     kind, f"{until:.1f}", f"{top + _LANE - 2:.0f}", iso(stop.until)

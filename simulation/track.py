@@ -8,7 +8,7 @@ from math import isnan
 
 from governor.domain.instance import Instance
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
-from governor.domain.policy import Mode, Policy
+from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import VerdictKind
 from governor.usecases.open_episode import owner_and_project
@@ -59,9 +59,6 @@ class Track:
         busy = self.policy.idle.utilization_below_percent
         self.at_work = bytes(value >= busy for value in recording.figures.utilization)
         self.instance = recording.instance
-        # Nothing is ever asked in observe; what would be is what is wanted to be known.
-        if self.policy.mode is Mode.OBSERVE:
-            self.policy = replace(self.policy, mode=Mode.ASK)
         own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
         facts = PlanFacts(
             instance=recording.instance,

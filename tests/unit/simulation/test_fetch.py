@@ -260,6 +260,13 @@ def test_a_wish_serves_the_most_demanding_policy() -> None:
     assert timedelta(hours=1) == wish_of([Policy(idle=IdleRule(window_minutes=720))]).shortest
 
 
+def test_a_rest_between_two_jobs_matters_to_a_short_window_only() -> None:
+    """Half an hour within an hour of work, with nothing but work beside it."""
+    high, low = [90.0] * 3, [90.0, 0.0, 90.0]
+    assert {1} == hours_that_matter(high, low, 5.0, timedelta(minutes=30))
+    assert set() == hours_that_matter(high, low, 5.0, timedelta(hours=1))
+
+
 @given(
     values=st.lists(st.tuples(st.sampled_from([IDLE, BUSY, nan]), st.integers(1, 20)), min_size=1).map(
         lambda parts: [value for value, count in parts for _ in range(count)]

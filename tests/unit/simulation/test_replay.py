@@ -209,6 +209,32 @@ def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None
     assert {at(7) + LAG} == {result.events[0].found_at for result in together.results}
 
 
+def test_a_freeze_refuses_what_was_approved_before() -> None:
+    """An approval that comes while plans are frozen stops nothing."""
+    pasts = [bins((BUSY, 1), (IDLE, 11))] + [bins((BUSY, 2), (IDLE, 10))] * 6
+    fleet = [
+        make_recording(past, instance=make_instance(instance_id=f"i-{number:017x}"))
+        for number, past in enumerate(pasts)
+    ]
+    found = run(*fleet, delay=timedelta(hours=3))
+    (event,) = found.results[0].events
+    assert (1, Ending.REFUSED, "plans were frozen") == (found.freezes, event.ending, event.reason)
+
+
+def test_pauses_are_not_idle_hours() -> None:
+    """Only stretches of an hour and more are counted."""
+    result = only(make_recording(bins((BUSY, 1), (IDLE, 55 / 60), (BUSY, 1), (IDLE, 1), (BUSY, 1))))
+    assert (timedelta(hours=1), timedelta(hours=1)) == (result.idle, result.idle_left)
+
+
+@pytest.mark.parametrize(("minutes", "soon"), [(60, True), (65, False)])
+def test_work_within_the_hour_makes_a_false_stop(minutes: int, soon: bool) -> None:
+    """To the minute, as in the product's ledger."""
+    (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 1 + (35 + minutes) / 60), (BUSY, 1)))).events
+    assert event.stop is not None
+    assert soon == event.stop.is_hit_soon
+
+
 def test_those_that_work_on_count_for_the_breaker() -> None:
     """A quarter of the fleet going home is no outage, whether or not the others were read in that sweep."""
     pasts = [bins((BUSY, 3), (IDLE, 9))] * 6 + [bins((BUSY, 12))] * 18
