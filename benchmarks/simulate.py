@@ -25,12 +25,14 @@ from governor.domain.instance import Instance, Target, Volume
 from governor.domain.plan import Price
 from governor.domain.policy import Policy
 from governor.ports import MetricAnswer, MetricQuery
-from simulation.fetch import Fetch, last_days, wish_of
+from simulation.fetch import Fetch, last_days
+from simulation.outcome import Replay
 from simulation.page import page
 from simulation.recording import PERIOD, Dimensions
-from simulation.replay import Replay, replay
+from simulation.replay import replay
 from simulation.report import summarise
 from simulation.store import SeriesStore
+from simulation.wish import wish_of
 
 TARGET = Target(ACCOUNT, REGION)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

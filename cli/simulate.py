@@ -28,13 +28,15 @@ from governor.domain.units import money
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
 from simulation import report
-from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days, wish_of
+from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days
+from simulation.outcome import Replay
 from simulation.page import page
 from simulation.progress import show
 from simulation.recording import Recording
-from simulation.replay import Replay, ReplayError, replay
+from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
+from simulation.wish import wish_of
 
 _DAYS = 14
 _INTERRUPTED = 130

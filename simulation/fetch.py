@@ -19,10 +19,10 @@ from math import isnan, nan
 
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Lifecycle, Shape, Target
-from governor.domain.policy import Metrics, Policy, TagMatch
+from governor.domain.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
-from governor.usecases.sweep_target import wanted_figures
+from simulation.hours import hours_that_matter
 from simulation.recording import (
     BINS_PER_HOUR,
     PERIOD,
@@ -33,8 +33,8 @@ from simulation.recording import (
     highest,
     holes,
 )
-from simulation.replay import ReplayError, replayable
 from simulation.store import SeriesStore
+from simulation.wish import Wish
 
 USD_PER_METRIC: Usd = Decimal("0.00001")
 """GetMetricData, 0.01 USD per 1,000 metrics requested: AWS list price in us-east-1, no free tier."""
@@ -43,8 +43,6 @@ LONGEST_DAYS = 63
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _HOURS_A_DAY = 24
-_EDGE_MINUTES = 55
-"""The most of an hour that can be idle when one of its 5-minute periods is not."""
 _SETTLED = timedelta(hours=1)
 """Readings older than this do not change any more."""
 _QUERIES_PER_CALL = 500
@@ -56,43 +54,6 @@ _EC2 = "AWS/EC2"
 
 class FetchError(Exception):
     """The past could not be read; the message says what and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a set of policies looks at.
-
-    `busy_from_percent` is their highest threshold and `shortest` their shortest window, an hour at the most.
-    """
-
-    selector: TagMatch
-    metrics: Metrics
-    figures: frozenset[str]
-    busy_from_percent: float
-    shortest: timedelta
-
-
-def wish_of(policies: Sequence[Policy]) -> Wish:
-    """What these policies, bases and overrides alike, look at together.
-
-    Raises:
-        ReplayError: they select by other tags or read other metrics, or need finer data than there are.
-    """
-    checked = [replayable(policy) for policy in policies]
-    names = {
-        (m.namespace, m.utilization, m.memory_used, m.power_draw) for m in (one.metrics for one in checked)
-    }
-    if len(names) > 1:
-        raise ReplayError("the policies read metrics of different names: back-test them one by one")
-    if len({one.selector for one in checked}) > 1:
-        raise ReplayError("the policies have different selectors: back-test them one by one")
-    return Wish(
-        selector=checked[0].selector,
-        metrics=checked[0].metrics,
-        figures=frozenset().union(*map(wanted_figures, checked)),
-        busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
-        shortest=min(_HOUR, *(one.window for one in checked)),
-    )
 
 
 def last_days(now: datetime, days: int) -> Window:
@@ -339,52 +300,6 @@ class Fetch:
             protection=self.instances.protection(target, instance.instance_id),
             spot_request=self.instances.spot_request_type(target, request) if is_spot and request else None,
         )
-
-
-def hours_that_matter(
-    high: Sequence[float], low: Sequence[float], busy_from: float, shortest: timedelta
-) -> set[int]:
-    """Hours that an idle stretch of at least `shortest` could touch, and the hours beside them.
-
-    In an hour all of whose readings show work, what was not measured counts as work, too.
-
-    Args:
-        high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was published.
-        low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
-        busy_from: utilization in percent from which on a GPU works.
-        shortest: of the stretches looked for.
-    """
-    minutes = shortest / timedelta(minutes=1)
-    count = len(high)
-    whole = [isnan(value) or value < busy_from for value in high]
-    edge = [not whole[hour] and not low[hour] >= busy_from for hour in range(count)]
-    before = _reach(whole, edge)
-    after = _reach(whole[::-1], edge[::-1])[::-1]
-    found: set[int] = set()
-    for hour in range(count):
-        left = before[hour - 1] if hour else 0
-        right = after[hour + 1] if hour + 1 < count else 0
-        if whole[hour]:
-            longest = left + 60 + right
-        elif edge[hour]:
-            longest = _EDGE_MINUTES + max(left, right)
-        else:
-            continue
-        # An hour without readings holds none at 5 minutes, either.
-        if longest >= minutes and not isnan(high[hour]):
-            found.add(hour)
-    return {beside for hour in found for beside in (hour - 1, hour, hour + 1) if 0 <= beside < count}
-
-
-def _reach(whole: Sequence[bool], edge: Sequence[bool]) -> list[int]:
-    """By hour: how many minutes that end with it could be idle."""
-    reach: list[int] = []
-    for is_whole, is_edge in zip(whole, edge, strict=True):
-        if is_whole:
-            reach.append((reach[-1] if reach else 0) + 60)
-        else:
-            reach.append(_EDGE_MINUTES if is_edge else 0)
-    return reach
 
 
 def _days(hours: Window) -> list[Window]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from governor.domain.units import iso, money
 from simulation import report
-from simulation.replay import Event, InstanceResult, Replay
+from simulation.outcome import Event, InstanceResult, Replay
 from simulation.timeline import timeline
 
 _FOLDER = Path(__file__).parent / "templates"

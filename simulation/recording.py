@@ -104,14 +104,9 @@ class RecordedMetrics:
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
         self._series: dict[SeriesKey, tuple[array[float], Recording, bool]] = {}
-        self._visible_from: dict[str, int] = {}
         for recording in recordings:
             for key, values in recording.series.items():
                 self._series[key] = (values, recording, any(map(isnan, values)))
-
-    def hide_before(self, recording: Recording, index: int) -> None:
-        """From now on, bins before this one hold nothing: a stopped instance does not publish."""
-        self._visible_from[recording.instance.instance_id] = index
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:  # noqa: ARG002
         """As the port says.
@@ -128,7 +123,7 @@ class RecordedMetrics:
                 continue
             values, recording, has_holes = found
             start = (window.start - recording.span.start) // PERIOD
-            first = max(start, self._visible_from.get(recording.instance.instance_id, 0))
+            first = max(start, 0)
             end = start + window.bins
             seen: Series = tuple(values[first : max(first, end)])
             if has_holes:

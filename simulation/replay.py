@@ -10,22 +10,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from math import ceil, isnan
+from math import ceil
 
 from governor.domain.breaker import Change, assess
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, window_before
-from governor.domain.instance import Instance, Shape, Target
-from governor.domain.plan import Plan, PlanFacts, Price, acts_on_silence, draw_plan, mode_of
+from governor.domain.instance import Shape, Target
+from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
-from governor.domain.units import Usd, UtcDatetime
+from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
     NO_HOLD,
     Verdict,
@@ -38,88 +37,16 @@ from governor.ports import Policies
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.sweep_target import wanted_figures
-from simulation.recording import BINS_PER_HOUR, PERIOD, RecordedMetrics, Recording
+from simulation.outcome import Ending, Event, Replay, Stop
+from simulation.recording import PERIOD, RecordedMetrics, Recording
+from simulation.track import Question, Track
 
-WORTH_COUNTING_BINS = BINS_PER_HOUR
-"""Idle stretches shorter than an hour are pauses of work: they are in no count of idle hours."""
 _WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _A_SECOND = timedelta(seconds=1)
 
 
 class ReplayError(Exception):
     """A policy cannot be replayed; the message says why and what to do."""
-
-
-class Ending(StrEnum):
-    """How a question, or what was told instead of one, ended."""
-
-    STOPPED = "stopped"
-    WOKE_UP = "woke-up"
-    """Work resumed before the answer, or the recheck saw it."""
-    REFUSED = "refused"
-    """The recheck found no idleness and no work, or plans were frozen."""
-    EXPIRED = "expired"
-    GONE = "gone"
-    """Others put the instance away before the answer."""
-    TOLD = "told"
-    """No plan was possible, so nobody was asked."""
-    OPEN = "open"
-    """The record ends before the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """What a stop would have meant. `until` is when work resumed, others put it away, or the record ends."""
-
-    at: UtcDatetime
-    until: UtcDatetime
-    hit_work: bool
-    """Work resumed at `until`. Otherwise others put it away, or the record ends."""
-    usd: Usd | None
-    """Saved between the two, net of what EBS and snapshots go on costing; `None` where unpriced."""
-
-    @property
-    def length(self) -> timedelta:
-        """How long it would have stayed away."""
-        return self.until - self.at
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One idle episode under the policy. `sent_at` is `None` where nobody was asked."""
-
-    found_at: UtcDatetime
-    sent_at: UtcDatetime | None
-    ended_at: UtcDatetime
-    ending: Ending
-    reason: str
-    stop: Stop | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceResult:
-    """What one policy would have done about one instance."""
-
-    recording: Recording
-    owner: str
-    events: tuple[Event, ...]
-    idle: timedelta
-    """In stretches of at least an hour without any work, by the policy's own limits."""
-    idle_left: timedelta
-    """The part of `idle` in which it would still have run."""
-    no_data: timedelta
-    """How long it ran without a verdict for want of readings."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What one policy would have done about all of them. `freezes` counts how often the breaker tripped."""
-
-    name: str
-    version: str
-    mode: Mode
-    results: tuple[InstanceResult, ...]
-    freezes: int
 
 
 def replayable(policy: Policy) -> Policy:
@@ -156,10 +83,10 @@ def replay(
         ReplayError: the policy's period or window does not fit readings of 5 minutes.
     """
     base = replayable(policies.base().policy)
-    groups: dict[Target, list[_Track]] = defaultdict(list)
+    groups: dict[Target, list[Track]] = defaultdict(list)
     for recording in recordings:
         policy = replayable(policies.applied_to(recording.instance).policy)
-        groups[recording.instance.target].append(_Track(recording, policy))
+        groups[recording.instance.target].append(Track(recording, policy))
     freezes = 0
     for tracks in groups.values():
         sweeps = _Sweeps(tracks, base, approval_delay)
@@ -174,116 +101,10 @@ def replay(
     )
 
 
-@dataclass(slots=True)
-class _Question:
-    """An open question, and when it is answered (or expires)."""
-
-    found_at: UtcDatetime
-    sent_at: UtcDatetime | None
-    due_at: UtcDatetime
-    acts: bool
-    """Whether anything follows at `due_at`: a yes, or an expiry that counts as one."""
-    reason: str
-
-
-@dataclass(eq=False, slots=True)
-class _Track:
-    """One instance under one policy, as time passes. Indices count bins of its recording."""
-
-    recording: Recording
-    policy: Policy
-    active: bytes = b""
-    """1 for every bin with any work in it."""
-    at_work: bytes = b""
-    """The same by utilization alone: enough to make every window that holds it busy."""
-    instance: Instance = field(init=False)
-    plan: Plan = field(init=False)
-    before: VerdictKind | None = None
-    quiet: datetime | None = None
-    question: _Question | None = None
-    run_end: int = 0
-    is_ripe: bool = False
-    """Whether it has been judged by its readings since it was started."""
-    no_data_bins: int = 0
-    events: list[Event] = field(default_factory=list)
-    stops: list[tuple[int, int]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        recording = self.recording
-        self.active = recording.activity(self.policy)
-        busy = self.policy.idle.utilization_below_percent
-        self.at_work = bytes(value >= busy for value in recording.figures.utilization)
-        self.instance = recording.instance
-        # Nothing is ever asked in observe; what would be is what is wanted to be known.
-        if self.policy.mode is Mode.OBSERVE:
-            self.policy = replace(self.policy, mode=Mode.ASK)
-        own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
-        facts = PlanFacts(
-            instance=recording.instance,
-            protection=recording.protection,
-            spot_request=recording.spot_request,
-            shape=recording.shape,
-            price=recording.price if own is None else Price(own, "price from the policy"),
-        )
-        self.plan = draw_plan(facts, self.policy)
-
-    def start(self, index: int, end: int) -> None:
-        """It runs from this bin on, until `end` at the latest."""
-        recording = self.recording
-        launch = recording.time(index)
-        if index == 0:
-            launch = min(launch, recording.instance.launch_time)
-        self.instance = replace(recording.instance, launch_time=launch)
-        self.run_end = end
-        self.is_ripe = False
-        self.before = self.quiet = None
-
-    def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
-        """Ends the open question."""
-        question = self.question
-        assert question is not None
-        sent = question.sent_at if question.sent_at is not None and question.sent_at <= at else None
-        self.events.append(Event(question.found_at, sent, at, ending, reason, stop))
-        self.question = None
-
-    def result(self, base: Policy) -> InstanceResult:
-        """The account at the end."""
-        idle, left = self._idle_bins()
-        owner, _ = owner_and_project(self.recording.instance, base.ownership)
-        return InstanceResult(
-            recording=self.recording,
-            owner=owner,
-            events=tuple(self.events),
-            idle=idle * PERIOD,
-            idle_left=left * PERIOD,
-            no_data=self.no_data_bins * PERIOD,
-        )
-
-    def _idle_bins(self) -> tuple[int, int]:
-        """Idle bins in stretches that are long enough, and those of them outside of all stops."""
-        idle = bytearray(
-            not busy and not isnan(value)
-            for busy, value in zip(self.active, self.recording.figures.utilization, strict=True)
-        )
-        total = left = 0
-        stopped = bytearray(len(idle))
-        for start, end in self.stops:
-            stopped[start:end] = b"\x01" * (end - start)
-        start = idle.find(1)
-        while start >= 0:
-            end = idle.find(0, start)
-            end = len(idle) if end < 0 else end
-            if end - start >= WORTH_COUNTING_BINS:
-                total += end - start
-                left += stopped.count(0, start, end)
-            start = idle.find(1, end)
-        return total, left
-
-
 class _RecordedCatalogue:
     """The port `Catalogue`: the shapes of what was recorded."""
 
-    def __init__(self, tracks: Iterable[_Track]) -> None:
+    def __init__(self, tracks: Iterable[Track]) -> None:
         self._shapes = {track.recording.instance.instance_type: track.recording.shape for track in tracks}
 
     def shape(self, instance_type: str) -> Shape | None:
@@ -294,12 +115,12 @@ class _RecordedCatalogue:
 class _Sweeps:
     """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in span."""
 
-    def __init__(self, tracks: Sequence[_Track], base: Policy, delay: timedelta) -> None:
+    def __init__(self, tracks: Sequence[Track], base: Policy, delay: timedelta) -> None:
         self._tracks = tracks
         self._rule = base.breaker
         self._delay = delay
-        self._metrics = RecordedMetrics(track.recording for track in tracks)
-        self._gather = GatherEvidence(self._metrics, _RecordedCatalogue(tracks))
+        metrics = RecordedMetrics(track.recording for track in tracks)
+        self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None
@@ -337,7 +158,7 @@ class _Sweeps:
 
     # judging
 
-    def _judge(self, tracks: Sequence[_Track], now: UtcDatetime) -> list[Verdict]:
+    def _judge(self, tracks: Sequence[Track], now: UtcDatetime) -> list[Verdict]:
         unread = [_judge_unread(track, now) for track in tracks]
         to_read = [track for track, verdict in zip(tracks, unread, strict=True) if verdict is None]
         if to_read:
@@ -354,7 +175,7 @@ class _Sweeps:
         return verdicts
 
     def _look_at_breaker(
-        self, running: Sequence[tuple[int, _Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
+        self, running: Sequence[tuple[int, Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
     ) -> None:
         if len(self._tracks) < self._rule.minimum_instances:
             return
@@ -378,7 +199,7 @@ class _Sweeps:
 
     # what follows
 
-    def _follow(self, number: int, track: _Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
+    def _follow(self, number: int, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
         kind = verdict.kind
         if self._tripped_at is not None and kind is VerdictKind.IDLE and track.question is None:
             kind = VerdictKind.FROZEN
@@ -399,11 +220,11 @@ class _Sweeps:
                 return
         self._push(number, track, self._next_look(track, index, verdict))
 
-    def _note(self, track: _Track, kind: VerdictKind | None) -> None:
+    def _note(self, track: Track, kind: VerdictKind | None) -> None:
         self._working += (kind in _WORKING) - (track.before in _WORKING)
         track.before = kind
 
-    def _open(self, track: _Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
+    def _open(self, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
         """Asks, tells, or acts at once, as the policy and the plan say."""
         rule = track.policy.approval
         if _works_since(track, index, now):
@@ -416,14 +237,15 @@ class _Sweeps:
             track.quiet = quiet_until(Outcome.TOLD, rule, now, was_opened=True)
             return
         if mode_of(track.policy, track.plan) is Mode.AUTO:
-            track.question = _Question(now, None, now, True, verdict.reason)
+            track.question = Question(now, None, now, True, verdict.reason)
             return
+        # In observe, too: what would be asked is what one wants to know.
         owner, project = owner_and_project(track.instance, track.policy.ownership)
         directory = track.policy.ownership.directory
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
         answered = times.ask_at + self._delay
         in_time = answered < times.expire_at
-        track.question = _Question(
+        track.question = Question(
             found_at=now,
             sent_at=times.ask_at,
             due_at=answered if in_time else times.expire_at,
@@ -431,7 +253,7 @@ class _Sweeps:
             reason=verdict.reason,
         )
 
-    def _answer(self, number: int, track: _Track, index: int, now: UtcDatetime) -> bool:
+    def _answer(self, number: int, track: Track, index: int, now: UtcDatetime) -> bool:
         """The yes came, or the time is over: rechecks and stops. Whether it is stopped."""
         question, rule = track.question, track.policy.approval
         assert question is not None
@@ -454,7 +276,7 @@ class _Sweeps:
         self._stop(number, track, index, question.reason)
         return True
 
-    def _stop(self, number: int, track: _Track, index: int, reason: str) -> None:
+    def _stop(self, number: int, track: Track, index: int, reason: str) -> None:
         """Looks ahead to when work would have resumed; a person then starts it again."""
         recording = track.recording
         resumed = track.active.find(1, index, track.run_end)
@@ -475,12 +297,11 @@ class _Sweeps:
             return
         end = track.run_end
         track.start(until, end)
-        self._metrics.hide_before(recording, until)
         self._push(number, track, until + 1)
 
     # time
 
-    def _next_look(self, track: _Track, index: int, verdict: Verdict) -> int:
+    def _next_look(self, track: Track, index: int, verdict: Verdict) -> int:
         """At the next sweep; where the verdict rules out idleness until later, not before."""
         if verdict.not_before is None or track.question is not None:
             return index + 1
@@ -496,10 +317,10 @@ class _Sweeps:
             earliest = recording.time(last + 1 + length) + policy.lag
         return max(index + 1, ceil((earliest - recording.span.start) / PERIOD))
 
-    def _push(self, number: int, track: _Track, index: int) -> None:
+    def _push(self, number: int, track: Track, index: int) -> None:
         heappush(self._agenda, (min(index, track.run_end) + _offset(track.recording), number))
 
-    def _put_away(self, number: int, track: _Track, index: int) -> None:
+    def _put_away(self, number: int, track: Track, index: int) -> None:
         """Others stopped it, or the record ends."""
         now = track.recording.time(index)
         if track.question is not None:
@@ -508,14 +329,14 @@ class _Sweeps:
         self._note(track, None)
         self._next_run(number, track, index)
 
-    def _next_run(self, number: int, track: _Track, index: int) -> None:
+    def _next_run(self, number: int, track: Track, index: int) -> None:
         following = next((run for run in track.recording.runs if run[0] >= index), None)
         if following is not None:
             track.start(*following)
             self._push(number, track, following[0] + 1)
 
 
-def _judge_unread(track: _Track, now: UtcDatetime) -> Verdict | None:
+def _judge_unread(track: Track, now: UtcDatetime) -> Verdict | None:
     """As the product's; what is ripe stays so until it is started again."""
     if track.is_ripe:
         return None
@@ -524,7 +345,7 @@ def _judge_unread(track: _Track, now: UtcDatetime) -> Verdict | None:
     return verdict
 
 
-def _request(track: _Track, *, told: bool) -> EvidenceRequest:
+def _request(track: Track, *, told: bool) -> EvidenceRequest:
     by_gpu = track.recording.source is MetricSource.PER_GPU
     return EvidenceRequest(
         instance=track.instance,
@@ -536,11 +357,11 @@ def _request(track: _Track, *, told: bool) -> EvidenceRequest:
     )
 
 
-def _is_told(track: _Track, now: datetime) -> bool:
+def _is_told(track: Track, now: datetime) -> bool:
     return track.question is not None or (track.quiet is not None and now < track.quiet)
 
 
-def _works_since(track: _Track, index: int, now: UtcDatetime) -> bool:
+def _works_since(track: Track, index: int, now: UtcDatetime) -> bool:
     """Whether work began between the end of the judged window and now, as the product's second look reads."""
     policy = track.policy
     window = window_before(now, policy.window, policy.period, policy.lag)

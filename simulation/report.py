@@ -14,10 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.domain.units import Usd, iso, money
-from simulation.replay import Ending, Event, InstanceResult, Replay, Stop
-
-HIT_WITHIN = timedelta(hours=1)
-"""Work that resumes sooner after a stop makes it a false one (the policy's default in the ledger, too)."""
+from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def summarise(replay: Replay) -> Summary:
     events = [event for result in replay.results for event in result.events]
     stops = [event.stop for event in events if event.stop is not None]
     hits = [stop for stop in stops if stop.hit_work]
-    within = sum(stop.length < HIT_WITHIN for stop in hits)
+    within = sum(stop.is_hit_soon for stop in hits)
     by_owner: Counter[str] = Counter()
     for result in replay.results:
         by_owner[result.owner] += _asks(result)

@@ -13,8 +13,8 @@ from markupsafe import Markup, escape
 
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.units import iso, money
+from simulation.outcome import Event
 from simulation.recording import Recording
-from simulation.replay import Event
 
 _LEFT, _WIDTH, _RIGHT = 150, 760, 10
 _TALL, _LANE, _SPACE, _FOOT = 46, 14, 6, 20
@@ -100,7 +100,7 @@ def _marks(recording: Recording, event: Event, top: float) -> list[Markup]:
             )
         )
         if stop.hit_work:
-            kind = "hit soon" if stop.length < timedelta(hours=1) else "hit"
+            kind = "hit soon" if stop.is_hit_soon else "hit"
             marks.append(
                 Markup('<text class="{}" x="{}" y="{}">&#215;<title>work resumed {}</title></text>').format(
                     kind, f"{until:.1f}", f"{top + _LANE - 2:.0f}", iso(stop.until)

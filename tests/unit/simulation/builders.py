@@ -15,8 +15,9 @@ from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape
 from governor.domain.plan import Price
 from governor.domain.policy import Policy
+from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording, holes
-from simulation.replay import Replay, replay
+from simulation.replay import replay
 from tests.builders import make_instance
 
 START = datetime(2026, 11, 2, tzinfo=UTC)

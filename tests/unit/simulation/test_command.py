@@ -57,19 +57,18 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
 
 
 def _publish(instance_id: str, start: datetime) -> None:
+    dimensions = [{"Name": "InstanceId", "Value": instance_id}]
+    gpu: list[Any] = []
+    quiet: list[Any] = []
+    for number in range(288):
+        at = {"Dimensions": dimensions, "Timestamp": start + timedelta(minutes=5 * number)}
+        resting = 72 <= number < 144
+        gpu.append({"MetricName": "nvidia_smi_utilization_gpu", "Value": 0.0 if resting else 90.0, **at})
+        names = ("CPUUtilization", "NetworkIn", "NetworkOut")
+        quiet += [{"MetricName": name, "Value": 1.0, **at} for name in names]
     client = boto3.client("cloudwatch")
-    for bin_number in range(288):
-        at = start + timedelta(minutes=5 * bin_number)
-        busy = not 72 <= bin_number < 144
-        dimensions: Any = [{"Name": "InstanceId", "Value": instance_id}]
-        gpu: Any = {"MetricName": "nvidia_smi_utilization_gpu", "Value": 90.0 if busy else 0.0}
-        gpu |= {"Dimensions": dimensions, "Timestamp": at}
-        client.put_metric_data(Namespace="GPU/EC2", MetricData=[gpu])
-        quiet: Any = [
-            {"MetricName": name, "Value": 1.0, "Dimensions": dimensions, "Timestamp": at}
-            for name in ("CPUUtilization", "NetworkIn", "NetworkOut")
-        ]
-        client.put_metric_data(Namespace="AWS/EC2", MetricData=quiet)
+    client.put_metric_data(Namespace="GPU/EC2", MetricData=gpu)
+    client.put_metric_data(Namespace="AWS/EC2", MetricData=quiet)
 
 
 def test_an_account_s_past_is_replayed(

@@ -11,7 +11,7 @@ from math import isnan, nan
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
@@ -22,10 +22,13 @@ from governor.domain.plan import Price
 from governor.domain.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
-from simulation.fetch import Fetch, FetchError, hours_that_matter, last_days, wish_of
+from simulation.fetch import Fetch, FetchError, last_days
+from simulation.hours import hours_that_matter
+from simulation.outcome import InstanceResult
 from simulation.recording import PERIOD, Dimensions
-from simulation.replay import InstanceResult, ReplayError
+from simulation.replay import ReplayError
 from simulation.store import SeriesStore
+from simulation.wish import wish_of
 from tests.builders import TARGET, make_instance
 from tests.unit.simulation.builders import BUSY, IDLE, bins, run
 
@@ -173,6 +176,18 @@ def test_a_recording_is_exact_where_it_matters_and_busy_elsewhere(store: SeriesS
     assert [100] == [volume.size_gib for volume in rests.instance.volumes]
 
 
+def test_a_large_fleet_is_read_in_calls_of_one_page(store: SeriesStore) -> None:
+    """At most 500 series and 100,800 readings a call, which the reader here insists on; and no more calls
+    than that takes."""
+    fleet = [replace(EIGHT, instance_id=f"i-{number:017x}") for number in range(40)]
+    rest = bins((BUSY, 50), (IDLE, 5), (BUSY, 41))
+    past = Past({one.instance_id: rest for one in fleet}, {one.instance_id: by_gpu(one, 8) for one in fleet})
+    fetch = make_fetch(past, store, *fleet)
+    fetch.fetch(fetch.survey(TARGET, HOURS))
+    sizes = [[count for count, window in past.calls if window.period == p] for p in (HOURS.period, PERIOD)]
+    assert [[180, 500], [60, 350, 350]] == [sorted(calls) for calls in sizes]
+
+
 def test_the_survey_counts_at_least_what_is_requested(store: SeriesStore) -> None:
     """The bound holds, and its price follows from it."""
     past = world()
@@ -245,6 +260,13 @@ def test_a_wish_serves_the_most_demanding_policy() -> None:
     assert timedelta(hours=1) == wish_of([Policy(idle=IdleRule(window_minutes=720))]).shortest
 
 
+def test_a_rest_between_two_jobs_matters_to_a_short_window_only() -> None:
+    """Half an hour within an hour of work, with nothing but work beside it."""
+    high, low = [90.0] * 3, [90.0, 0.0, 90.0]
+    assert {1} == hours_that_matter(high, low, 5.0, timedelta(minutes=30))
+    assert set() == hours_that_matter(high, low, 5.0, timedelta(hours=1))
+
+
 @given(
     values=st.lists(st.tuples(st.sampled_from([IDLE, BUSY, nan]), st.integers(1, 20)), min_size=1).map(
         lambda parts: [value for value, count in parts for _ in range(count)]
@@ -273,6 +295,7 @@ def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: 
         start = index + 1
 
 
+@settings(max_examples=30)
 @given(
     parts=st.lists(
         st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)), min_size=1, max_size=10

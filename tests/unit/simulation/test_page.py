@@ -8,8 +8,8 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from simulation.outcome import Replay
 from simulation.page import page
-from simulation.replay import Replay
 from tests.builders import make_instance
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE, bins, make_recording, run
 

@@ -19,8 +19,9 @@ from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownersh
 from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.sweep_target import wanted_figures
+from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording
-from simulation.replay import Ending, InstanceResult, ReplayError
+from simulation.replay import ReplayError
 from tests.builders import make_instance
 from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, at, bins, make_recording, run
 
@@ -135,6 +136,39 @@ def test_an_answer_that_comes_too_late_stops_nothing() -> None:
     assert [Ending.EXPIRED] == [event.ending for event in result.events]
 
 
+def test_an_expiry_may_act_where_the_policy_says_so() -> None:
+    """Never where local disks would be wiped unasked."""
+    rule = ApprovalRule(
+        remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5, on_expiry="act"
+    )
+    diskless = replace(SHAPE, local_nvme=None)
+    (acted,) = only(make_recording(bins((IDLE, 20)), shape=diskless), Policy(approval=rule)).events
+    (kept,) = only(make_recording(bins((IDLE, 20))), Policy(approval=rule)).events
+    assert (Ending.STOPPED, Ending.EXPIRED) == (acted.ending, kept.ending)
+    assert timedelta(minutes=25) == acted.ended_at - acted.found_at
+
+
+def test_silence_while_asked_refuses_the_act_and_is_quiet_for_a_day() -> None:
+    """The second look needs readings, too."""
+    past = bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (IDLE, 25))
+    result = only(make_recording(past, cpu=[1.0] * len(past)))
+    first, second = result.events
+    assert (Ending.REFUSED, None) == (first.ending, first.stop)
+    assert timedelta(hours=24) == second.found_at - first.ended_at
+
+
+@pytest.mark.parametrize(
+    ("past", "ending"),
+    [(bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (BUSY, 1)), Ending.GONE), (bins((IDLE, 1.25)), Ending.OPEN)],
+    ids=["put away by others", "end of the record"],
+)
+def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float], ending: Ending) -> None:
+    """It was asked, and nothing was stopped."""
+    (event,) = only(make_recording(past)).events
+    assert (ending, None) == (event.ending, event.stop)
+    assert event.sent_at is not None
+
+
 def test_auto_acts_at_once_and_asks_nobody() -> None:
     """Only where nothing local is lost; else it asks."""
     diskless = replace(SHAPE, local_nvme=None)
@@ -173,6 +207,68 @@ def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None
     assert (1, 0) == (together.freezes, alone.freezes)
     assert at(4) + LAG == alone.results[0].events[0].found_at
     assert {at(7) + LAG} == {result.events[0].found_at for result in together.results}
+
+
+def test_a_freeze_refuses_what_was_approved_before() -> None:
+    """An approval that comes while plans are frozen stops nothing."""
+    pasts = [bins((BUSY, 1), (IDLE, 11))] + [bins((BUSY, 2), (IDLE, 10))] * 6
+    fleet = [
+        make_recording(past, instance=make_instance(instance_id=f"i-{number:017x}"))
+        for number, past in enumerate(pasts)
+    ]
+    found = run(*fleet, delay=timedelta(hours=3))
+    (event,) = found.results[0].events
+    assert (1, Ending.REFUSED, "plans were frozen") == (found.freezes, event.ending, event.reason)
+
+
+def test_pauses_are_not_idle_hours() -> None:
+    """Only stretches of an hour and more are counted."""
+    result = only(make_recording(bins((BUSY, 1), (IDLE, 55 / 60), (BUSY, 1), (IDLE, 1), (BUSY, 1))))
+    assert (timedelta(hours=1), timedelta(hours=1)) == (result.idle, result.idle_left)
+
+
+@pytest.mark.parametrize(("minutes", "soon"), [(60, True), (65, False)])
+def test_work_within_the_hour_makes_a_false_stop(minutes: int, soon: bool) -> None:
+    """To the minute, as in the product's ledger."""
+    (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 1 + (35 + minutes) / 60), (BUSY, 1)))).events
+    assert event.stop is not None
+    assert soon == event.stop.is_hit_soon
+
+
+def test_those_that_work_on_count_for_the_breaker() -> None:
+    """A quarter of the fleet going home is no outage, whether or not the others were read in that sweep."""
+    pasts = [bins((BUSY, 3), (IDLE, 9))] * 6 + [bins((BUSY, 12))] * 18
+    fleet = [
+        make_recording(past, instance=make_instance(instance_id=f"i-{number:017x}"))
+        for number, past in enumerate(pasts)
+    ]
+    assert 0 == run(*fleet).freezes
+
+
+def test_work_ends_the_quiet() -> None:
+    """What was told is told again when it rests anew."""
+    policy = Policy(plan=PlanRule(action=Action.NOTIFY_ONLY))
+    events = only(make_recording(bins((IDLE, 5), (BUSY, 1), (IDLE, 5))), policy).events
+    assert [Ending.TOLD] * 2 == [event.ending for event in events]
+
+
+def test_a_start_that_ec2_knows_of_is_a_start_however_short_the_stop_was() -> None:
+    """The grace counts from it."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    restarted = make_instance(launch_time=at(2))
+    result = only(make_recording(bins((BUSY, 1), (IDLE, 10)), instance=restarted), policy)
+    assert at(5) == result.events[0].found_at
+
+
+def test_a_hole_of_ten_minutes_is_no_stop() -> None:
+    """No instance is stopped and started in that time; one of a quarter of an hour is."""
+    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    short, longer = (
+        only(make_recording(bins((BUSY, 1), (IDLE, 0.5), (HOLE, hole / 60), (IDLE, 10))), policy).events[0]
+        for hole in (10, 15)
+    )
+    assert at(2) + LAG == short.found_at
+    assert at(1.5) + timedelta(minutes=15 + 180) == longer.found_at
 
 
 def test_one_busy_gpu_keeps_the_instance() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from governor.domain.policy import Action, PlanRule, Policy
 from simulation import report
-from simulation.replay import Replay
+from simulation.outcome import Replay
 from tests.builders import make_instance
 from tests.unit.simulation.builders import BUSY, IDLE, bins, make_recording, run
 

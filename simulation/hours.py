@@ -1,0 +1,36 @@
+"""Which hours could hold idleness, told from their highest and lowest readings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from math import isnan
+
+_EDGE = timedelta(minutes=55)
+"""The most of an hour that can be idle when one of its 5-minute periods is not."""
+
+
+def hours_that_matter(
+    high: Sequence[float], low: Sequence[float], busy_from: float, shortest: timedelta
+) -> set[int]:
+    """Hours with a reading that an idle stretch of at least `shortest` could hold.
+
+    An hour without any work is one. An hour with some can only be the beginning or the end of a stretch that
+    goes on in the hour beside it, unless that much fits between two jobs. In an hour all of whose readings
+    show work, what was not measured counts as work, too.
+
+    Args:
+        high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was published.
+        low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
+        busy_from: utilization in percent from which on a GPU works.
+        shortest: of the stretches looked for, an hour at the most.
+    """
+    can_rest = [not value >= busy_from for value in low]
+
+    def matters(hour: int) -> bool:
+        if high[hour] < busy_from or shortest <= _EDGE:
+            return can_rest[hour]
+        beside = can_rest[max(0, hour - 1) : hour] + can_rest[hour + 1 : hour + 2]
+        return can_rest[hour] and any(beside)
+
+    return {hour for hour in range(len(high)) if not isnan(high[hour]) and matters(hour)}

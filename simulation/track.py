@@ -1,0 +1,122 @@
+"""One instance under one policy, while a replay lets time pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from math import isnan
+
+from governor.domain.instance import Instance
+from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime
+from governor.domain.verdict import VerdictKind
+from governor.usecases.open_episode import owner_and_project
+from simulation.outcome import Ending, Event, InstanceResult, Stop
+from simulation.recording import BINS_PER_HOUR, PERIOD, Recording
+
+WORTH_COUNTING_BINS = BINS_PER_HOUR
+"""Idle stretches shorter than an hour are pauses of work: they are in no count of idle hours."""
+
+
+@dataclass(slots=True)
+class Question:
+    """An open question, and when it is answered (or expires)."""
+
+    found_at: UtcDatetime
+    sent_at: UtcDatetime | None
+    due_at: UtcDatetime
+    acts: bool
+    """Whether anything follows at `due_at`: a yes, or an expiry that counts as one."""
+    reason: str
+
+
+@dataclass(eq=False, slots=True)
+class Track:
+    """One instance under one policy, as time passes. Indices count bins of its recording."""
+
+    recording: Recording
+    policy: Policy
+    active: bytes = b""
+    """1 for every bin with any work in it."""
+    at_work: bytes = b""
+    """The same by utilization alone: enough to make every window that holds it busy."""
+    instance: Instance = field(init=False)
+    plan: Plan = field(init=False)
+    before: VerdictKind | None = None
+    quiet: datetime | None = None
+    question: Question | None = None
+    run_end: int = 0
+    is_ripe: bool = False
+    """Whether it has been judged by its readings since it was started."""
+    no_data_bins: int = 0
+    events: list[Event] = field(default_factory=list)
+    stops: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        recording = self.recording
+        self.active = recording.activity(self.policy)
+        busy = self.policy.idle.utilization_below_percent
+        self.at_work = bytes(value >= busy for value in recording.figures.utilization)
+        self.instance = recording.instance
+        own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
+        facts = PlanFacts(
+            instance=recording.instance,
+            protection=recording.protection,
+            spot_request=recording.spot_request,
+            shape=recording.shape,
+            price=recording.price if own is None else Price(own, "price from the policy"),
+        )
+        self.plan = draw_plan(facts, self.policy)
+
+    def start(self, index: int, end: int) -> None:
+        """It runs from this bin on, until `end` at the latest."""
+        recording = self.recording
+        launch = recording.time(index)
+        if index == 0:
+            launch = min(launch, recording.instance.launch_time)
+        self.instance = replace(recording.instance, launch_time=launch)
+        self.run_end = end
+        self.is_ripe = False
+        self.before = self.quiet = None
+
+    def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
+        """Ends the open question."""
+        question = self.question
+        assert question is not None
+        sent = question.sent_at if question.sent_at is not None and question.sent_at <= at else None
+        self.events.append(Event(question.found_at, sent, at, ending, reason, stop))
+        self.question = None
+
+    def result(self, base: Policy) -> InstanceResult:
+        """The account at the end."""
+        idle, left = self._idle_bins()
+        owner, _ = owner_and_project(self.recording.instance, base.ownership)
+        return InstanceResult(
+            recording=self.recording,
+            owner=owner,
+            events=tuple(self.events),
+            idle=idle * PERIOD,
+            idle_left=left * PERIOD,
+            no_data=self.no_data_bins * PERIOD,
+        )
+
+    def _idle_bins(self) -> tuple[int, int]:
+        """Idle bins in stretches that are long enough, and those of them outside of all stops."""
+        idle = bytearray(
+            not busy and not isnan(value)
+            for busy, value in zip(self.active, self.recording.figures.utilization, strict=True)
+        )
+        total = left = 0
+        stopped = bytearray(len(idle))
+        for start, end in self.stops:
+            stopped[start:end] = b"\x01" * (end - start)
+        start = idle.find(1)
+        while start >= 0:
+            end = idle.find(0, start)
+            end = len(idle) if end < 0 else end
+            if end - start >= WORTH_COUNTING_BINS:
+                total += end - start
+                left += stopped.count(0, start, end)
+            start = idle.find(1, end)
+        return total, left
