@@ -29,7 +29,7 @@ _AWS = {
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on the local cloud run last: it lives until the session ends, and its receivers answer till then."""
+    """Tests on the local cloud run last: its receivers answer until the session ends, and need sockets."""
     items.sort(key=_is_on_the_local_cloud)
 
 
