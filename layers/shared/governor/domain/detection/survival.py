@@ -1,4 +1,4 @@
-"""The default detector: how long must this instance be idle before it is likely to stay so?
+"""The detector `survival`: how long must this instance be idle before it is likely to stay so?
 
 It knows two things about an instance: how long its earlier idle stretches lasted, and at what time of day
 they began. Where it has seen stretches like the present one, it asks for as much idleness as makes four more
