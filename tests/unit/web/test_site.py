@@ -544,6 +544,20 @@ def test_a_void_question_says_why() -> None:
     assert "work resumed at 14:05" in world.get().body
 
 
+def test_a_record_speaks_of_what_has_been() -> None:
+    """Once the instance is stopped, the page no longer says that it does nothing, or what will be done."""
+    world = World()
+    question = world.get().body
+    assert ("does nothing</h1>" in question, "What will be done" in question) == (True, True)
+
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+
+    record = world.get().body
+    assert ": stopped</h1>" in record
+    assert not [text for text in ("does nothing</h1>", "What will be") if text in record]
+
+
 def test_a_decision_stands_when_the_workflow_cannot_be_reached() -> None:
     """It is in the table; the next stage and the sweep deliver it."""
     world = World()
