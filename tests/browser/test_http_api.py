@@ -55,6 +55,8 @@ REACHED = {
     "showPage": {200, 400, 403},
     "probePage": {200, 400, 403},
     "answerOnPage": {303, 400, 403, 409},
+    "beginSignIn": {404},  # no issuer here; `tests/integration/test_sign_in.py` goes on behind this door
+    "finishSignIn": {404},
     "pressInSlack": {400, 403},
     "listQuestions": {200},
     "showQuestion": {200, 404},
