@@ -117,7 +117,10 @@ def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
 
 def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisitor) -> None:
     """Whoever has said yes has no button left; the other's page names them."""
-    stage.policy("mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}")
+    stage.policy(
+        "mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.5}\n"
+        "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
+    )
     instance_id, link = stage.ask()
     alice, bob = new_visitor(), new_visitor("phone")
 
