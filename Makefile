@@ -69,7 +69,7 @@ deploy: build ## sam deploy, with samconfig.toml; ENVIRONMENT=prod for another o
 invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator
 	@$(VENV)/python scripts/invoke.py "$(FUNCTION)" "$(EVENT)"
 
-bench: env-project env-sam ## calls, time, memory and cold starts
+bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
 	@$(VENV)/python -m benchmarks
 
 evaluate: env-project ## detectors replayed on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces; PLOT=file.svg draws the frontier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import cold_start, sweep
+from benchmarks import cold_start, interruptions, sweep
 
 
 def main() -> None:
@@ -42,6 +42,11 @@ def main() -> None:
     for row in rows:
         emulator = "-" if row.emulator_ms is None else f"{row.emulator_ms:.0f}"
         print(f"  {row.name:<28} import {row.import_ms:>6.0f}   emulator {emulator:>6}")
+    burst = interruptions.measure()
+    print(
+        f"\n{burst.warned} Spot warnings at once, on the local cloud: {len(burst.seconds)} hooks, "
+        f"median {burst.median:.2f} s, 99th percentile {burst.percentile(0.99):.2f} s"
+    )
     by_style = {
         style: sum(round(o.over_floor * o.floor) for o in firsts if o.style == style)
         / sum(o.floor for o in firsts if o.style == style)
@@ -61,6 +66,7 @@ def main() -> None:
                 "us_per_instance": round(max(1e6 * one.seconds / one.size for one in largest), 1),
                 "seconds_10000_at_50_ms": round(max(one.seconds_at_50_ms for one in largest), 1),
                 "cold_start_over_bare_client_max": round(cold_start.worst_ratio(rows), 2),
+                "spot_hook_p99_seconds_200_at_once": round(burst.percentile(0.99), 2),
                 "usd_a_month": {str(size): f"{usd:.2f}" for size, usd in monthly.items()},
             }
         )

@@ -122,10 +122,10 @@ class Simulation:
         self._do("set_instance_types", shapes=shapes)
 
     def spot_warning(
-        self, instance_id: str, action: str = "terminate", interrupt_after: float | None = None
+        self, *instance_ids: str, action: str = "terminate", interrupt_after: float | None = None
     ) -> None:
-        """EC2 warns that it takes the instance back; and does so after these seconds (AWS: 120), if given."""
-        self._do("spot_warning", instance_id=instance_id, action=action, interrupt_after=interrupt_after)
+        """EC2 warns that it takes instances back; and after these seconds (AWS: 120) does so, if given."""
+        self._do("spot_warning", instance_ids=instance_ids, action=action, interrupt_after=interrupt_after)
 
     def rebalance_recommendation(self, instance_id: str) -> None:
         """EC2 says that an interruption has become more likely."""

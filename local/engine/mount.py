@@ -69,8 +69,10 @@ class Simulation:
             case "set_instance_types":
                 self.ec2.instance_types |= command["shapes"]
             case "spot_warning":
-                instance_id, action = command["instance_id"], command["action"]
-                self.ec2.spot_warning(account, region, instance_id, action, command["interrupt_after"])
+                for instance_id in command["instance_ids"]:
+                    self.ec2.spot_warning(
+                        account, region, instance_id, command["action"], command["interrupt_after"]
+                    )
             case "rebalance_recommendation":
                 self.ec2.rebalance_recommendation(account, region, command["instance_id"])
             case "put_event":

@@ -15,6 +15,15 @@ from governor.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
+
+
+def interruptions(event: dict[str, Any]) -> list[Any]:
+    """The warnings of a batch, or the one that comes as EC2 sends it."""
+    if "Records" not in event:
+        return [event]
+    return [payloads.queued_event(r.body) for r in payloads.parse(payloads.QueueBatch, event).records]
+
+
 CONTRACTS: dict[str, Callable[[Any], object]] = {
     "plan_sweep": lambda event: None if event == {} else pytest.fail("the schedule sends nothing"),
     "sweep_target": lambda event: payloads.parse(payloads.TargetPayload, event),
@@ -34,7 +43,9 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "serve_approval": http.parse_request,
     "sign_in": http.parse_request,
     "handle_state_change": lambda event: payloads.parse(payloads.StateChangeEvent, event),
-    "handle_spot_interruption": lambda event: payloads.parse(payloads.InterruptionEvent, event).to_domain(),
+    "handle_spot_interruption": lambda event: [
+        payloads.parse(payloads.InterruptionEvent, one).to_domain() for one in interruptions(event)
+    ],
     "handle_rebalance_recommendation": lambda event: payloads.parse(
         payloads.RebalanceEvent, event
     ).to_domain(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -79,18 +78,33 @@ def test_a_doubled_warning_is_answered_once(stage: Stage) -> None:
     assert 1 == len(stage.scene.simulation.commands())
 
 
+def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> None:
+    """And keeps none back that came with it."""
+    instance_id = stage.launch(**SPOT)
+    name = "EC2 Spot Instance Interruption Warning"
+
+    stage.scene.simulation.put_event("aws.ec2", name, {"instance-action": "terminate"})
+    stage.scene.simulation.spot_warning(instance_id)
+
+    stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
+    sqs = stage.scene.cloud.client("sqs")
+    url = _queue_url(stage, "EventFailures")
+    received = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"], WaitTimeSeconds=5)
+    (kept,) = received["Messages"]
+    assert name == json.loads(kept["Body"])["detail-type"]
+    assert "instance-id" in kept["MessageAttributes"]["ErrorMessage"]["StringValue"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=kept["ReceiptHandle"])
+
+
 def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None:
-    """Twelve warnings at once: three told singly, one summary, twelve commands."""
+    """Twelve warnings at once: three told singly, one summary, a hook on each."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 3}")
     _forget_warnings(stage)
     ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(12)]
 
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(stage.scene.simulation.spot_warning, ids))
+    stage.scene.simulation.spot_warning(*ids)
 
-    stage.eventually(
-        lambda: len(stage.scene.simulation.commands()) >= len(ids) or None, "not every hook is sent"
-    )
+    stage.eventually(lambda: len(_hooked(stage)) >= len(ids) or None, "not every hook is sent")
     stage.eventually(
         lambda: [m for m in stage.scene.read_mail() if m["kind"] == "mass-interruption"] or None, "no summary"
     )
@@ -99,7 +113,7 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
     ]
     kinds = sorted(mail["kind"] for mail in mails)
     assert ["mass-interruption"] + ["spot-interruption"] * 3 == kinds
-    assert sorted(ids) == sorted(c["InstanceIds"][0] for c in stage.scene.simulation.commands())
+    assert sorted(ids) == sorted(_hooked(stage))
 
 
 def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
@@ -169,3 +183,15 @@ def _forget_warnings(stage: Stage) -> None:
     )
     for item in found["Items"]:
         client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
+
+
+def _hooked(stage: Stage) -> list[str]:
+    """The instances that were asked to save their work, whichever commands they share."""
+    return [one for command in stage.scene.simulation.commands() for one in command["InstanceIds"]]
+
+
+def _queue_url(stage: Stage, logical_id: str) -> str:
+    found = stage.scene.cloud.client("cloudformation").describe_stack_resource(
+        StackName="gpu-governor", LogicalResourceId=logical_id
+    )
+    return str(found["StackResourceDetail"]["PhysicalResourceId"])

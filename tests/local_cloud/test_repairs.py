@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from local.cloud import LocalCloud
+from local.engine.repairs.bursts import ENVIRONMENTS
 
 pytestmark = pytest.mark.integration
 
@@ -351,3 +352,30 @@ def test_the_same_start_while_it_runs_is_a_success(probe: Probe, refusal: Refusa
     probe.cloud.await_execution(first)
     assert "ExecutionAlreadyExists" == refusal(lambda: probe.start(machine))
     assert 1 == len(probe.states.list_executions(stateMachineArn=machine)["executions"])
+
+
+def test_a_batching_window_gathers_what_comes_in_it(probe: Probe) -> None:
+    """AWS waits for the window and hands over up to the batch size, more than ten at once."""
+    sqs = probe.cloud.client("sqs")
+    for start in range(0, 40, 10):
+        entries = [{"Id": str(n), "MessageBody": "{}"} for n in range(start, start + 10)]
+        sqs.send_message_batch(QueueUrl=probe.outputs["CrowdUrl"], Entries=entries)
+
+    assert {"together": 40} == probe.told()
+
+
+def test_many_events_at_once_wait_for_a_few_environments(probe: Probe) -> None:
+    """Each is answered; a machine of two cores does not start a process for every one."""
+    events = probe.cloud.client("events")
+    pattern = json.dumps({"source": ["crowd"]})
+    events.put_rule(Name="crowd", EventPattern=pattern)
+    told = {"Id": "1", "Arn": probe.outputs["ProbeArn"], "InputPath": "$.detail"}
+    events.put_targets(Rule="crowd", Targets=[told])
+    for _ in range(2):
+        one = {"Source": "crowd", "DetailType": "crowd", "Detail": json.dumps({"do": "tell", "rest": 0.2})}
+        events.put_events(Entries=[one] * 8)
+
+    processes = {probe.told()["process"] for _ in range(16)}
+
+    # One more where a test before this one has left an environment at work.
+    assert len(processes) <= ENVIRONMENTS + 1 < 16

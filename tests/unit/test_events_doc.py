@@ -12,16 +12,23 @@ TEXT = (ROOT / "docs" / "events.md").read_text()
 
 
 def rules() -> list[tuple[str, dict[str, Any]]]:
-    """The folder of the function and the pattern of every rule."""
-    functions = [
-        r["Properties"] for r in template()["Resources"].values() if r["Type"].endswith("::Function")
-    ]
-    return [
-        (properties["CodeUri"].removeprefix("functions/").rstrip("/"), event["Properties"]["Pattern"])
-        for properties in functions
-        for event in properties.get("Events", {}).values()
-        if event["Type"] == "EventBridgeRule"
-    ]
+    """The folder of the function and the pattern of every rule, those that end at a queue included."""
+    resources = template()["Resources"].values()
+    patterns = {
+        target["Arn"]["Fn::GetAtt"][0]: r["Properties"]["EventPattern"]
+        for r in resources
+        if r["Type"] == "AWS::Events::Rule"
+        for target in r["Properties"]["Targets"]
+    }
+    found = []
+    for properties in (r["Properties"] for r in resources if r["Type"].endswith("::Function")):
+        folder = properties["CodeUri"].removeprefix("functions/").rstrip("/")
+        for event in properties.get("Events", {}).values():
+            if event["Type"] == "EventBridgeRule":
+                found.append((folder, event["Properties"]["Pattern"]))
+            elif event["Type"] == "SQS" and event["Properties"]["Queue"]["Fn::GetAtt"][0] in patterns:
+                found.append((folder, patterns[event["Properties"]["Queue"]["Fn::GetAtt"][0]]))
+    return found
 
 
 def test_every_rule_is_described() -> None:

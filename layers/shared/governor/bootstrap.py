@@ -16,7 +16,7 @@ from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
 from governor.errors import ConfigurationError, PolicyError
-from governor.ports import Clock, Policies
+from governor.ports import Clock, DeadLetters, Policies
 from governor.usecases.accounts import Accounts
 
 _log = logging.getLogger(__name__)
@@ -232,6 +232,13 @@ def react_to_interruption() -> ReactToInterruption:
         snapshots=EbsSnapshots(_clients()),
         advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), once, _announcer()),
     )
+
+
+def dead_letters() -> DeadLetters:
+    """For `handle_spot_interruption`."""
+    from governor.adapters.sqs import SqsDeadLetters
+
+    return SqsDeadLetters(_clients(), _settings().dead_letter_queue_url)
 
 
 def react_to_rebalance() -> ReactToRebalance:

@@ -66,6 +66,10 @@ class InstanceReader(Protocol):
         """One instance in whatever state, or `None` when EC2 does not know it (any more)."""
         ...
 
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]:
+        """As `describe`, of many in few calls; those that EC2 does not know (any more) are not in it."""
+        ...
+
     def protection(self, target: Target, instance_id: str) -> Protection:
         """Both protection flags."""
         ...
@@ -469,8 +473,16 @@ class EventLog(Protocol):
         """
         ...
 
+    def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
+        """As `claim`, of many different keys in few calls: those that this caller shall do."""
+        ...
+
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
         """It is done, and not to be done again within `keep`."""
+        ...
+
+    def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
+        """As `done`, of many different keys in few calls."""
         ...
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
@@ -493,13 +505,21 @@ class EventLog(Protocol):
         ...
 
 
+MOST_INSTANCES_A_COMMAND = 50
+"""Source: Systems Manager API, SendCommand, `InstanceIds`."""
+
+
 class CheckpointHook(Protocol):
-    """Systems Manager: asks an instance to save its work. Never waits for it."""
+    """Systems Manager: asks instances to save their work. Never waits for it."""
 
-    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
-        """Sends the command and returns its id. `signal`: without a hook, GPU processes get SIGTERM.
+    def send(
+        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+    ) -> str:
+        """Sends one command to up to `MOST_INSTANCES_A_COMMAND` instances and returns its id.
 
-        Raises: CloudError, also for an instance that Systems Manager does not manage.
+        `signal`: without a hook, GPU processes get SIGTERM.
+
+        Raises: CloudError, also when one of them is not managed by Systems Manager; then none has got it.
         """
         ...
 
@@ -524,6 +544,14 @@ class Workflow(Protocol):
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """Hands the decision to the waiting task; false when that task no longer waits."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where events go that cannot be used, so that somebody can look at them."""
+
+    def keep(self, body: str, reason: str) -> None:
+        """Keeps an event as it came, with the reason. Raises: CloudError."""
         ...
 
 

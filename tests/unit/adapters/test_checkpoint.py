@@ -11,13 +11,13 @@ from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET
 
 
 @pytest.mark.parametrize(("signal", "otherwise"), [(True, "sigterm"), (False, "nothing")])
-def test_a_hook_is_one_command_to_one_instance(signal: bool, otherwise: str) -> None:
-    """In the instance's Region, with the seconds that are left; its id comes back at once."""
+def test_hooks_are_one_command(signal: bool, otherwise: str) -> None:
+    """In the instances' Region, with the seconds that are left; its id comes back at once."""
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
     clients = FakeClients(client)
 
     sent = RunCommandHook(clients, "checkpoint").send(
-        TARGET, INSTANCE_ID, "spot-interruption", 110, signal=signal
+        TARGET, [INSTANCE_ID], "spot-interruption", 110, signal=signal
     )
 
     assert "command-1" == sent
@@ -39,7 +39,7 @@ def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
 
     RunCommandHook(FakeClients(client), "checkpoint").send(
-        TARGET, INSTANCE_ID, "spot-interruption", left, signal=False
+        TARGET, [INSTANCE_ID], "spot-interruption", left, signal=False
     )
 
     assert ([str(told)], told) == (
@@ -63,6 +63,6 @@ def test_a_hook_that_could_not_be_sent_is_raised(code: str, kind: type[CloudErro
 
     with pytest.raises(kind) as raised:
         RunCommandHook(FakeClients(client), "checkpoint").send(
-            TARGET, INSTANCE_ID, "spot-interruption", 9, signal=False
+            TARGET, [INSTANCE_ID], "spot-interruption", 9, signal=False
         )
     assert "ssm:SendCommand" == raised.value.operation

@@ -12,7 +12,7 @@ from tests.unit.template.machines import template
 HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
-IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|states|sns|secretsmanager|kms|sts):)")
+IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|states|sns|sqs|secretsmanager|kms|sts):)")
 
 
 def suffix_of(function: str) -> str | None:

@@ -12,6 +12,11 @@ from tests.unit.template.machines import ROOT, template
 TEMPLATE = template()
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
 FUNCTIONS = {k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
+QUEUED = {
+    "DeliverAlertFunction": ("DeliveryQueue", "DeliveryFailures"),
+    "HandleSpotInterruptionFunction": ("InterruptionQueue", "EventFailures"),
+}
+"""Functions that a queue feeds: the queue, and the one for what they give up."""
 BY_MACHINE_OR_API = {
     "PlanSweepFunction",
     "SweepTargetFunction",
@@ -87,9 +92,10 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
         alarm = RESOURCES["KeyRotationErrorsAlarm"]["Properties"]
         assert [{"Name": "FunctionName", "Value": {"Ref": name}}] == alarm["Dimensions"]
         return
-    if name == "DeliverAlertFunction":
-        queue = RESOURCES["DeliveryQueue"]["Properties"]["RedrivePolicy"]
-        assert {"Fn::GetAtt": ["DeliveryFailures", "Arn"]} == queue["deadLetterTargetArn"]
+    if name in QUEUED:
+        queue, dead_letters = QUEUED[name]
+        redrive = RESOURCES[queue]["Properties"]["RedrivePolicy"]
+        assert {"Fn::GetAtt": [dead_letters, "Arn"]} == redrive["deadLetterTargetArn"]
         mapping = FUNCTIONS[name]["Events"]["Queued"]["Properties"]
         assert ["ReportBatchItemFailures"] == mapping["FunctionResponseTypes"]
         return
@@ -171,6 +177,7 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("CHANNEL_SECRET_ARN" in environment) == ("Channels" in sids)
     assert ("OIDC_CLIENT_SECRET_ARN" in environment) == ("ClientSecret" in sids)
     assert ("DELIVERY_QUEUE_URL" in environment) == ("DeliveryQueue" in sids)
+    assert ("DEAD_LETTER_QUEUE_URL" in environment) == ("KeepWhatCannotBeRead" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
 
@@ -185,6 +192,26 @@ def test_the_table_survives_mistakes() -> None:
     assert "true" == TEMPLATE["Parameters"]["DeletionProtection"]["Default"]
     assert properties["SSESpecification"]["SSEEnabled"]
     assert "Retain" in table["DeletionPolicy"]
+
+
+def test_a_rule_loses_nothing_on_its_way_to_a_queue() -> None:
+    """Repeated for an hour, then kept; and only the rule itself may write into the queue."""
+    rules = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Events::Rule"}
+    assert {"InterruptionRule"} <= set(rules)
+    for rule in rules.values():
+        for target in rule["Targets"]:
+            assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == target["DeadLetterConfig"]["Arn"]
+            assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
+    (_, allow) = RESOURCES["InterruptionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    writers = {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["InterruptionRule", "Arn"]}}}
+    assert ("sqs:SendMessage", writers) == (allow["Action"], allow["Condition"])
+
+
+def test_a_warning_that_failed_comes_again_while_it_helps() -> None:
+    """Hidden for longer than the function may run, and for less than half of the two minutes."""
+    hidden = RESOURCES["InterruptionQueue"]["Properties"]["VisibilityTimeout"]
+
+    assert FUNCTIONS["HandleSpotInterruptionFunction"]["Timeout"] < hidden < 60
 
 
 def test_queues_for_what_fails_have_alarms() -> None:

@@ -1,20 +1,22 @@
-"""An interruption warning: told first, the hook within moments, whatever else is busy."""
+"""Interruption warnings: the hooks of all first, then each is told, whatever else is busy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import InstanceRecord
-from governor.domain.instance import Target
-from governor.domain.interruption import Cause
+from governor.domain.instance import Instance, Target
+from governor.domain.interruption import Cause, Warned
 from governor.domain.policy import Events, Mode
 from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
-from governor.usecases.tell_warning import Told
+from governor.usecases.tell_warning import Reaction, Told
 from tests.builders import NOW
 from tests.unit.usecases.warned_world import DATA, WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
@@ -61,23 +63,23 @@ def test_a_reservation_that_is_taken_back_says_when() -> None:
     assert ("capacity-reservation-interruption", 45) == world.hook.sent[0][1:3]
 
 
-def test_the_alert_goes_before_the_hook() -> None:
-    """A person may be faster than an agent, and Systems Manager may take its time."""
+def test_the_hooks_of_all_go_before_the_first_message() -> None:
+    """Two hundred messages take longer than two hundred hooks, which are a handful of calls."""
     world = WarnedWorld()
     order: list[str] = []
 
     def tell(_: object) -> None:
         order.append("told")
 
-    def send(*_: object, **__: object) -> str:
-        order.append("hook")
+    def send(_: object, instance_ids: Sequence[str], *__: object, **___: object) -> str:
+        order.append(f"{len(instance_ids)} hooks")
         return "command-1"
 
     world.world.announcer.announce = tell  # type: ignore[method-assign, assignment]
-    world.hook.send = send  # type: ignore[method-assign]
-    world.interruption(world.warned())
+    world.hook.send = send  # type: ignore[method-assign, assignment]
+    world.react(batch(world, 60))
 
-    assert ["told", "hook"] == order
+    assert ["50 hooks", "10 hooks", "told"] == order[:3]
 
 
 @pytest.mark.parametrize(
@@ -228,6 +230,76 @@ def test_instances_that_are_not_governed_are_nobodys_news() -> None:
 
 
 # many at once
+
+
+def batch(world: WarnedWorld, count: int, **changes: Any) -> list[Warned]:
+    """A warning for each of that many instances of the zone."""
+    return [
+        world.warned(event_id=f"event-{number}", instance_id=world.add(number, **changes))
+        for number in range(1, count + 1)
+    ]
+
+
+def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
+    """One that Systems Manager does not manage fails a whole command: it is found, told and tried again."""
+    world = WarnedWorld()
+    warnings = batch(world, 50)
+    lost = warnings[17]
+    world.hook.unmanaged.add(lost.instance_id)
+
+    results = world.react(warnings)
+
+    assert {w.instance_id for w in warnings} - {lost.instance_id} == {sent[0] for sent in world.hook.sent}
+    assert 49 == len(world.hook.sent)
+    failed = [
+        w.event_id for w, result in zip(warnings, results, strict=True) if isinstance(result, CloudError)
+    ]
+    assert [lost.event_id] == failed
+    world.hook.unmanaged.clear()
+    world.world.clock.moment += timedelta(seconds=40)
+    assert world.interruption(lost).checkpoint_sent
+    assert 50 == len(world.hook.sent)
+
+
+def test_one_warning_that_fails_leaves_the_others_done() -> None:
+    """Each has its own result; a Region that cannot be read is not the other one's matter."""
+    world = WarnedWorld()
+    here, there = batch(world, 2)
+    elsewhere = replace(there, region="eu-west-1")
+    describe = world.world.ec2.describe_all
+
+    def refuse(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        if target.region == "eu-west-1":
+            raise Throttled("busy", operation="ec2:DescribeInstances")
+        return describe(target, instance_ids)
+
+    world.world.ec2.describe_all = refuse  # type: ignore[method-assign]
+    done, failed = world.react([here, elsewhere])
+
+    assert isinstance(done, Reaction)
+    assert done.checkpoint_sent
+    assert isinstance(failed, Throttled)
+
+
+def test_a_warning_that_came_twice_in_a_batch_is_answered_once() -> None:
+    """EventBridge and queues deliver at least once."""
+    world = WarnedWorld()
+    (warning,) = batch(world, 1)
+
+    world.react([warning, warning])
+
+    assert (1, 1) == (len(world.hook.sent), len(world.sent))
+
+
+def test_claims_that_cannot_be_made_keep_no_hook_back() -> None:
+    """Twice is better than never; and the warnings come again."""
+    world = WarnedWorld()
+    world.log.failure = Throttled("busy", operation="dynamodb:TransactWriteItems")
+
+    results = world.react(batch(world, 3))
+
+    assert 3 == len(world.hook.sent)
+    assert all(isinstance(result, Throttled) for result in results)
 
 
 def warn_all(world: WarnedWorld, count: int) -> list[Told | None]:

@@ -18,7 +18,7 @@ from governor.usecases.once import Once
 from governor.usecases.react_interruption import ReactToInterruption
 from governor.usecases.react_rebalance import ReactToRebalance
 from governor.usecases.send_checkpoint import SendCheckpoint
-from governor.usecases.tell_warning import TellWarning
+from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.fleet_world import ACCOUNTS
@@ -49,7 +49,7 @@ class WarnedWorld:
         once = Once(clock, self.log)
         self.tell = TellWarning(clock, ec2, self.log, once, announcer)
         self.checkpoint = SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer)
-        self.interruption = ReactToInterruption(
+        self.react = ReactToInterruption(
             clock=clock,
             policies=self.world.policies,
             accounts=ACCOUNTS,
@@ -70,6 +70,13 @@ class WarnedWorld:
             tell=self.tell,
             checkpoint=self.checkpoint,
         )
+
+    def interruption(self, warned: Warned) -> Reaction:
+        """What is done about one warning that comes alone. Raises: what kept it from being done."""
+        (result,) = self.react([warned])
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def warned(self, **changes: Any) -> Warned:
         """A Spot interruption warning about the instance, twenty seconds old."""

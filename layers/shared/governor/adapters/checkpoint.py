@@ -1,9 +1,11 @@
-"""Systems Manager Run Command: starts the checkpoint document on an instance, and does not look back.
+"""Systems Manager Run Command: starts the checkpoint document on instances, and does not look back.
 
-The document is made by `stacks/telemetry.yaml`. This module must not know why the instance is asked.
+The document is made by `stacks/telemetry.yaml`. This module must not know why they are asked.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
@@ -22,12 +24,14 @@ class RunCommandHook:
         self._clients = clients
         self._document = document_name
 
-    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
+    def send(
+        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+    ) -> str:
         """As the port says."""
         left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         with aws_errors("ssm:SendCommand"):
             answer = self._clients.client("ssm", target).send_command(
-                InstanceIds=[instance_id],
+                InstanceIds=list(instance_ids),
                 DocumentName=self._document,
                 Parameters={
                     "Reason": [reason],

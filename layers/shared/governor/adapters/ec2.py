@@ -31,6 +31,8 @@ from governor.ports import Snapshot
 _log = logging.getLogger(__name__)
 
 _PAGE = 1000
+_FILTER_VALUES = 200
+"""Of one filter. Source: EC2 API, Filter."""
 _TAG_BATCH = 500
 """CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
 _DENIALS = 8
@@ -71,6 +73,21 @@ class Ec2Instances:
             return None
         found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]
         return replace(_instance(target, found[0]), launch=_launch(found[0])) if found else None
+
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        """As the port says. By a filter: of ids, a single unknown one would fail the whole call."""
+        client = self._clients.client("ec2", target)
+        found: dict[str, Instance] = {}
+        for start in range(0, len(instance_ids), _FILTER_VALUES):
+            named = {"Name": "instance-id", "Values": list(instance_ids[start : start + _FILTER_VALUES])}
+            parameters = {"Filters": [named], "MaxResults": _PAGE, **_including_managed(client)}
+            with aws_errors("ec2:DescribeInstances"):
+                for page in _pages(client.describe_instances, parameters):
+                    for reservation in page["Reservations"]:
+                        for one in reservation["Instances"]:
+                            instance = replace(_instance(target, one), launch=_launch(one))
+                            found[instance.instance_id] = instance
+        return found
 
     def protection(self, target: Target, instance_id: str) -> Protection:
         """As the port says. EC2 tells one attribute a call."""

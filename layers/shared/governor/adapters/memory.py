@@ -126,6 +126,11 @@ class MemoryEc2:
         self._raise_planned("describe")
         return self.instances.get(instance_id)
 
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        """As the port says."""
+        self._raise_planned("describe_all")
+        return {one: self.instances[one] for one in instance_ids if one in self.instances}
+
     def protection(self, target: Target, instance_id: str) -> Protection:
         """As the port says."""
         return self.protections.get(instance_id, Protection())
@@ -398,11 +403,21 @@ class MemoryEventLog:
             self._until[key] = now + lease
             return True
 
+    def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
+        """As the port says."""
+        with self._lock:
+            return frozenset(key for key in keys if self.claim(key, now, lease))
+
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
         """As the port says."""
         with self._lock:
             self._raise_planned()
             self._until[key] = now + keep
+
+    def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
+        """As the port says."""
+        for key in keys:
+            self.done(key, now, keep)
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
         """As the port says."""
@@ -453,14 +468,23 @@ class RecordingHook:
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
 
     sent: list[tuple[str, str, int, bool]] = field(default_factory=list)
+    commands: list[tuple[str, ...]] = field(default_factory=list)
+    """To which instances each command went."""
     failure: CloudError | None = None
+    unmanaged: set[str] = field(default_factory=set)
+    """Instances that Systems Manager does not know."""
 
-    def send(self, target: Target, instance_id: str, reason: str, seconds_left: int, *, signal: bool) -> str:
+    def send(
+        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+    ) -> str:
         """As the port says."""
         if self.failure is not None:
             raise self.failure
-        self.sent.append((instance_id, reason, seconds_left, signal))
-        return f"command-{len(self.sent)}"
+        if self.unmanaged.intersection(instance_ids):
+            raise CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId")
+        self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
+        self.commands.append(tuple(instance_ids))
+        return f"command-{len(self.commands)}"
 
 
 class MemoryStateTable:

@@ -10,7 +10,7 @@ import json
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
 
@@ -88,6 +88,18 @@ class QueueBatch(_Event):
     """What the event source mapping of a queue invokes a function with."""
 
     records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
+
+
+def queued_event(body: str) -> Any:
+    """The event that a rule has put into a queue, as it was sent.
+
+    Raises:
+        InputError: the message holds no JSON.
+    """
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise InputError(f"the message holds no JSON: {error}") from error
 
 
 class TargetPayload(_Payload):

@@ -48,6 +48,11 @@ class Settings:
         return self._need("DELIVERY_QUEUE_URL")
 
     @property
+    def dead_letter_queue_url(self) -> str:
+        """The queue of events that cannot be used."""
+        return self._need("DEAD_LETTER_QUEUE_URL")
+
+    @property
     def email_sender(self) -> str | None:
         """The address that mail is sent from; absent where none is sent."""
         return self.variables.get("EMAIL_SENDER", "").strip() or None

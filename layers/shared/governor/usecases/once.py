@@ -5,7 +5,7 @@ This module must not know what is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,7 +13,8 @@ from governor.errors import CloudError
 from governor.ports import Clock, EventLog
 
 _LEASE = timedelta(seconds=30)
-"""Shorter than the minute after which Lambda repeats an event that failed: the repetition finds it free."""
+"""Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that
+failed: the repetition finds it free."""
 _KEPT = timedelta(days=1)
 """EventBridge repeats an event for a day at most. Source: EventBridge user guide, retry policy."""
 
@@ -42,6 +43,36 @@ class Once:
             raise unclaimed
         self.log.done(key, self.clock.now(), keep)
         return True
+
+    def of_many(
+        self,
+        keys: Sequence[str],
+        act: Callable[[Sequence[str]], Mapping[str, CloudError | None]],
+        *,
+        keep: timedelta = _KEPT,
+    ) -> dict[str, CloudError | None]:
+        """Acts for all keys at once that nobody has acted for, and says what became of each of them.
+
+        `act` gets these keys and tells for each why it failed, or `None`. What is returned is the same, but
+        for what could not be claimed or noted: that failed too, although it was done.
+        """
+        distinct, unclaimed = tuple(dict.fromkeys(keys)), None
+        free: Sequence[str] = distinct
+        try:
+            claimed = self.log.claim_all(distinct, self.clock.now(), _LEASE)
+            free = [key for key in distinct if key in claimed]
+        except CloudError as error:
+            unclaimed = error
+        results = dict(act(free)) if free else {}
+        done = [key for key, failed in results.items() if failed is None]
+        if unclaimed is None and done:
+            try:
+                self.log.done_all(done, self.clock.now(), keep)
+            except CloudError as error:
+                unclaimed = error
+        if unclaimed is not None:
+            results |= dict.fromkeys(done, unclaimed)
+        return results
 
 
 def run_all(steps: Sequence[Callable[[], object]]) -> None:

@@ -1,28 +1,32 @@
-"""EC2 takes an instance back in two minutes: told, asked to save its work, its data volumes snapshot.
+"""EC2 takes instances back in two minutes: asked to save their work, told, their data volumes snapshot.
 
-Then its question is taken back, and people are advised where else to run. In that order, each whatever became
-of the one before: of two minutes, none may be lost to a table or a channel that is busy. What failed is
-raised at the end, and a repeated event does it again, and only it.
+Warnings come in crowds, so they are taken in batches: the hooks of all of them go first, in a handful of
+calls, and what takes a call for each instance comes after. Then questions are taken back, and people are
+advised where else to run. Each step of each warning is tried whatever became of the others: of two minutes,
+none may be lost to a table or a channel that is busy. What failed is told to the caller, and a repeated event
+does it again, and only it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Outcome
 from governor.domain.event_messages import interruption_alert
 from governor.domain.instance import Instance, Target
-from governor.domain.interruption import Warned, decide_checkpoint
+from governor.domain.interruption import Checkpoint, Warned, decide_checkpoint
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import iso
+from governor.errors import CloudError, GovernorError
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, run_all
 from governor.usecases.open_episode import owner_and_project
-from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
@@ -31,8 +35,20 @@ EVENT_TAG = "GpuGovernor:Event"
 
 
 @dataclass(frozen=True, slots=True)
+class _Case:
+    """A warning of an instance that is ours. `decided` is `None` in a stack without a document."""
+
+    warned: Warned
+    instance: Instance
+    policy: Policy
+    decided: Checkpoint | None
+    owner: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReactToInterruption:
-    """One warning that an instance is taken back."""
+    """Warnings that instances are taken back."""
 
     clock: Clock
     policies: Policies
@@ -46,39 +62,94 @@ class ReactToInterruption:
     snapshots: Snapshotter
     advise: AdviseElsewhere
 
-    def __call__(self, warned: Warned) -> Reaction:
-        """What was done.
+    def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
+        """What was done about each warning, in their order.
 
-        Raises:
-            CloudError: the instance could not be read, or a step failed; all others were done all the same.
+        An exception means that the instance could not be read, or that a step failed; all others were done
+        all the same, and the warning should come again.
         """
         base = self.policies.base().policy
-        target = self.accounts.target(warned.account, warned.region)
-        instance = self.instances.describe(target, warned.instance_id)
-        reaction = Reaction()
-        steps: list[Callable[[], object]] = [lambda: self._void(target, warned, reaction)]
+        known = self._describe(batch)
+        cases = [self._case_or_error(warned, known, base) for warned in batch]
+        hooks = self.checkpoint.send_all(
+            [
+                Hooking(case.instance, case.warned, case.decided.signal)
+                for case in cases
+                if isinstance(case, _Case) and case.decided is not None and case.decided.send
+            ]
+        )
+        return [self._react(warned, case, base, hooks) for warned, case in zip(batch, cases, strict=True)]
+
+    def _describe(self, batch: Sequence[Warned]) -> dict[Target, Mapping[str, Instance] | CloudError]:
+        """All instances, a few calls for each account and Region."""
+        wanted: dict[Target, list[str]] = defaultdict(list)
+        for warned in batch:
+            wanted[self.accounts.target(warned.account, warned.region)].append(warned.instance_id)
+        found: dict[Target, Mapping[str, Instance] | CloudError] = {}
+        for target, ids in wanted.items():
+            try:
+                found[target] = self.instances.describe_all(target, tuple(dict.fromkeys(ids)))
+            except CloudError as error:
+                found[target] = error
+        return found
+
+    def _case_or_error(
+        self, warned: Warned, known: Mapping[Target, Mapping[str, Instance] | CloudError], base: Policy
+    ) -> _Case | GovernorError | None:
+        """`None` for an instance that is not ours."""
+        described = known[self.accounts.target(warned.account, warned.region)]
+        try:
+            return described if isinstance(described, CloudError) else self._case(warned, described, base)
+        except GovernorError as error:
+            return error
+
+    def _case(self, warned: Warned, described: Mapping[str, Instance], base: Policy) -> _Case | None:
+        instance = described.get(warned.instance_id)
         if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
-            reaction.ours = False
-            run_all(steps)
-            return reaction
+            return None
         policy = self.policies.applied_to(instance).policy
         owner, project = owner_and_project(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
-        steps = [
+        return _Case(warned, instance, policy, decided, owner, project)
+
+    def _react(
+        self,
+        warned: Warned,
+        case: _Case | GovernorError | None,
+        base: Policy,
+        hooks: Mapping[str, CloudError | None],
+    ) -> Reaction | Exception:
+        if isinstance(case, GovernorError):
+            return case
+        reaction = Reaction(ours=case is not None)
+        target = self.accounts.target(warned.account, warned.region)
+        steps: list[Callable[[], object]] = [lambda: self._void(target, warned, reaction)]
+        if case is not None:
+            steps = [*self._telling(case, base, hooks, reaction), *steps, self._advising(case, reaction)]
+        try:
+            run_all(steps)
+        except Exception as error:  # noqa: BLE001 - the caller gets it; the other warnings must have their turn
+            return error
+        return reaction
+
+    def _telling(
+        self, case: _Case, base: Policy, hooks: Mapping[str, CloudError | None], reaction: Reaction
+    ) -> list[Callable[[], object]]:
+        instance, warned, owner, project = case.instance, case.warned, case.owner, case.project
+        return [
             lambda: self.tell(
                 instance,
                 warned,
                 base,
-                lambda: interruption_alert(instance, warned, decided, owner, project, self.clock.now()),
+                lambda: interruption_alert(instance, warned, case.decided, owner, project, self.clock.now()),
                 reaction,
             ),
-            lambda: self.checkpoint(instance, warned, decided, owner, project, reaction),
-            lambda: self._snapshot(instance, warned, policy, reaction),
-            *steps,
-            lambda: self.advise(instance, policy, owner, project, reaction),
+            lambda: self.checkpoint.report(instance, warned, hooks, owner, project, reaction),
+            lambda: self._snapshot(instance, warned, case.policy, reaction),
         ]
-        run_all(steps)
-        return reaction
+
+    def _advising(self, case: _Case, reaction: Reaction) -> Callable[[], object]:
+        return lambda: self.advise(case.instance, case.policy, case.owner, case.project, reaction)
 
     def _snapshot(self, instance: Instance, warned: Warned, policy: Policy, reaction: Reaction) -> None:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""

@@ -1,19 +1,38 @@
-"""Asks an instance to save its work, once per warning, and says so when it could not be asked.
+"""Asks instances to save their work, once per warning, and says so when one could not be asked.
 
-Never waits for the hook: the instance may be gone before it answers. This module must not know documents.
+Never waits for a hook: the instance may be gone before it answers. This module must not know documents.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from governor.domain.event_messages import checkpoint_failed_alert
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned
 from governor.errors import CloudError
-from governor.ports import Announcer, CheckpointHook, Clock
+from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.once import Once
 from governor.usecases.tell_warning import Reaction, Told
+
+_NOT_REACHABLE = "InvalidInstanceId"
+"""One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooking:
+    """One instance that shall be asked because of one warning."""
+
+    instance: Instance
+    warned: Warned
+    signal: bool
+
+    @property
+    def key(self) -> str:
+        """Under which it is noted that the hook was sent."""
+        return f"{self.warned.event_id}#checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +58,61 @@ class SendCheckpoint:
         Raises:
             CloudError: it could not be sent, or not be noted as sent; a repeated event tries again.
         """
-        if self.hook is None or checkpoint is None or not checkpoint.send:
+        if checkpoint is None or not checkpoint.send:
             return
-        hook = self.hook
+        results = self.send_all([Hooking(instance, warned, checkpoint.signal)])
+        self.report(instance, warned, results, owner, project, reaction)
 
-        def send() -> None:
-            hook.send(
-                instance.target,
-                instance.instance_id,
-                warned.hook_reason,
-                warned.seconds_left(self.clock.now()),
-                signal=checkpoint.signal,
-            )
+    def send_all(self, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
+        """Sends the hooks of many warnings in as few commands as there are kinds of them.
 
-        try:
-            reaction.checkpoint_sent = self.once(f"{warned.event_id}#checkpoint", send)
-        except CloudError as error:
-            if reaction.told is Told.SINGLY and error.operation.startswith("ssm:"):
-                self._tell_failure(instance, warned, error, owner, project)
-            raise
+        Returns by event id: `None` where the hook was sent now, the error where it could not be sent, or not
+        be noted as sent. A hook that was sent before is not in it.
+        """
+        if self.hook is None:
+            return {}
+        by_key = {one.key: one for one in wanted}
+        results = self.once.of_many(
+            tuple(by_key), lambda keys: self._send(self.hook, [by_key[key] for key in keys])
+        )
+        return {by_key[key].warned.event_id: failed for key, failed in results.items()}
+
+    def report(
+        self,
+        instance: Instance,
+        warned: Warned,
+        results: Mapping[str, CloudError | None],
+        owner: str,
+        project: str,
+        reaction: Reaction,
+    ) -> None:
+        """Notes what became of the hook of one warning; a failure is told where the warning was told singly.
+
+        Raises:
+            CloudError: as `send_all` says for this event.
+        """
+        if warned.event_id not in results:
+            return
+        error = results[warned.event_id]
+        if error is None:
+            reaction.checkpoint_sent = True
+            return
+        if reaction.told is Told.SINGLY and error.operation.startswith("ssm:"):
+            self._tell_failure(instance, warned, error, owner, project)
+        raise error
+
+    def _send(self, hook: CheckpointHook | None, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
+        assert hook is not None
+        alike: dict[tuple[Target, str, int, bool], list[Hooking]] = defaultdict(list)
+        now = self.clock.now()
+        for one in wanted:
+            left = one.warned.seconds_left(now)
+            alike[one.instance.target, one.warned.hook_reason, left, one.signal].append(one)
+        results: dict[str, CloudError | None] = {}
+        for (target, reason, left, signal), group in alike.items():
+            for part in _parts(group, MOST_INSTANCES_A_COMMAND):
+                results |= _send_part(hook, target, reason, left, signal, part)
+        return results
 
     def _tell_failure(
         self, instance: Instance, warned: Warned, error: CloudError, owner: str, project: str
@@ -67,3 +122,24 @@ class SendCheckpoint:
             self.once(f"{warned.event_id}#checkpoint-failed", lambda: self.announcer.announce(alert))
         except CloudError as untold:
             error.add_note(f"and this could not be told: {untold}")
+
+
+def _send_part(
+    hook: CheckpointHook, target: Target, reason: str, left: int, signal: bool, part: Sequence[Hooking]
+) -> dict[str, CloudError | None]:
+    """One command; halved where an instance cannot be reached, so that it keeps back no other."""
+    try:
+        hook.send(target, [one.instance.instance_id for one in part], reason, left, signal=signal)
+    except CloudError as error:
+        if error.code != _NOT_REACHABLE or len(part) == 1:
+            return dict.fromkeys([one.key for one in part], error)
+        results: dict[str, CloudError | None] = {}
+        for half in _parts(part, (len(part) + 1) // 2):
+            results |= _send_part(hook, target, reason, left, signal, half)
+        return results
+    return dict.fromkeys([one.key for one in part])
+
+
+def _parts(wanted: Sequence[Hooking], most: int) -> Iterator[Sequence[Hooking]]:
+    for start in range(0, len(wanted), most):
+        yield wanted[start : start + most]

@@ -17,15 +17,19 @@ class Broken(Exception):
 
 
 def handler(event: dict[str, Any], context: object) -> Any:
-    """`{"do": "fail" | "tell" | "tell-then-fail" | "long" | "answer"}`, or an HTTP API event."""
+    """`{"do": "fail" | "tell" | "tell-then-fail" | "long" | "answer"}`, an HTTP API event, or a batch."""
     del context
+    if "Records" in event:
+        _tell({"together": len(event["Records"])})
+        return {"batchItemFailures": []}
     if "requestContext" in event:
         return _http(event)
     match event.get("do"):
         case "fail":
             raise {"Throttled": Throttled, "Broken": Broken}[event["error"]](event.get("say", "as asked"))
         case "tell":
-            _tell(event)
+            _tell({**event, "process": os.getpid()})
+            time.sleep(event.get("rest", 0))
         case "tell-then-fail":
             _tell(event)
             time.sleep(event.get("after", 0))
