@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -71,6 +72,23 @@ class Scene:
             raise RuntimeError(f"the sweep ended {done['status']}: {done.get('cause')}")
         output: dict[str, Any] = json.loads(done["output"])
         return output
+
+    def subscribe_a_person(self) -> None:
+        """Somebody reads the topic by plain mail: the time of a question runs from the moment it is asked."""
+        topic = self.outputs["AlertTopicArn"]
+        self.cloud.client("sns").subscribe(TopicArn=topic, Protocol="email", Endpoint="reader@example.com")
+
+    @contextmanager
+    def nobody_subscribed(self) -> Iterator[None]:
+        """That person has left the topic for a while; the mailbox, a queue, stays."""
+        sns, topic = self.cloud.client("sns"), self.outputs["AlertTopicArn"]
+        for one in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]:
+            if one["Protocol"] == "email":
+                sns.unsubscribe(SubscriptionArn=one["SubscriptionArn"])
+        try:
+            yield
+        finally:
+            self.subscribe_a_person()
 
     def read_mail(self) -> list[dict[str, Any]]:
         """All alerts that have arrived so far, as the machines' JSON documents, oldest first."""

@@ -35,7 +35,9 @@ def scene() -> Iterator[Scene]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            yield deploy_scene(cloud, receivers, mode="ask")
+            scene = deploy_scene(cloud, receivers, mode="ask")
+            scene.subscribe_a_person()
+            yield scene
         finally:
             os.environ.clear()
             os.environ.update(before)

@@ -116,18 +116,12 @@ def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: 
 def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) -> None:
     """The question waits for an answer only when one has taken it."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
-    sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
-    subscriptions = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
-    mailbox = next(s for s in subscriptions if "mailbox" in s["Endpoint"])
-    sns.unsubscribe(SubscriptionArn=mailbox["SubscriptionArn"])
-    try:
+    with stage.scene.nobody_subscribed():
         instance_id = stage.launch()
         stage.scene.sweep()
         link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
         assert 303 == decide(link, "approve")[0]
         assert "stopped" == stage.outcome(instance_id)
-    finally:
-        sns.subscribe(TopicArn=topic, Protocol=mailbox["Protocol"], Endpoint=mailbox["Endpoint"])
 
     entered = stage.history(instance_id)
     assert entered.index("CheckAskHeard") < entered.index("AwaitAnswer")

@@ -32,7 +32,9 @@ def guarded() -> Iterator[Stage]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            yield Stage(deploy_scene(cloud, receivers, mode="ask"))
+            scene = deploy_scene(cloud, receivers, mode="ask")
+            scene.subscribe_a_person()
+            yield Stage(scene)
         finally:
             os.environ.clear()
             os.environ.update(before)

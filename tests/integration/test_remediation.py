@@ -397,21 +397,12 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) 
     """No person is subscribed and every channel refuses: the flow fails instead of waiting, and says why."""
     rest = "plan: {local_disks_may_be_lost_unasked: true}\napproval: {digest_from: 0}"
     stage.policy(f"mode: {mode}\n{rest}")
-    sns, topic = stage.scene.cloud.client("sns"), stage.scene.outputs["AlertTopicArn"]
-    mailbox = next(
-        s
-        for s in sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
-        if "mailbox" in s["Endpoint"]
-    )
-    sns.unsubscribe(SubscriptionArn=mailbox["SubscriptionArn"])
     instance_id = stage.launch()
     for channel in ("slack", "teams", "pagerduty", "webhook"):
         stage.scene.receivers.fail(channel, 403, about=instance_id)
-    try:
+    with stage.scene.nobody_subscribed():
         stage.scene.sweep()
         assert "failed" == stage.outcome(instance_id)
-    finally:
-        sns.subscribe(TopicArn=topic, Protocol=mailbox["Protocol"], Endpoint=mailbox["Endpoint"])
 
     assert "running" == stage.ec2_state(instance_id)
     reason = stage.episode(instance_id).outcome_reason or ""

@@ -582,7 +582,7 @@ def _announcer() -> SnsAnnouncer:
     from governor.adapters.sns import SnsAnnouncer
 
     known = _settings()
-    return SnsAnnouncer(_clients(), known.alert_topic_arn, own_subscriptions=known.own_subscriptions)
+    return SnsAnnouncer(_clients(), known.alert_topic_arn)
 
 
 @cache

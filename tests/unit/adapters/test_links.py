@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -54,6 +54,34 @@ def test_any_changed_character_is_refused(name: str, data: st.DataObject) -> Non
 
     with pytest.raises(LinkForged):
         SIGNER.check(ID, changed, NOW)
+
+
+_EXPIRIES = st.integers(1, 100_000).map(lambda seconds: NOW + timedelta(seconds=seconds))
+_RECIPIENTS = st.sampled_from(["broadcast", "alice@example.com", "bob@example.com"])
+
+
+@given(_RECIPIENTS, _EXPIRIES, _RECIPIENTS, _EXPIRIES, st.sets(st.sampled_from(sorted(GENUINE)), min_size=1))
+def test_any_field_of_another_genuine_link_is_refused(
+    recipient: str, expires: datetime, other_recipient: str, other_expires: datetime, swapped: set[str]
+) -> None:
+    """Fields of two links of the same question, mixed in any way: only the two as they were are good."""
+    one = fields_of(SIGNER.link(ID, recipient, expires))
+    other = fields_of(SIGNER.link(ID, other_recipient, other_expires))
+    mixed = {name: (other if name in swapped else one)[name] for name in one}
+    assume(mixed not in (one, other))
+
+    with pytest.raises(LinkForged):
+        SIGNER.check(ID, mixed, NOW)
+
+
+@given(st.sampled_from(sorted(GENUINE)), st.data())
+def test_any_flipped_bit_is_refused(name: str, data: st.DataObject) -> None:
+    """Of any byte of any field."""
+    raw = bytearray(GENUINE[name].encode())
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+
+    with pytest.raises(LinkForged):
+        SIGNER.check(ID, {**GENUINE, name: raw.decode("latin-1")}, NOW)
 
 
 @pytest.mark.parametrize("name", sorted(GENUINE))

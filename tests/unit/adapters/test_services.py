@@ -228,31 +228,44 @@ def test_a_message_that_no_channel_took_is_raised() -> None:
         SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
 
 
+def subscriptions(*found: tuple[str, str]) -> ScriptedClient:
+    """The subscriptions of the topic, by protocol and what stands as their ARN."""
+    listed = [{"Protocol": protocol, "SubscriptionArn": arn} for protocol, arn in found]
+    return ScriptedClient(list_subscriptions_by_topic=[{"Subscriptions": listed}])
+
+
+CONFIRMED, PENDING = f"{TOPIC}:0a1b", "PendingConfirmation"
+
+
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("found", "said"),
     [
-        (
-            {"SubscriptionsConfirmed": "0", "SubscriptionsPending": "2"},
-            r"\(2 wait to be confirmed\).*" + TOPIC,
-        ),
-        ({"SubscriptionsConfirmed": "0", "SubscriptionsPending": "0"}, r"is confirmed, so nobody"),
-        ({}, "is confirmed, so nobody"),
+        ([("email", PENDING), ("email", PENDING)], r"\(2 wait to be confirmed\).*" + TOPIC),
+        ([("email", "Deleted")], r"is confirmed, so nobody"),
+        ([], "is confirmed, so nobody"),
     ],
 )
 def test_a_topic_without_a_confirmed_subscription_is_heard_by_nobody(
-    attributes: dict[str, str], said: str
+    found: list[tuple[str, str]], said: str
 ) -> None:
     """Publishing to it succeeds all the same."""
-    client = ScriptedClient(get_topic_attributes=[{"Attributes": attributes}])
     with pytest.raises(NobodyListens, match=said):
-        SnsAnnouncer(FakeClients(client), TOPIC).must_be_heard()
+        SnsAnnouncer(FakeClients(subscriptions(*found)), TOPIC).must_be_heard()
 
 
-def test_one_confirmed_subscription_is_heard() -> None:
-    """Whoever it is."""
-    client = ScriptedClient(get_topic_attributes=[{"Attributes": {"SubscriptionsConfirmed": "1"}}])
-    SnsAnnouncer(FakeClients(client), TOPIC).must_be_heard()
-    assert [("get_topic_attributes", {"TopicArn": TOPIC})] == client.calls
+@pytest.mark.parametrize(
+    ("found", "by_people"),
+    [
+        ([("sqs", CONFIRMED)], False),
+        ([("sqs", CONFIRMED), ("sqs", CONFIRMED), ("firehose", CONFIRMED)], False),
+        ([("sqs", CONFIRMED), ("email", PENDING)], False),
+        ([("sqs", CONFIRMED), ("email", CONFIRMED)], True),
+        ([("sqs", CONFIRMED), ("https", CONFIRMED)], True),
+    ],
+)
+def test_a_queue_is_nobodys_mailbox(found: list[tuple[str, str]], by_people: bool) -> None:
+    """A question's time runs when people have it, and not when it lies in a store."""
+    assert by_people is SnsAnnouncer(FakeClients(subscriptions(*found)), TOPIC).must_be_heard()
 
 
 # SSM and Secrets Manager

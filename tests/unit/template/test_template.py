@@ -182,6 +182,16 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
 
 
+def test_the_api_is_throttled_at_its_stage() -> None:
+    """Whoever tries signatures gets ten a second, far from what 128 bits would need."""
+    stages = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Stage"]
+
+    assert stages
+    for stage in stages:
+        limits = stage["DefaultRouteSettings"]
+        assert (20, 10) == (limits["ThrottlingBurstLimit"], limits["ThrottlingRateLimit"])
+
+
 def test_the_table_survives_mistakes() -> None:
     """Recoverable, protected, encrypted, kept when the stack goes."""
     table = RESOURCES["StateTable"]

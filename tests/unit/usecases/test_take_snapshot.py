@@ -52,6 +52,16 @@ def test_every_volume_gets_a_snapshot_and_the_episode_knows_them() -> None:
     assert (ids, NOW) == (episode_of(world).snapshot_ids, episode_of(world).steps_done["snapshot"])
 
 
+def test_the_longest_name_leaves_room_for_the_snapshots_own() -> None:
+    """EC2 takes 256 characters; a refusal after the stop would leave the plan half done."""
+    world = stopped_world(tags={"Purpose": "GPU-Workload", "Name": "n" * 256})
+    world.take_snapshot(world.ref)
+
+    names = {tags["Name"] for _, tags in world.ec2.snapshots.values()}
+    assert {"n" * 240 + " before put-away"} == names
+    assert {256} == set(map(len, names))
+
+
 def test_a_snapshot_says_whose_it_is_and_how_long_it_is_kept() -> None:
     """By its tags: the gate before a termination counts by one, the retention by another."""
     world = stopped_world()

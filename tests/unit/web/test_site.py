@@ -63,7 +63,12 @@ class World:
     """A question that waits, behind the site."""
 
     def __init__(
-        self, action: Action = Action.STOP, link_of: str = ALICE, people: int = 1, may: frozenset[Power] = MAY
+        self,
+        action: Action = Action.STOP,
+        link_of: str = ALICE,
+        people: int = 1,
+        may: frozenset[Power] = MAY,
+        zone: str = "UTC",
     ) -> None:
         self.link_of = link_of
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
@@ -93,6 +98,7 @@ class World:
                 terms=Terms(may, people, frozenset({ALICE, "bob@example.com"})),
                 owner=XSS,
                 project="vision",
+                time_zone=zone,
             )
         )
         self.state.await_answer(ID, TOKEN, "ask", LATER)
@@ -368,6 +374,8 @@ def test_a_termination_needs_the_id_typed() -> None:
         {"answer": "keep", "keep_until": "soon"},
         {"answer": "keep", "keep_date": "2020-01-01"},
         {"answer": "keep", "keep_date": "2099-01-01"},
+        {"answer": "keep", "keep_date": "0001-01-01"},
+        {"answer": "keep", "keep_date": "9999-12-31"},
         {"answer": "keep", "keep_until": "2026-11-21T09:00:00"},
         {"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"},
         {"answer": "exempt"},
@@ -387,6 +395,15 @@ def test_a_form_that_says_too_little_decides_nothing(form: dict[str, str]) -> No
     assert 400 == response.status
     assert 'role="alert"' in response.body
     assert ApprovalStatus.PENDING is world.status
+
+
+def test_the_first_day_of_the_calendar_is_refused_in_every_zone() -> None:
+    """Nine o'clock of that day in Tokyo has no UTC."""
+    world = World(zone="Asia/Tokyo")
+
+    response = world.post("keep", keep_date="0001-01-01")
+
+    assert (400, True) == (response.status, 'role="alert"' in response.body)
 
 
 def test_keep_holds_until_its_date() -> None:

@@ -6,7 +6,7 @@ This module must not know what an alert is about.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
@@ -22,36 +22,55 @@ _TEXT_LIMIT = 8_000
 _MACHINES = ("sqs", "lambda", "http", "https")
 
 
+_STORES = ("sqs", "firehose")
+"""Protocols that end in a store: somebody may read it some day. A function or an address may be a chat's."""
+
+
 class SnsAnnouncer:
-    """The port `Announcer`: SNS has taken the message when `Publish` returns.
+    """The port `Announcer`: SNS has taken the message when `Publish` returns."""
 
-    `own_subscriptions` are the stack's own, which deliver to channels and are nobody's mailbox.
-    """
-
-    def __init__(self, clients: Clients, topic_arn: str, *, own_subscriptions: int = 0) -> None:
+    def __init__(self, clients: Clients, topic_arn: str) -> None:
         self._clients = clients
         self._topic_arn = topic_arn
-        self._own_subscriptions = own_subscriptions
 
     def must_be_heard(self) -> bool:
         """As the port says. SNS takes a message also when it has nobody to give it to.
 
+        A queue is nobody's mailbox, neither the stack's own, which leads to the channels, nor another one.
+
         Raises:
             NobodyListens: no subscription of the topic is confirmed.
         """
-        with aws_errors("sns:GetTopicAttributes"):
-            answer = self._clients.client("sns").get_topic_attributes(TopicArn=self._topic_arn)
-        found = answer["Attributes"]
-        confirmed = int(found.get("SubscriptionsConfirmed", 0))
-        if confirmed == 0:
-            pending = int(found.get("SubscriptionsPending", 0))
-            waiting = f" ({pending} wait to be confirmed)" if pending else ""
+        waiting, is_confirmed = 0, False
+        for arn, protocol in self._subscriptions():
+            if arn == "PendingConfirmation":
+                waiting += 1
+            elif arn.startswith("arn:"):
+                if protocol not in _STORES:
+                    return True
+                is_confirmed = True
+        if not is_confirmed:
+            waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
-                f"no subscription of the alert topic is confirmed{waiting}, so nobody would be told: "
+                f"no subscription of the alert topic is confirmed{waits}, so nobody would be told: "
                 f"subscribe to {self._topic_arn} and confirm",
                 operation="sns:Publish",
             )
-        return confirmed > self._own_subscriptions
+        return False
+
+    def _subscriptions(self) -> Iterator[tuple[str, str]]:
+        """ARN, or a word in its place, and protocol; a hundred a page."""
+        following: dict[str, str] = {}
+        while True:
+            with aws_errors("sns:ListSubscriptionsByTopic"):
+                page = self._clients.client("sns").list_subscriptions_by_topic(
+                    TopicArn=self._topic_arn, **following
+                )
+            for one in page["Subscriptions"]:
+                yield one["SubscriptionArn"], one["Protocol"]
+            if not page.get("NextToken"):
+                return
+            following = {"NextToken": page["NextToken"]}
 
     def announce(self, alert: Alert) -> None:
         """As the port says."""

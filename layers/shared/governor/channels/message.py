@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import Answer
-from governor.domain.units import Usd, UtcDatetime, money
+from governor.domain.units import Usd, UtcDatetime, money, printable
 
 ANSWER_TEXT = {Answer.APPROVE: "Approve", Answer.KEEP: "Keep", Answer.EXEMPT: "Exempt"}
 """What a button says, at most 75 characters as Slack allows."""
@@ -168,8 +168,7 @@ def _is_web_address(link: str) -> bool:
 
 def one_line(text: str, limit: int) -> str:
     """Whitespace and control characters become single spaces; cut at `limit` characters with an ellipsis."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return clip(flat, limit)
+    return clip(printable(text), limit)
 
 
 def clip(text: str, limit: int) -> str:

@@ -58,11 +58,6 @@ class Settings:
         return self.variables.get("EMAIL_SENDER", "").strip() or None
 
     @property
-    def own_subscriptions(self) -> int:
-        """How many subscriptions of the alert topic are the stack's own."""
-        return int(self.variables.get("OWN_SUBSCRIPTIONS", "0"))
-
-    @property
     def state_machine_arn(self) -> str:
         """The remediation state machine."""
         return self._need("REMEDIATION_STATE_MACHINE_ARN")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, printable
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,6 +23,10 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.account}/{self.region}"
+
+
+TAG_VALUE_CHARACTERS = 256
+"""Of a tag's value at most. Source: EC2 user guide, tag restrictions."""
 
 
 class Lifecycle(StrEnum):
@@ -88,8 +92,16 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """The `Name` tag, or the id where there is none."""
-        return self.tags.get("Name") or self.instance_id
+        """The `Name` tag as one printable line, or the id where there is none.
+
+        Whoever may tag can write anything: line breaks that begin a line of their own in a mail, or marks
+        that turn the direction of what is read.
+        """
+        return printable(self.tags.get("Name", "")) or self.instance_id
+
+    def snapshot_name(self, occasion: str) -> str:
+        """A `Name` tag for its snapshots, as long as EC2 takes one."""
+        return f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
 
     @property
     def family(self) -> str:

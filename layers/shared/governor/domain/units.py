@@ -52,3 +52,8 @@ def money(amount: Decimal, places: int = 2) -> str:
     quantum = Decimal(1).scaleb(-places)
     # Adding zero turns -0.00, which a small negative amount rounds to, into 0.00.
     return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP) + 0:,}"
+
+
+def printable(text: str) -> str:
+    """One line: whitespace, control characters and marks of direction become single spaces."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

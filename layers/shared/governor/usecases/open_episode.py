@@ -15,7 +15,7 @@ from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, printable
 from governor.domain.verdict import Verdict, VerdictKind
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.accounts import Accounts
@@ -142,6 +142,6 @@ def owner_and_project(instance: Instance, rule: Ownership) -> tuple[str, str]:
     """Who is asked and whom it is booked to: the first tag of the policy's lists that is set."""
 
     def first(keys: tuple[str, ...], otherwise: str) -> str:
-        return next((value for key in keys if (value := instance.tags.get(key, "").strip())), otherwise)
+        return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
 
     return first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, "unassigned")

@@ -156,7 +156,7 @@ class ReactToInterruption:
         if not policy.events.snapshot_data_volumes or len(instance.volumes) < 2:
             return
         tags = {
-            "Name": f"{instance.name} before its interruption",
+            "Name": instance.snapshot_name("before its interruption"),
             EVENT_TAG: warned.event_id,
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)),

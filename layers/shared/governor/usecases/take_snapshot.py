@@ -57,7 +57,7 @@ class TakeSnapshot:
         instance = cleared.instance
         keep = timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
         return {
-            "Name": f"{instance.name} before put-away",
+            "Name": instance.snapshot_name("before put-away"),
             EPISODE_TAG: cleared.episode.ref.execution_name,
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + keep),

@@ -284,7 +284,7 @@ def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
             day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
             return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
         return parse_iso(offered)
-    except ValueError:
+    except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
         raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
 
 
