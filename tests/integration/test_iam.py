@@ -113,6 +113,26 @@ def test_a_spot_warning_is_told(guarded: Stage) -> None:
     assert before + 1 == len(guarded.snapshots())
 
 
+def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
+    """The handler may read the group's hook and the question, close it, publish, run the checkpoint hook, and
+    complete a lifecycle hook of its own."""
+    guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
+    event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    asked, _ = guarded.ask()
+    left = guarded.launch(name="left", tags={"GpuGovernorCheckpoint": "off"})
+    answers = []
+    for instance_id in (asked, left):
+        of_it = {**event["detail"], "EC2InstanceId": instance_id}
+        answers.append(guarded.invoke("HandleLifecycleAction", {**event, "id": instance_id, "detail": of_it}))
+
+    assert [False, False] == [raised for _, raised in answers]
+    did = [(answer["checkpoint_sent"], answer["voided"], answer["completed"]) for answer, _ in answers]
+    assert [(True, True, False), (False, False, True)] == did
+    assert "interrupted" == guarded.outcome(asked)
+    assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
+    guarded.policy("mode: ask")
+
+
 def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
     """The handler may read the instance, publish, keep the date and drop it; the sweep may read dates."""
     guarded.policy("mode: ask\nplan: {action: notify-only}")

@@ -24,7 +24,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
-from governor.domain.interruption import SpotPrice
+from governor.domain.interruption import LifecycleAction, SpotPrice
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
@@ -500,6 +500,24 @@ class CheckpointHook(Protocol):
         """Sends the command and returns its id. `signal`: without a hook, GPU processes get SIGTERM.
 
         Raises: CloudError, also for an instance that Systems Manager does not manage.
+        """
+        ...
+
+
+class LifecycleHooks(Protocol):
+    """Auto Scaling: lifecycle hooks of groups."""
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """How long the group waits for the hook to be completed; `None` for a hook that it does not have.
+
+        Raises: CloudError.
+        """
+        ...
+
+    def complete(self, target: Target, action: LifecycleAction) -> None:
+        """Lets the group go on. An action that is over already is no error.
+
+        Raises: CloudError.
         """
         ...
 

@@ -30,7 +30,7 @@ BY_MACHINE_OR_API = {
     "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
-    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess)$"
+    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|autoscaling:Describe\w+|states:SendTaskSuccess)$"
 )
 """AWS knows no resource scope for these."""
 
@@ -133,18 +133,50 @@ def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
 
 
 def test_commands_run_one_document_on_governed_instances() -> None:
-    """And only the two functions that answer warnings may send any."""
+    """And only the functions that answer warnings may send any."""
     sending = {
         name: [s for s in statements(properties) if "ssm:SendCommand" in actions(s)]
         for name, properties in FUNCTIONS.items()
     }
     holders = {name: found for name, found in sending.items() if found}
 
-    assert {"HandleSpotInterruptionFunction", "HandleRebalanceRecommendationFunction"} == set(holders)
+    assert {
+        "HandleSpotInterruptionFunction",
+        "HandleRebalanceRecommendationFunction",
+        "HandleLifecycleActionFunction",
+    } == set(holders)
     for document, instance in holders.values():
         assert document["Resource"]["Fn::Sub"].endswith(":document/${CheckpointDocumentName}")
         assert instance["Resource"]["Fn::Sub"].endswith(":instance/*")
         assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"]["ssm:resourceTag/Purpose"]
+
+
+def test_one_function_lets_auto_scaling_go_on_and_only_governed_groups() -> None:
+    """The condition is on the group, which the instance's tag says nothing about."""
+    holders = {
+        name: s
+        for name, properties in FUNCTIONS.items()
+        for s in statements(properties)
+        if any(a.startswith("autoscaling:") and "Describe" not in a for a in actions(s))
+    }
+
+    assert {"HandleLifecycleActionFunction"} == set(holders)
+    (statement,) = holders.values()
+    assert ["autoscaling:CompleteLifecycleAction"] == actions(statement)
+    assert {"aws:ResourceTag/Purpose": {"Ref": "SelectorTagValue"}} == statement["Condition"]["StringEquals"]
+
+
+def test_what_is_replayed_from_an_archive_is_no_news() -> None:
+    """Somebody who replays last week's events must not have last week's warnings told and hooked."""
+    patterns = [
+        event["Properties"]["Pattern"]
+        for properties in FUNCTIONS.values()
+        for event in properties.get("Events", {}).values()
+        if event["Type"] == "EventBridgeRule"
+    ]
+
+    assert 7 == len(patterns)
+    assert all([{"exists": False}] == pattern["replay-name"] for pattern in patterns)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))

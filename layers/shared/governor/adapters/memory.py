@@ -23,6 +23,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.interruption import LifecycleAction
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
@@ -463,6 +464,27 @@ class RecordingHook:
         return f"command-{len(self.sent)}"
 
 
+@dataclass
+class MemoryLifecycleHooks:
+    """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go on."""
+
+    waits: dict[tuple[str, str], timedelta] = field(default_factory=dict)
+    completed: list[LifecycleAction] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        return self.waits.get((group, hook))
+
+    def complete(self, target: Target, action: LifecycleAction) -> None:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        self.completed.append(action)
+
+
 class MemoryStateTable:
     """The port `StateTable`. One lock stands for DynamoDB's conditions."""
 
@@ -806,6 +828,7 @@ __all__ = [
     "FakeClock",
     "MemoryEc2",
     "MemoryEventLog",
+    "MemoryLifecycleHooks",
     "MemoryMetrics",
     "MemoryStateTable",
     "MemoryWorkflow",

@@ -354,6 +354,10 @@ class Events:
     """Whether an instance that is taken back is asked to run its owner's hook. It runs only what is there."""
     checkpoint_on_rebalance: bool = False
     """Whether it is asked on a rebalance recommendation, too: an interruption may never follow."""
+    checkpoint_on_auto_scaling: bool = True
+    """Whether it is asked when its Auto Scaling group terminates it and waits for a lifecycle hook."""
+    completed_lifecycle_hooks: tuple[str, ...] = ()
+    """Names of lifecycle hooks that wait for the governor alone: completed where nothing is saved."""
     signal_gpu_processes: bool = False
     """Whether, where an instance has no hook, its processes on the GPU get SIGTERM."""
     snapshot_data_volumes: bool = False
