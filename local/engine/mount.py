@@ -66,6 +66,8 @@ class Simulation:
                 self.ec2.snapshot_outcome = command["state"]
             case "set_spot_prices":
                 self.ec2.spot_prices |= command["prices"]
+            case "set_placement_scores":
+                self.ec2.placement_scores |= command["scores"]
             case "set_instance_types":
                 self.ec2.instance_types |= command["shapes"]
             case "spot_warning":

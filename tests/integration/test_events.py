@@ -23,7 +23,9 @@ SPOT: dict[str, Any] = {
 
 def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
     """The alert, the command to the instance with its parameters, and the snapshot of the data volume."""
-    stage.policy("mode: ask\nevents: {snapshot_data_volumes: true, signal_gpu_processes: true}")
+    settings = "{snapshot_data_volumes: true, signal_gpu_processes: true, placement_scores: true}"
+    stage.policy(f"mode: ask\nevents: {settings}")
+    stage.scene.simulation.set_placement_scores({"us-west-2": 9, "us-east-1": 2})
     instance_id = stage.launch(data_gib=50, **SPOT)
     began = time.time()
 
@@ -34,8 +36,9 @@ def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
     assert ([instance_id], "sigterm") == (command["InstanceIds"], command["Parameters"]["WhenNoHook"][0])
     assert command["at"] - began < 5
     assert 1 == len(stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun"))
-    elsewhere = stage.await_mail(instance_id, "interruption-advice")["facts"]["elsewhere"]
-    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in elsewhere}
+    advice = stage.await_mail(instance_id, "interruption-advice")["facts"]
+    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in advice["elsewhere"]}
+    assert {"us-west-2": 9, "us-east-1": 2, "eu-west-1": 1} == advice["placement_scores"]
 
 
 def test_a_rebalance_recommendation_is_told(stage: Stage) -> None:

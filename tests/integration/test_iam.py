@@ -95,7 +95,7 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(gua
 def test_a_spot_warning_is_told(guarded: Stage) -> None:
     """The handler may read the instance, publish, run the hook, snapshot, close the question, compare prices;
     that of recommendations may run the hook."""
-    events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true}"
+    events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true, placement_scores: true}"
     guarded.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\nevents: {events}")
     instance_id, _ = guarded.ask(
         instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time", data_gib=50
@@ -107,7 +107,7 @@ def test_a_spot_warning_is_told(guarded: Stage) -> None:
     guarded.scene.simulation.spot_warning(instance_id)
 
     assert guarded.await_mail(instance_id, "spot-interruption")
-    assert guarded.await_mail(instance_id, "interruption-advice")
+    assert guarded.await_mail(instance_id, "interruption-advice")["facts"]["placement_scores"]
     assert "interrupted" == guarded.outcome(instance_id)
     assert 2 == len(guarded.scene.simulation.commands())
     assert before + 1 == len(guarded.snapshots())

@@ -231,7 +231,7 @@ def react_to_interruption() -> ReactToInterruption:
         tell=_tell_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
         snapshots=EbsSnapshots(_clients()),
-        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), once, _announcer()),
+        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), _catalogue(), once, _announcer()),
     )
 
 

@@ -235,6 +235,23 @@ class SpotMarket(Protocol):
         """Of all zones of these Regions, in the target's account. Never raises."""
         ...
 
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """By Region, how likely a Spot request for one instance of any of these types succeeds: 1 to 10.
+
+        Of ten Regions at most. Raises: CloudError, also where the account has asked too much today.
+        """
+        ...
+
+
+class SiblingTypes(Protocol):
+    """Instance types that do the same work."""
+
+    def alike(self, instance_type: str) -> Sequence[str]:
+        """All types with as many of the same accelerator, itself included; empty for an unknown one."""
+        ...
+
 
 class Catalogue(Protocol):
     """Accelerated instance types."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.episode import Phase
@@ -63,7 +64,7 @@ class WarnedWorld:
             tell=self.tell,
             checkpoint=self.checkpoint,
             snapshots=ec2,
-            advise=AdviseElsewhere(clock, self.market, once, announcer),
+            advise=AdviseElsewhere(clock, self.market, ShippedCatalogue(), once, announcer),
         )
         self.hooks = MemoryLifecycleHooks({(GROUP, HOOK): timedelta(seconds=600)})
         self.lifecycle = ReactToLifecycleAction(

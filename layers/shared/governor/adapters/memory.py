@@ -438,15 +438,27 @@ class MemoryEventLog:
 
 @dataclass
 class StaticSpotMarket:
-    """The same prices at every question; `asked` keeps the Regions of each."""
+    """The same answers at every question; `asked` keeps the Regions of each, `scored` the types."""
 
     answer: SpotPrices = field(default_factory=lambda: SpotPrices((), {}))
+    by_region: dict[str, int] = field(default_factory=dict)
+    failure: CloudError | None = None
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    scored: list[tuple[str, ...]] = field(default_factory=list)
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         """As the port says."""
         self.asked.append(tuple(regions))
         return self.answer
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """As the port says."""
+        self.scored.append(tuple(instance_types))
+        if self.failure is not None:
+            raise self.failure
+        return {region: score for region, score in self.by_region.items() if region in regions}
 
 
 @dataclass

@@ -6,7 +6,7 @@ Pure wording. This module must not know channels, nor how often something is tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance
@@ -235,9 +235,17 @@ def checkpoint_failed_alert(
 
 
 def elsewhere_alert(
-    instance: Instance, prices: Sequence[SpotPrice], owner: str, project: str, now: UtcDatetime
+    instance: Instance,
+    prices: Sequence[SpotPrice],
+    scores: Mapping[str, int],
+    owner: str,
+    project: str,
+    now: UtcDatetime,
 ) -> Alert | None:
-    """The cheapest other zones for the same type; `None` where no price of another zone is known."""
+    """The cheapest other zones for the same type; `None` where no price of another zone is known.
+
+    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if asked for.
+    """
     here = next((one for one in prices if one.zone == instance.availability_zone), None)
     others = [one for one in prices if one.zone != instance.availability_zone][:_ADVISED]
     if not others:
@@ -251,6 +259,7 @@ def elsewhere_alert(
         lines=(
             f"Spot prices of {kind} now, after warnings in {instance.availability_zone} (there: {paid}):",
             *(f"{one.zone} in {one.region}: {money(one.usd_per_hour, 4)} USD an hour" for one in others),
+            *_score_lines(scores),
             "A price says nothing about free capacity, and data that lies in one Region stays there.",
         ),
         dedup_id=f"advice-{instance.target.account}-{instance.availability_zone}-{kind}-{iso(now)}",
@@ -263,6 +272,18 @@ def elsewhere_alert(
                 {"region": one.region, "availability_zone": one.zone, "usd_per_hour": str(one.usd_per_hour)}
                 for one in others
             ],
+            "placement_scores": dict(scores),
         },
         **_about(instance, owner, project),
+    )
+
+
+def _score_lines(scores: Mapping[str, int]) -> tuple[str, ...]:
+    if not scores:
+        return ()
+    ranked = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    return (
+        "How likely EC2 finds one with the same GPUs now, from 10 (very) to 1 (hardly): "
+        + ", ".join(f"{region} {score}" for region, score in ranked)
+        + ". No promise.",
     )

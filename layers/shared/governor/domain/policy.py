@@ -370,6 +370,8 @@ class Events:
     """Whether people are told, after a warning, where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
     """Regions looked at for that, besides the instance's own."""
+    placement_scores: bool = False
+    """Whether that advice also says how likely EC2 finds the same GPUs there: a call more at each."""
     remind_before_hours: int = 24
     """How long before a date that was announced it is told again."""
 
