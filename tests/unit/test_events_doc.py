@@ -26,7 +26,7 @@ def rules() -> list[tuple[str, dict[str, Any]]]:
 
 def test_every_rule_is_described() -> None:
     """By its detail types, a star written as dots, and by the function that has samples."""
-    assert 7 == len(rules())
+    assert 13 == len(rules())
     for function, pattern in rules():
         assert f"`{function}`" in TEXT
         assert list((ROOT / "events" / function).glob("*.json"))

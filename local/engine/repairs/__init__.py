@@ -6,7 +6,7 @@ Each repair says what AWS does and what the engine does. They reach into private
 
 from __future__ import annotations
 
-from local.engine.repairs import callbacks, executions, lambda_errors, rotation
+from local.engine.repairs import buses, callbacks, executions, lambda_errors, rotation
 
 
 def repair_all(wait_scale: float) -> None:
@@ -15,3 +15,4 @@ def repair_all(wait_scale: float) -> None:
     executions.repair()
     callbacks.repair(wait_scale)
     rotation.repair()
+    buses.repair()

@@ -85,9 +85,7 @@ def test_scores_are_one_question_about_regions() -> None:
     east = ScriptedClient(get_spot_placement_scores=lambda **_: {"SpotPlacementScores": scores})
     regions = ["us-east-1", "us-east-1", *(f"eu-west-{number}" for number in range(1, 20))]
 
-    found = Ec2SpotMarket(RegionalClients(us_east_1=east)).scores(
-        TARGET, regions, ["g5.xlarge", "g5.2xlarge"]
-    )
+    found = Ec2SpotMarket(RegionalClients(us_east_1=east)).scores(TARGET, regions, ["g5.xlarge", "g6.xlarge"])
 
     assert {"us-west-2": 9, "us-east-1": 1} == found
     ((_, call),) = east.calls

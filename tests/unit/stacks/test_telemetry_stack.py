@@ -56,7 +56,7 @@ def alarm(name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     return properties, metric, query(metric["Expression"])
 
 
-@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet"])
+@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet", "member", "forward_events"])
 def test_cfn_lint_finds_nothing(stack: str) -> None:
     """Errors and warnings, as `make template` has them."""
     found = cfnlint.lint((ROOT / "stacks" / f"{stack}.yaml").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def test_cfn_lint_finds_nothing(stack: str) -> None:
     assert [] == [str(match) for match in found]
 
 
-@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet"])
+@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet", "member", "forward_events"])
 def test_a_stack_can_be_deployed_without_a_bucket(stack: str) -> None:
     """CloudFormation takes 51,200 bytes in the call itself."""
     assert len((ROOT / "stacks" / f"{stack}.yaml").read_bytes()) <= 51_200

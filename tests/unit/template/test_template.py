@@ -175,7 +175,7 @@ def test_what_is_replayed_from_an_archive_is_no_news() -> None:
         if event["Type"] == "EventBridgeRule"
     ]
 
-    assert 7 == len(patterns)
+    assert 13 == len(patterns)
     assert all([{"exists": False}] == pattern["replay-name"] for pattern in patterns)
 
 

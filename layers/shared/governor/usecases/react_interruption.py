@@ -53,9 +53,11 @@ class ReactToInterruption:
             CloudError: the instance could not be read, or a step failed; all others were done all the same.
         """
         base = self.policies.base().policy
+        reaction = Reaction()
+        if not self.accounts.governs(base, warned.account, warned.region):
+            return reaction.elsewhere(warned.account, warned.region)
         target = self.accounts.target(warned.account, warned.region)
         instance = self.instances.describe(target, warned.instance_id)
-        reaction = Reaction()
         steps: list[Callable[[], object]] = [lambda: self._void(target, warned, reaction)]
         if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
             reaction.ours = False

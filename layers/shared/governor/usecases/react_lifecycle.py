@@ -51,9 +51,11 @@ class ReactToLifecycleAction:
             CloudError: the instance could not be read, or a step failed; all others were done all the same.
         """
         base = self.policies.base().policy
+        reaction = Reaction()
+        if not self.accounts.governs(base, action.account, action.region):
+            return reaction.elsewhere(action.account, action.region)
         target = self.accounts.target(action.account, action.region)
         instance = self.instances.describe(target, action.instance_id)
-        reaction = Reaction()
         steps: list[Callable[[], object]] = [lambda: self._void(target, action, reaction)]
         if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
             reaction.ours = False

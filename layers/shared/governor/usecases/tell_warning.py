@@ -51,6 +51,12 @@ class Reaction:
     """The lifecycle hook that an Auto Scaling group waited for was completed."""
     notes: list[str] = field(default_factory=list)
 
+    def elsewhere(self, account: str, region: str) -> Reaction:
+        """Nothing is done: the event came from where the policy governs nothing."""
+        self.ours = False
+        self.notes.append(f"{account} in {region} is no target of the policy")
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class TellWarning:
