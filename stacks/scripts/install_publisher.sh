@@ -1,5 +1,5 @@
 # Installs gpu-metrics-publisher from a pinned bundle and runs it; changes nothing where all is well. State Manager
-# runs it again and again, so what could not be done today is done once its cause is gone.
+# runs this again and again.
 #
 # Usage: install_publisher.sh BUNDLE SHA256
 #   BUNDLE   bucket/key in S3 of what `make publisher` has made: all wheels that are needed, and the unit
@@ -8,6 +8,7 @@
 # not be fetched or is another one; 5 the host publishes GPU metrics by other means, which are left alone; 6 it could
 # not be installed; 7 it does not run.
 set -u
+umask 022 # the service runs as a user of its own
 
 bundle=${1:-}
 sha256=${2:-}
