@@ -64,7 +64,7 @@ def lets_in(policy: dict[str, Any], account: str, source: str) -> bool:
         principal = statement.get("Principal")
         named = principal.get("AWS", ()) if isinstance(principal, dict) else ()
         accounts = [named] if isinstance(named, str) else named
-        condition = statement.get("Condition", {}).get("StringEquals", {})
+        condition = statement.get("Condition", {}).get("ForAllValues:StringEquals", {})
         sources = condition.get("events:source", source)
         fits = source in ([sources] if isinstance(sources, str) else sources)
         if fits and any(account in (one, one.rpartition("::")[2].removesuffix(":root")) for one in accounts):
