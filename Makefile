@@ -11,7 +11,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov publisher lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -78,6 +78,9 @@ evaluate: env-project ## detectors replayed on real GPU traces; TRACES=dir (or f
 checkov: ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov
 	.tools/checkov/bin/checkov --quiet --compact --skip-download $(addprefix -f ,$(TEMPLATES))
+
+publisher: env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum
+	@$(VENV)/python scripts/bundle_publisher.py build
 
 lock: ## pin all requirements anew
 	@$(PYTHON) scripts/environment.py uv

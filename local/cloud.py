@@ -134,20 +134,20 @@ class LocalCloud:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def client(self, service: str, region: str = REGION) -> Any:
-        """A boto3 client of this cloud."""
+    def client(self, service: str, region: str = REGION, account: str = ACCOUNT) -> Any:
+        """A boto3 client of this cloud; any twelve digits are an account."""
         return boto3.client(
             service,  # type: ignore[call-overload]
             region_name=region,
             endpoint_url=self.endpoint_url,
-            aws_access_key_id=ACCOUNT,
+            aws_access_key_id=account,
             aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
             config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=120),
         )
 
-    def simulation(self, region: str = REGION) -> Simulation:
+    def simulation(self, region: str = REGION, account: str = ACCOUNT) -> Simulation:
         """The control of the simulated EC2 and CloudWatch."""
-        return Simulation(self.endpoint_url, ACCOUNT, region)
+        return Simulation(self.endpoint_url, account, region)
 
     def reachable_url(self, url: str) -> str:
         """An address of the stack's HTTP API as one that opens in a browser on this machine."""
@@ -161,6 +161,23 @@ class LocalCloud:
         return (self.run_dir / "engine.log").read_text(errors="replace")
 
     # deployment
+
+    def deploy_plain(
+        self, template: Path, stack_name: str, parameters: Mapping[str, str], *, region: str, account: str
+    ) -> dict[str, str]:
+        """Creates a stack without functions in any account and Region, and returns its outputs.
+
+        Raises:
+            LocalCloudError: the stack failed; with the reasons of its events.
+        """
+        cloudformation = self.client("cloudformation", region, account)
+        cloudformation.create_stack(
+            StackName=stack_name,
+            TemplateBody=json.dumps(load_template(template)),
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in parameters.items()],
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        return self._await_stack(cloudformation, stack_name)
 
     def deploy(self, template: Path, stack_name: str, parameters: Mapping[str, str]) -> dict[str, str]:
         """Creates the stack and returns its outputs.

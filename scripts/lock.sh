@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pins every requirements/*.in with hashes, for every platform and Python 3.11 or newer. Writes no addresses.
+# Pins every requirements/*.in with hashes, for every platform and Python 3.11 or newer (publisher: 3.9). Writes no addresses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 uv=${UV:-.tools/uv/bin/uv}
@@ -8,6 +8,7 @@ pin() { # source, target, lowest Python
     --no-emit-index-url --no-emit-find-links --upgrade --output-file "$2" "$1"
 }
 pin layers/shared/requirements.in layers/shared/requirements.txt 3.11
+pin requirements/publisher.in requirements/publisher.txt 3.9
 for name in project cloud sam checkov browser uv; do
   pin "requirements/$name.in" "requirements/$name.txt" 3.11
 done

@@ -27,6 +27,8 @@ Emit = Callable[[str, str, str, str, dict[str, Any], list[str]], None]
 
 _MAX_TAGGED = 1000
 _MAX_TAGS = 50
+_MOST_SCORED_REGIONS = 10
+_FEWEST_SCORED_TYPES = 3
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Ec2Simulator:
         self.delays = Delays()
         self.snapshot_outcome = "completed"
         self.spot_prices: dict[str, str] = {}
+        self.placement_scores: dict[str, int] = {}
+        """By Region, of three types and more."""
         self.instance_types: dict[str, dict[str, Any]] = {}
         """Shapes by instance type, as DescribeInstanceTypes answers them."""
         self._emit = emit
@@ -87,6 +91,7 @@ class Ec2Simulator:
             "DescribeSpotInstanceRequests": self._describe_spot_requests,
             "CancelSpotInstanceRequests": self._cancel_spot_requests,
             "DescribeSpotPriceHistory": self._describe_spot_prices,
+            "GetSpotPlacementScores": self._get_placement_scores,
         }
 
     def knows(self, operation: str) -> bool:
@@ -108,6 +113,7 @@ class Ec2Simulator:
             self.delays = Delays()
             self.snapshot_outcome = "completed"
             self.spot_prices = {}
+            self.placement_scores = {}
             self.instance_types = {}
 
     # what the simulation's own control asks for
@@ -698,6 +704,16 @@ class Ec2Simulator:
                 if kind in self.spot_prices
             ]
         }
+
+    def _get_placement_scores(self, account: str, region: str, request: Request) -> Answer:
+        """As EC2, which gives fewer than three types a low score whatever there is."""
+        del account
+        if len(regions := request.get("RegionNames", [region])) > _MOST_SCORED_REGIONS:
+            raise AwsError("InvalidParameterValue", f"{len(regions)} Regions are more than 10")
+        few = len(set(request.get("InstanceTypes", ()))) < _FEWEST_SCORED_TYPES
+        scores = [(name, 1 if few else self.placement_scores.get(name, 1)) for name in regions]
+        ranked = sorted(scores, key=lambda one: -one[1])
+        return {"SpotPlacementScores": [{"Region": name, "Score": score} for name, score in ranked]}
 
     # helpers
 

@@ -30,7 +30,7 @@ Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awai
 Response = tuple[int, dict[str, str], bytes]
 CONTROL = "GovernorSimulation"
 _OF_SIMULATED = re.compile(r"Instance|Snapshot|Volume|Spot|Tags")
-GATED = ("dynamodb", "events", "secretsmanager", "sns", "sqs", "ssm", "states", "sts")
+GATED = ("autoscaling", "dynamodb", "events", "secretsmanager", "sns", "sqs", "ssm", "states", "sts")
 """Services of the engine, by its names, whose calls are counted and can be given faults."""
 
 
@@ -66,6 +66,8 @@ class Simulation:
                 self.ec2.snapshot_outcome = command["state"]
             case "set_spot_prices":
                 self.ec2.spot_prices |= command["prices"]
+            case "set_placement_scores":
+                self.ec2.placement_scores |= command["scores"]
             case "set_instance_types":
                 self.ec2.instance_types |= command["shapes"]
             case "spot_warning":

@@ -3,7 +3,7 @@
 #
 # Usage: configure_agent.sh PARAMETER    (name of the SSM parameter that holds the configuration)
 # Exit status: 0 the agent runs with it; 2 wrong arguments; 3 no driver; 4 no agent; 5 the host has an agent
-# configuration of its own, which is left alone; 6 the agent refused the configuration or did not start.
+# configuration or a publisher of its own, which is left alone; 6 the agent refused the configuration or did not start.
 set -u
 
 parameter=${1:-}
@@ -44,6 +44,9 @@ timeout -k 5 60 "$driver" -L >/dev/null ||
   stop 3 "$driver fails: the driver does not work; see the kernel log"
 [ -x "$ctl" ] ||
   stop 4 "the agent is not installed yet; the install association of this stack does that"
+# Each GPU would be counted twice.
+[ "$(systemctl is-enabled gpu-metrics-publisher 2>/dev/null)" != enabled ] ||
+  stop 5 "left alone, as gpu-metrics-publisher runs here: disable it, or take the tag away from the instance"
 others=$(foreign)
 [ -z "$others" ] ||
   stop 5 "left alone, as the host has a configuration of its own ($others): add nvidia_gpu to it as in" \

@@ -49,6 +49,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_rebalance_recommendation": lambda event: payloads.parse(
         payloads.RebalanceEvent, event
     ).to_domain(),
+    "handle_lifecycle_action": lambda event: payloads.parse(payloads.LifecycleEvent, event).to_domain(),
     "handle_notice": lambda event: payloads.parse(payloads.NoticeEvent, event).root.to_domain(),
     "handle_execution_end": lambda event: payloads.parse(payloads.ExecutionEndEvent, event),
 }

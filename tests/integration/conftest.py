@@ -17,6 +17,8 @@ from local.scene import Scene, deploy_scene
 from tests.integration.stage import Stage
 
 HERE = Path(__file__).parent
+MEMBER = "210987654321"
+"""Another account, whose events the stack takes."""
 QUICK = "approval: {remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 0.05}"
 
 
@@ -35,7 +37,7 @@ def scene() -> Iterator[Scene]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            scene = deploy_scene(cloud, receivers, mode="ask")
+            scene = deploy_scene(cloud, receivers, mode="ask", more={"MemberAccountIds": MEMBER})
             scene.subscribe_a_person()
             yield scene
         finally:

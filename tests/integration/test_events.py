@@ -22,7 +22,9 @@ SPOT: dict[str, Any] = {
 
 def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
     """The alert, the command to the instance with its parameters, and the snapshot of the data volume."""
-    stage.policy("mode: ask\nevents: {snapshot_data_volumes: true, signal_gpu_processes: true}")
+    settings = "{snapshot_data_volumes: true, signal_gpu_processes: true, placement_scores: true}"
+    stage.policy(f"mode: ask\nevents: {settings}")
+    stage.scene.simulation.set_placement_scores({"us-west-2": 9, "us-east-1": 2})
     instance_id = stage.launch(data_gib=50, **SPOT)
     began = time.time()
 
@@ -33,8 +35,9 @@ def test_a_spot_warning_is_told_and_hooked_within_seconds(stage: Stage) -> None:
     assert ([instance_id], "sigterm") == (command["InstanceIds"], command["Parameters"]["WhenNoHook"][0])
     assert command["at"] - began < 5
     assert 1 == len(stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun"))
-    elsewhere = stage.await_mail(instance_id, "interruption-advice")["facts"]["elsewhere"]
-    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in elsewhere}
+    advice = stage.await_mail(instance_id, "interruption-advice")["facts"]
+    assert {"us-west-2", "eu-west-1"} == {price["region"] for price in advice["elsewhere"]}
+    assert {"us-west-2": 9, "us-east-1": 2, "eu-west-1": 1} == advice["placement_scores"]
 
 
 def test_a_rebalance_recommendation_is_told(stage: Stage) -> None:
@@ -62,6 +65,79 @@ def test_a_reservation_that_is_taken_back_is_told(stage: Stage) -> None:
     )
 
     assert "Capacity Reservation" in stage.await_mail(instance_id, "spot-interruption")["subject"]
+
+
+def test_an_instance_that_auto_scaling_lets_go_is_told_and_hooked(stage: Stage) -> None:
+    """With the time of the group's hook; its question ends, booked as not ours; the group is left waiting."""
+    stage.scene.cloud.client("autoscaling").put_lifecycle_hook(
+        AutoScalingGroupName="trainers",
+        LifecycleHookName="save-work",
+        LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+        HeartbeatTimeout=900,
+    )
+    stage.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
+    instance_id, _ = stage.ask()
+
+    event = _let_go(instance_id)
+    stage.scene.simulation.put_event("aws.autoscaling", event["detail-type"], event["detail"])
+
+    told = stage.await_mail(instance_id, "auto-scaling-termination")
+    assert ("warning", "trainers") == (told["severity"], told["facts"]["auto_scaling_group"])
+    (command,) = stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
+    assert ["auto-scaling-termination"] == command["Parameters"]["Reason"]
+    assert 840 < int(command["Parameters"]["SecondsLeft"][0]) <= 900
+    assert "interrupted" == stage.outcome(instance_id)
+    months = {f"{datetime.now(tz=UTC) - timedelta(days=days):%Y-%m}" for days in (0, 1)}
+    entries = [entry for month in months for entry in stage.state.entries(month)]
+    assert [False] == [entry.ours for entry in entries if entry.episode.instance_id == instance_id]
+    assert 0 == stage.scene.simulation.calls().get("autoscaling:CompleteLifecycleAction", 0)
+
+
+def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(stage: Stage) -> None:
+    """The event comes twice, then malformed, then after the instance has gone."""
+    stage.policy(
+        "mode: ask\nevents: {completed_lifecycle_hooks: [save-work], checkpoint_on_auto_scaling: false}"
+    )
+    instance_id = stage.launch()
+    event = _let_go(instance_id)
+
+    first, _ = stage.invoke("HandleLifecycleAction", event)
+    again, _ = stage.invoke("HandleLifecycleAction", event)
+    nameless = {**event, "detail": {k: v for k, v in event["detail"].items() if k != "LifecycleHookName"}}
+    refused, raised = stage.invoke("HandleLifecycleAction", nameless)
+    stage.scene.simulation.set_state(instance_id, "terminated")
+    stage.eventually(lambda: stage.ec2_state(instance_id) == "terminated" or None, "it does not go")
+    late, _ = stage.invoke("HandleLifecycleAction", {**event, "id": f"late-{instance_id}"})
+
+    assert [(True, "singly"), (False, None), (False, None)] == [
+        (answer["completed"], answer["told"]) for answer in (first, again, late)
+    ]
+    assert (True, "InputError") == (raised, refused["errorType"])
+    assert "LifecycleHookName" in refused["errorMessage"]
+    assert 1 == stage.scene.simulation.calls()["autoscaling:CompleteLifecycleAction"]
+    assert [] == stage.scene.simulation.commands()
+
+
+def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> None:
+    """EventBridge marks what it replays from an archive: last week's warnings must not be told and hooked."""
+    events = stage.scene.cloud.client("events")
+    patterns = [rule["EventPattern"] for rule in events.list_rules()["Rules"] if "EventPattern" in rule]
+    samples = [
+        path
+        for path in (ROOT / "events").glob("handle_*/*.json")
+        if "source" in (event := json.loads(path.read_text())) and event["source"] != "aws.states"
+    ]
+
+    def met(event: dict[str, Any]) -> int:
+        text = json.dumps(event)
+        return sum(events.test_event_pattern(EventPattern=p, Event=text)["Result"] for p in patterns)
+
+    assert len(samples) > 15
+    for sample in samples:
+        event = json.loads(sample.read_text())
+        if sample.stem != "malformed-other-service":
+            assert (sample, 1) == (sample, met(event))
+        assert (sample, 0) == (sample, met({**event, "replay-name": "last-week"}))
 
 
 def test_a_doubled_warning_is_answered_once(stage: Stage) -> None:
@@ -164,6 +240,14 @@ def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> No
     stage.eventually(lambda: len(_about(stage, reservation)) > 1 or None, "nobody is reminded")
     reminder = _about(stage, reservation)[1:]
     assert [(True, [instance_id])] == [(m["facts"]["reminder"], m["facts"]["instance_ids"]) for m in reminder]
+
+
+def _let_go(instance_id: str) -> dict[str, Any]:
+    """The event about an instance that its Auto Scaling group terminates."""
+    event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    of_it = {**event["detail"], "EC2InstanceId": instance_id}
+    return {**event, "id": f"event-{instance_id}", "time": now, "detail": of_it}
 
 
 def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(gua
 def test_a_spot_warning_is_told(guarded: Stage) -> None:
     """The handler may read the instance, publish, run the hook, snapshot, close the question, compare prices;
     that of recommendations may run the hook."""
-    events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true}"
+    events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true, placement_scores: true}"
     guarded.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\nevents: {events}")
     instance_id, _ = guarded.ask(
         instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time", data_gib=50
@@ -109,10 +109,30 @@ def test_a_spot_warning_is_told(guarded: Stage) -> None:
     guarded.scene.simulation.spot_warning(instance_id)
 
     assert guarded.await_mail(instance_id, "spot-interruption")
-    assert guarded.await_mail(instance_id, "interruption-advice")
+    assert guarded.await_mail(instance_id, "interruption-advice")["facts"]["placement_scores"]
     assert "interrupted" == guarded.outcome(instance_id)
     assert 2 == len(guarded.scene.simulation.commands())
     assert before + 1 == len(guarded.snapshots())
+
+
+def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
+    """The handler may read the group's hook and the question, close it, publish, run the checkpoint hook, and
+    complete a lifecycle hook of its own."""
+    guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
+    event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    asked, _ = guarded.ask()
+    left = guarded.launch(name="left", tags={"GpuGovernorCheckpoint": "off"})
+    answers = []
+    for instance_id in (asked, left):
+        of_it = {**event["detail"], "EC2InstanceId": instance_id}
+        answers.append(guarded.invoke("HandleLifecycleAction", {**event, "id": instance_id, "detail": of_it}))
+
+    assert [False, False] == [raised for _, raised in answers]
+    did = [(answer["checkpoint_sent"], answer["voided"], answer["completed"]) for answer, _ in answers]
+    assert [(True, True, False), (False, False, True)] == did
+    assert "interrupted" == guarded.outcome(asked)
+    assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
+    guarded.policy("mode: ask")
 
 
 def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:

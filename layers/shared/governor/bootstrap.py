@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from governor.usecases.put_away import PutAway
     from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
     from governor.usecases.react_interruption import ReactToInterruption
+    from governor.usecases.react_lifecycle import ReactToLifecycleAction
     from governor.usecases.react_notice import ReactToCapacityBlock, ReactToScheduledChange
     from governor.usecases.react_rebalance import ReactToRebalance
     from governor.usecases.recheck_episode import RecheckEpisode
@@ -230,7 +231,7 @@ def react_to_interruption() -> ReactToInterruption:
         tell=_tell_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
         snapshots=EbsSnapshots(_clients()),
-        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), once, _announcer()),
+        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), _catalogue(), once, _announcer()),
     )
 
 
@@ -253,6 +254,26 @@ def react_to_rebalance() -> ReactToRebalance:
         instances=_instances(),
         tell=_tell_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
+    )
+
+
+def react_to_lifecycle_action() -> ReactToLifecycleAction:
+    """For `handle_lifecycle_action`."""
+    from governor.adapters.auto_scaling import AutoScalingHooks
+    from governor.usecases.react_lifecycle import ReactToLifecycleAction
+
+    clock, once = SystemClock(), _once()
+    return ReactToLifecycleAction(
+        clock=clock,
+        policies=_policies_or_last(),
+        accounts=_accounts(),
+        instances=_instances(),
+        state=_state(),
+        void=_void(_deliver()),
+        once=once,
+        tell=_tell_warning(clock, once),
+        checkpoint=_send_checkpoint(clock, once),
+        hooks=AutoScalingHooks(_clients()),
     )
 
 

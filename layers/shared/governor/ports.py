@@ -24,7 +24,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
-from governor.domain.interruption import SpotPrice
+from governor.domain.interruption import LifecycleAction, SpotPrice
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
@@ -237,6 +237,23 @@ class SpotMarket(Protocol):
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         """Of all zones of these Regions, in the target's account. Never raises."""
+        ...
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """By Region, how likely a Spot request for one instance of any of these types succeeds: 1 to 10.
+
+        Of ten Regions at most. Raises: CloudError, also where the account has asked too much today.
+        """
+        ...
+
+
+class SiblingTypes(Protocol):
+    """Instance types that do the same work."""
+
+    def alike(self, instance_type: str) -> Sequence[str]:
+        """All types with as many of the same accelerator, itself included; empty for an unknown one."""
         ...
 
 
@@ -520,6 +537,24 @@ class CheckpointHook(Protocol):
         `signal`: without a hook, GPU processes get SIGTERM.
 
         Raises: CloudError, also when one of them is not managed by Systems Manager; then none has got it.
+        """
+        ...
+
+
+class LifecycleHooks(Protocol):
+    """Auto Scaling: lifecycle hooks of groups."""
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """How long the group waits for the hook to be completed; `None` for a hook that it does not have.
+
+        Raises: CloudError.
+        """
+        ...
+
+    def complete(self, target: Target, action: LifecycleAction) -> None:
+        """Lets the group go on. An action that is over already is no error.
+
+        Raises: CloudError.
         """
         ...
 

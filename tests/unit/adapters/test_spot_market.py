@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from governor.adapters.clients import Clients
 from governor.adapters.spot_market import Ec2SpotMarket
 from governor.domain.instance import Target
 from governor.domain.interruption import SpotPrice
+from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TARGET
 
@@ -74,3 +77,30 @@ def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
 def test_no_region_is_no_price() -> None:
     """Nothing is asked for."""
     assert () == Ec2SpotMarket(RegionalClients()).prices(TARGET, [], "g5.xlarge", "Linux/UNIX").prices
+
+
+def test_scores_are_one_question_about_regions() -> None:
+    """From the instance's own Region, once, of ten Regions at most; a score is of a whole Region."""
+    scores = [{"Region": "us-west-2", "Score": 9}, {"Region": "us-east-1", "Score": 1}]
+    east = ScriptedClient(get_spot_placement_scores=lambda **_: {"SpotPlacementScores": scores})
+    regions = ["us-east-1", "us-east-1", *(f"eu-west-{number}" for number in range(1, 20))]
+
+    found = Ec2SpotMarket(RegionalClients(us_east_1=east)).scores(TARGET, regions, ["g5.xlarge", "g6.xlarge"])
+
+    assert {"us-west-2": 9, "us-east-1": 1} == found
+    ((_, call),) = east.calls
+    assert (1, False, ["g5.xlarge", "g6.xlarge"]) == (
+        call["TargetCapacity"],
+        call["SingleAvailabilityZone"],
+        call["InstanceTypes"],
+    )
+    assert ["us-east-1", *(f"eu-west-{number}" for number in range(1, 10))] == call["RegionNames"]
+
+
+def test_scores_that_are_refused_are_raised() -> None:
+    """What that means is the use case's business."""
+    refused = client_error("UnauthorizedOperation")
+    market = Ec2SpotMarket(RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused])))
+
+    with pytest.raises(AccessDenied):
+        market.scores(TARGET, ["us-east-1"], ["g5.xlarge"])

@@ -21,21 +21,27 @@ _TOOLS = (
         "bash",
         "cat",
         "cksum",
+        "cmp",
+        "cp",
         "cut",
         "date",
         "flock",
         "grep",
+        "gzip",
+        "ln",
         "mkdir",
         "mv",
+        "readlink",
         "rm",
         "sed",
         "setsid",
         "sh",
+        "sha256sum",
     ),
-    *("sleep", "sort", "stat", "timeout", "tr", "true", "uname", "wc"),
+    *("sleep", "sort", "stat", "tar", "timeout", "tr", "true", "uname", "wc"),
 )
 _SYSTEM_PATHS = re.compile(
-    r"(?<![\w.])(?=/etc/gpu-governor|/etc/os-release|/opt/a|/run/gpu|/usr/bin/nvidia|/var/l)"
+    r"(?<![\w.])(?=/etc/gpu-|/etc/os-release|/etc/systemd|/opt/[ag]|/run/gpu|/usr/bin/nvidia|/var/l)"
 )
 
 

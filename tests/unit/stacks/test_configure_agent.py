@@ -164,6 +164,16 @@ def test_a_configuration_of_the_hosts_own_is_left_alone(host: Host, path: str) -
     assert "{}" == host.path(path).read_text()
 
 
+def test_the_agent_is_not_configured_beside_the_publisher(host: Host) -> None:
+    """Each GPU would be counted twice; whoever chose both has to choose."""
+    install(host)
+    host.binary("systemctl", "[ $1 = is-enabled ] && echo enabled || echo inactive")
+
+    done = configure(host)
+
+    assert (5, [], True) == (done.returncode, calls(host), "gpu-metrics-publisher runs" in done.stderr)
+
+
 def test_the_agents_own_default_is_replaced(host: Host) -> None:
     """Nobody wrote it: the agent makes it when it is started without a configuration."""
     install(host)

@@ -56,7 +56,7 @@ def alarm(name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     return properties, metric, query(metric["Expression"])
 
 
-@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet"])
+@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet", "member", "forward_events"])
 def test_cfn_lint_finds_nothing(stack: str) -> None:
     """Errors and warnings, as `make template` has them."""
     found = cfnlint.lint((ROOT / "stacks" / f"{stack}.yaml").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def test_cfn_lint_finds_nothing(stack: str) -> None:
     assert [] == [str(match) for match in found]
 
 
-@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet"])
+@pytest.mark.parametrize("stack", ["telemetry", "gpu_fleet", "member", "forward_events"])
 def test_a_stack_can_be_deployed_without_a_bucket(stack: str) -> None:
     """CloudFormation takes 51,200 bytes in the call itself."""
     assert len((ROOT / "stacks" / f"{stack}.yaml").read_bytes()) <= 51_200
@@ -262,8 +262,48 @@ def test_an_association_reaches_all_instances_and_one_failure_stops_none(name: s
     """By the selector's tag, so that it holds for instances to come."""
     properties = RESOURCES[name]["Properties"]
 
-    assert [{"Key": "tag:Purpose", "Values": [{"Ref": "SelectorTagValue"}]}] == properties["Targets"]
+    (target,) = properties["Targets"]
+    assert {"Key": "tag:Purpose", "Values": [{"Ref": "SelectorTagValue"}]} == (
+        target["Fn::If"][2] if "Fn::If" in target else target
+    )
     assert "100%" == properties["MaxErrors"]
+
+
+def test_no_instance_gets_both_agent_and_publisher() -> None:
+    """By a choice of the stack, or by a tag, which has one value."""
+    chosen: dict[str, set[str]] = {"agent": set(), "publisher": set(), "tag": set()}
+    for name in ASSOCIATIONS:
+        resource = RESOURCES[name]
+        condition = resource.get("Condition")
+        if condition not in ("ByAgent", "ByPublisher"):
+            continue
+        (other,) = [p for p in ("agent", "publisher") if p.capitalize() not in condition]
+        assert {"Fn::Not": [{"Fn::Equals": [{"Ref": "TelemetryBy"}, other]}]} == TELEMETRY["Conditions"][
+            condition
+        ]
+        by_tag, what, everyone = resource["Properties"]["Targets"][0]["Fn::If"]
+        assert ("ByTag", "tag:GpuGovernorTelemetry", "tag:Purpose") == (by_tag, what["Key"], everyone["Key"])
+        mine = condition.removeprefix("By").lower()
+        assert [mine] == what["Values"]
+        chosen[mine].add(name)
+
+    assert ({"InstallAgentAssociation", "ConfigureAgentAssociation"}, {"InstallPublisherAssociation"}) == (
+        chosen["agent"],
+        chosen["publisher"],
+    )
+    assert {"Fn::Equals": [{"Ref": "TelemetryBy"}, "tag"]} == TELEMETRY["Conditions"]["ByTag"]
+
+
+def test_an_instance_may_fetch_the_pinned_bundle_and_no_other_object() -> None:
+    """And only where the publisher is chosen."""
+    *_, fetch = RESOURCES["AgentPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    condition, statement, nothing = fetch["Fn::If"]
+
+    assert ("ByPublisher", {"Ref": "AWS::NoValue"}) == (condition, nothing)
+    assert ("s3:GetObject", "arn:${AWS::Partition}:s3:::${PublisherBucket}/${PublisherKey}") == (
+        statement["Action"],
+        statement["Resource"]["Fn::Sub"],
+    )
 
 
 def test_the_agent_is_updated_only_when_somebody_says_so() -> None:
@@ -292,7 +332,7 @@ def test_the_agent_is_configured_right_after_it_is_installed() -> None:
 
 def test_an_instance_may_publish_gpu_metrics_and_read_its_configuration() -> None:
     """Nothing else, beyond what Systems Manager needs."""
-    publish, read = RESOURCES["AgentPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    publish, read, _ = RESOURCES["AgentPolicy"]["Properties"]["PolicyDocument"]["Statement"]
 
     assert "cloudwatch:PutMetricData" == publish["Action"]
     assert {"StringEquals": {"cloudwatch:namespace": ["GPU/EC2", "GPU/Custom"]}} == publish["Condition"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,36 @@ def definition(name: str) -> dict[str, Any]:
 def template(path: str = "template.yaml") -> dict[str, Any]:
     """A template of the project."""
     return load_template(ROOT / path)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the hub's: the folder of the function that answers, at once or out of a queue."""
+
+    folder: str
+    pattern: dict[str, Any]
+    is_forwarded: bool
+    """On the bus for members, not on the default one."""
+
+
+def rules() -> list[Rule]:
+    """Every rule that leads to a function."""
+    resources = template()["Resources"].values()
+    found: list[Rule] = []
+    for function in (r["Properties"] for r in resources if r["Type"] == "AWS::Serverless::Function"):
+        folder = function["CodeUri"].removeprefix("functions/").rstrip("/")
+        for event in function.get("Events", {}).values():
+            given = event["Properties"]
+            if event["Type"] == "EventBridgeRule":
+                found.append(Rule(folder, given["Pattern"], "EventBusName" in given))
+            elif event["Type"] == "SQS":
+                found += [
+                    Rule(folder, r["Properties"]["EventPattern"], "EventBusName" in r["Properties"])
+                    for r in resources
+                    if r["Type"] == "AWS::Events::Rule"
+                    and given["Queue"] in [target["Arn"] for target in r["Properties"]["Targets"]]
+                ]
+    return found
 
 
 def scopes(machine: dict[str, Any]) -> Iterator[dict[str, Any]]:

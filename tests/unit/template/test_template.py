@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.template.machines import ROOT, template
+from tests.unit.template.machines import ROOT, rules, template
 
 TEMPLATE = template()
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
@@ -35,7 +35,7 @@ BY_MACHINE_OR_API = {
     "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
-    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess)$"
+    r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)|autoscaling:Describe\w+|states:SendTaskSuccess)$"
 )
 """AWS knows no resource scope for these."""
 
@@ -131,7 +131,7 @@ def test_one_function_may_start_and_one_may_ask_it_to() -> None:
 def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
     """Every write on instances carries the condition on the selector tag."""
     for statement in statements(FUNCTIONS[name]):
-        writes = [a for a in actions(statement) if a.startswith("ec2:") and not a.startswith("ec2:Describe")]
+        writes = [a for a in actions(statement) if re.match("ec2:(?!Describe|Get)", a)]
         resource = str(statement["Resource"])
         if writes and "instance/*" in resource:
             condition = statement["Condition"]["StringEquals"]
@@ -139,18 +139,45 @@ def test_ec2_writes_are_limited_to_governed_instances(name: str) -> None:
 
 
 def test_commands_run_one_document_on_governed_instances() -> None:
-    """And only the two functions that answer warnings may send any."""
+    """And only the functions that answer warnings may send any."""
     sending = {
         name: [s for s in statements(properties) if "ssm:SendCommand" in actions(s)]
         for name, properties in FUNCTIONS.items()
     }
     holders = {name: found for name, found in sending.items() if found}
 
-    assert {"HandleSpotInterruptionFunction", "HandleRebalanceRecommendationFunction"} == set(holders)
+    assert {
+        "HandleSpotInterruptionFunction",
+        "HandleRebalanceRecommendationFunction",
+        "HandleLifecycleActionFunction",
+    } == set(holders)
     for document, instance in holders.values():
         assert document["Resource"]["Fn::Sub"].endswith(":document/${CheckpointDocumentName}")
         assert instance["Resource"]["Fn::Sub"].endswith(":instance/*")
         assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"]["ssm:resourceTag/Purpose"]
+
+
+def test_one_function_lets_auto_scaling_go_on_and_only_governed_groups() -> None:
+    """The condition is on the group, which the instance's tag says nothing about."""
+    holders = {
+        name: s
+        for name, properties in FUNCTIONS.items()
+        for s in statements(properties)
+        if any(a.startswith("autoscaling:") and "Describe" not in a for a in actions(s))
+    }
+
+    assert {"HandleLifecycleActionFunction"} == set(holders)
+    (statement,) = holders.values()
+    assert ["autoscaling:CompleteLifecycleAction"] == actions(statement)
+    assert {"aws:ResourceTag/Purpose": {"Ref": "SelectorTagValue"}} == statement["Condition"]["StringEquals"]
+
+
+def test_what_is_replayed_from_an_archive_is_no_news() -> None:
+    """Somebody who replays last week's events must not have last week's warnings told and hooked."""
+    patterns = [rule.pattern for rule in rules()]
+
+    assert 13 == len(patterns)
+    assert all([{"exists": False}] == pattern["replay-name"] for pattern in patterns)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -206,15 +233,20 @@ def test_the_table_survives_mistakes() -> None:
 
 def test_a_rule_loses_nothing_on_its_way_to_a_queue() -> None:
     """Repeated for an hour, then kept; and only the rule itself may write into the queue."""
-    rules = {name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Events::Rule"}
-    assert {"InterruptionRule"} <= set(rules)
-    for rule in rules.values():
+    rules_to_queue = {
+        name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Events::Rule"
+    }
+    assert {"InterruptionRule", "ForwardedInterruptionRule"} == set(rules_to_queue)
+    for rule in rules_to_queue.values():
         for target in rule["Targets"]:
             assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == target["DeadLetterConfig"]["Arn"]
             assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
     (_, allow) = RESOURCES["InterruptionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
-    writers = {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["InterruptionRule", "Arn"]}}}
-    assert ("sqs:SendMessage", writers) == (allow["Action"], allow["Condition"])
+    writers = [{"Fn::GetAtt": [name, "Arn"]} for name in sorted(rules_to_queue, reverse=True)]
+    assert ("sqs:SendMessage", {"ArnEquals": {"aws:SourceArn": writers}}) == (
+        allow["Action"],
+        allow["Condition"],
+    )
 
 
 def test_a_warning_that_failed_comes_again_while_it_helps() -> None:

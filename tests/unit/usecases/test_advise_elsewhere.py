@@ -104,3 +104,46 @@ def test_advice_that_cannot_be_sent_is_a_note(monkeypatch: pytest.MonkeyPatch) -
 
     assert not reaction.advised
     assert "no advice: SNS is down" in reaction.notes
+
+
+def test_scores_are_told_in_the_same_message_where_the_policy_asks_for_them() -> None:
+    """Of all types with the same GPUs: of one type alone EC2 says little whatever there is."""
+    world = priced(Events(placement_scores=True))
+    world.market.by_region = {"us-west-2": 9, "us-east-1": 2, "ap-south-1": 10}
+
+    world.interruption(world.warned())
+
+    (alert,) = world.sent[1:]
+    assert "us-west-2 9, us-east-1 2. No promise." in " ".join(alert.lines)
+    assert {"us-west-2": 9, "us-east-1": 2} == alert.facts["placement_scores"]
+    (types,) = world.market.scored
+    assert world.instance.instance_type in types
+    assert {"g5"} == {name.split(".")[0] for name in types}
+    assert 5 == len(types)
+
+
+def test_no_score_is_asked_for_unless_the_policy_says_so_and_three_types_have_the_gpus() -> None:
+    """A permission and a quota that nobody has to give for nothing."""
+    world = priced()
+    world.interruption(world.warned())
+    assert ([], {}) == (world.market.scored, world.sent[1].facts["placement_scores"])
+
+    for instance_type in ("p5.48xlarge", "x1.unheard-of"):
+        world = priced(Events(placement_scores=True))
+        world.world.change_instance(instance_type=instance_type)
+        reaction = world.interruption(world.warned())
+        assert [] == world.market.scored
+        assert any("no placement scores" in note for note in reaction.notes)
+        assert reaction.advised
+
+
+def test_scores_that_are_refused_keep_no_price_back() -> None:
+    """A role without the right, or an account that has asked for too much today."""
+    world = priced(Events(placement_scores=True))
+    world.market.failure = Unavailable("MaxConfigLimitExceeded", operation="ec2:GetSpotPlacementScores")
+
+    reaction = world.interruption(world.warned())
+
+    assert reaction.advised
+    assert "no placement scores: MaxConfigLimitExceeded" in reaction.notes
+    assert {} == world.sent[1].facts["placement_scores"]

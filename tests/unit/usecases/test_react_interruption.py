@@ -14,7 +14,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import InstanceRecord
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Cause, Warned
-from governor.domain.policy import Events, Mode
+from governor.domain.policy import Events, Mode, Targets
 from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
 from governor.usecases.tell_warning import Reaction, Told
 from tests.builders import NOW
@@ -264,6 +264,8 @@ def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
 def test_one_warning_that_fails_leaves_the_others_done() -> None:
     """Each has its own result; a Region that cannot be read is not the other one's matter."""
     world = WarnedWorld()
+    policies = world.world.policies
+    policies.policy = replace(policies.policy, targets=Targets(regions=("us-east-1", "eu-west-1")))
     here, there = batch(world, 2)
     elsewhere = replace(there, region="eu-west-1")
     describe = world.world.ec2.describe_all

@@ -6,16 +6,18 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.adapters.memory import MemoryEventLog, RecordingHook, StaticSpotMarket
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.episode import Phase
 from governor.domain.instance import Lifecycle, Volume
-from governor.domain.interruption import Cause, Warned
+from governor.domain.interruption import Cause, LifecycleAction, Warned
 from governor.domain.policy import Events, Mode
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.once import Once
 from governor.usecases.react_interruption import ReactToInterruption
+from governor.usecases.react_lifecycle import ReactToLifecycleAction
 from governor.usecases.react_rebalance import ReactToRebalance
 from governor.usecases.send_checkpoint import SendCheckpoint
 from governor.usecases.tell_warning import Reaction, TellWarning
@@ -26,6 +28,8 @@ from tests.unit.usecases.world import World
 
 BOOT = Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3")
 DATA = Volume("vol-0123456789abcdef1", "/dev/sdb", False, 500, "gp3")
+
+GROUP, HOOK = "trainers", "save-work"
 
 
 @dataclass
@@ -60,7 +64,20 @@ class WarnedWorld:
             tell=self.tell,
             checkpoint=self.checkpoint,
             snapshots=ec2,
-            advise=AdviseElsewhere(clock, self.market, once, announcer),
+            advise=AdviseElsewhere(clock, self.market, ShippedCatalogue(), once, announcer),
+        )
+        self.hooks = MemoryLifecycleHooks({(GROUP, HOOK): timedelta(seconds=600)})
+        self.lifecycle = ReactToLifecycleAction(
+            clock=clock,
+            policies=self.world.policies,
+            accounts=ACCOUNTS,
+            instances=ec2,
+            state=self.world.state,
+            void=self.react.void,
+            once=once,
+            tell=self.tell,
+            checkpoint=self.checkpoint,
+            hooks=self.hooks,
         )
         self.rebalance = ReactToRebalance(
             clock=clock,
@@ -94,6 +111,20 @@ class WarnedWorld:
     def recommended(self, **changes: Any) -> Warned:
         """A rebalance recommendation about the instance."""
         return self.warned(cause=Cause.REBALANCE, action=None, **changes)
+
+    def let_go(self, **changes: Any) -> LifecycleAction:
+        """The group of the instance terminates it, and has waited for twenty seconds."""
+        plain = LifecycleAction(
+            event_id="event-1",
+            account=TARGET.account,
+            region=TARGET.region,
+            instance_id=self.instance.instance_id,
+            at=NOW - timedelta(seconds=20),
+            group=GROUP,
+            hook=HOOK,
+            token="87654321-4321-4321-4321-210987654321",
+        )
+        return replace(plain, **changes)
 
     def add(self, number: int, **changes: Any) -> str:
         """Another Spot instance in the same zone."""

@@ -16,7 +16,7 @@ _TABLE = Path(__file__).parent.parent / "data" / "accelerated_instance_types.csv
 
 
 class ShippedCatalogue:
-    """The port `Catalogue`."""
+    """The ports `Catalogue` and `SiblingTypes`."""
 
     def shape(self, instance_type: str) -> Shape | None:
         """As the port says."""
@@ -30,6 +30,16 @@ class ShippedCatalogue:
             memory_mib_each=_whole(row["memory_mib_each"]),
             board_power_watts=_whole(row["board_power_watts"]),
             local_nvme=row["local_nvme_gb"] or None,
+        )
+
+    def alike(self, instance_type: str) -> tuple[str, ...]:
+        """As the port says."""
+        row = _rows().get(instance_type)
+        if row is None:
+            return ()
+        same = ("accelerator", "accelerator_count", "memory_mib_each")
+        return tuple(
+            sorted(name for name, other in _rows().items() if all(other[key] == row[key] for key in same))
         )
 
 

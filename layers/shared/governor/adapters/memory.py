@@ -23,6 +23,7 @@ from governor.domain.episode import (
 )
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.interruption import LifecycleAction
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
@@ -452,15 +453,27 @@ class MemoryEventLog:
 
 @dataclass
 class StaticSpotMarket:
-    """The same prices at every question; `asked` keeps the Regions of each."""
+    """The same answers at every question; `asked` keeps the Regions of each, `scored` the types."""
 
     answer: SpotPrices = field(default_factory=lambda: SpotPrices((), {}))
+    by_region: dict[str, int] = field(default_factory=dict)
+    failure: CloudError | None = None
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    scored: list[tuple[str, ...]] = field(default_factory=list)
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         """As the port says."""
         self.asked.append(tuple(regions))
         return self.answer
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """As the port says."""
+        self.scored.append(tuple(instance_types))
+        if self.failure is not None:
+            raise self.failure
+        return {region: score for region, score in self.by_region.items() if region in regions}
 
 
 @dataclass
@@ -485,6 +498,27 @@ class RecordingHook:
         self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
         self.commands.append(tuple(instance_ids))
         return f"command-{len(self.commands)}"
+
+
+@dataclass
+class MemoryLifecycleHooks:
+    """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go on."""
+
+    waits: dict[tuple[str, str], timedelta] = field(default_factory=dict)
+    completed: list[LifecycleAction] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        return self.waits.get((group, hook))
+
+    def complete(self, target: Target, action: LifecycleAction) -> None:
+        """As the port says."""
+        if self.failure is not None:
+            raise self.failure
+        self.completed.append(action)
 
 
 class MemoryStateTable:
@@ -830,6 +864,7 @@ __all__ = [
     "FakeClock",
     "MemoryEc2",
     "MemoryEventLog",
+    "MemoryLifecycleHooks",
     "MemoryMetrics",
     "MemoryStateTable",
     "MemoryWorkflow",

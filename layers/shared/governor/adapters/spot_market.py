@@ -1,11 +1,11 @@
-"""What a type costs now as Spot, zone by zone, in several Regions at once. For advice only.
+"""What a type costs now as Spot in several Regions at once, and how likely it is to be had. For advice only.
 
 This module must not know what is advised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +19,8 @@ from governor.errors import GovernorError
 from governor.ports import SpotPrices
 
 _AT_ONCE = 8
+_MOST_REGIONS = 10
+"""Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
 
 def _utc_now() -> datetime:
@@ -26,7 +28,7 @@ def _utc_now() -> datetime:
 
 
 class Ec2SpotMarket:
-    """The port `SpotMarket`. One call a Region."""
+    """The port `SpotMarket`. One call a Region for prices, one in all for scores."""
 
     def __init__(self, clients: Clients, *, now: Callable[[], datetime] = _utc_now) -> None:
         self._clients = clients
@@ -51,6 +53,20 @@ class Ec2SpotMarket:
                 else:
                     found += answer
         return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        """As the port says."""
+        client = self._clients.client("ec2", target, repeat=False)
+        with aws_errors("ec2:GetSpotPlacementScores"):
+            answer = client.get_spot_placement_scores(
+                InstanceTypes=list(instance_types),
+                TargetCapacity=1,
+                SingleAvailabilityZone=False,
+                RegionNames=list(dict.fromkeys(regions))[:_MOST_REGIONS],
+            )
+        return {one["Region"]: one["Score"] for one in answer["SpotPlacementScores"]}
 
     def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
         now = self._now()

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
-from governor.domain.interruption import Cause, Warned
+from governor.domain.interruption import Cause, LifecycleAction, Warned
 from governor.domain.messages import Stage
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.domain.plan import Step
@@ -288,6 +288,36 @@ class RebalanceEvent(_Envelope):
             instance_id=self.detail.instance_id,
             cause=Cause.REBALANCE,
             at=as_utc(self.time),
+        )
+
+
+class _LifecycleDetail(_Event):
+    instance_id: InstanceId = Field(alias="EC2InstanceId")
+    group: str = Field(alias="AutoScalingGroupName", min_length=1, max_length=255)
+    hook: str = Field(alias="LifecycleHookName", min_length=1, max_length=255)
+    token: str = Field(alias="LifecycleActionToken", min_length=1)
+    transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = Field(alias="LifecycleTransition")
+    destination: str = Field(default="EC2", alias="Destination")
+
+
+class LifecycleEvent(_Envelope):
+    """`EC2 Instance-terminate Lifecycle Action`."""
+
+    detail: _LifecycleDetail
+
+    def to_domain(self) -> LifecycleAction:
+        """As the domain knows it."""
+        detail = self.detail
+        return LifecycleAction(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            instance_id=detail.instance_id,
+            at=as_utc(self.time),
+            group=detail.group,
+            hook=detail.hook,
+            token=detail.token,
+            to_warm_pool=detail.destination == "WarmPool",
         )
 
 

@@ -38,6 +38,8 @@ class AlertKind(StrEnum):
     MASS_INTERRUPTION = "mass-interruption"
     """Many of them in one zone; told once."""
     REBALANCE_RECOMMENDED = "rebalance-recommended"
+    AUTO_SCALING_TERMINATION = "auto-scaling-termination"
+    """Its Auto Scaling group terminates an instance, or puts it into the warm pool."""
     CHECKPOINT_FAILED = "checkpoint-failed"
     """The hook on an instance could not be started."""
     INTERRUPTION_ADVICE = "interruption-advice"

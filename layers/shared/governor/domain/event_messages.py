@@ -6,7 +6,7 @@ Pure wording. This module must not know channels, nor how often something is tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance
@@ -16,6 +16,11 @@ from governor.domain.units import UtcDatetime, iso, money
 
 _NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""
+_MANY = {
+    "interruption": "interruption warnings",
+    "rebalance": "rebalance recommendations",
+    "termination": "terminations by Auto Scaling",
+}
 _ADVISED = 5
 """Zones named in an advice, cheapest first."""
 
@@ -105,6 +110,42 @@ def rebalance_alert(
     )
 
 
+def auto_scaling_alert(
+    instance: Instance,
+    warned: Warned,
+    checkpoint: Checkpoint | None,
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+) -> Alert:
+    """Its Auto Scaling group lets an instance go."""
+    known = warned.stated_end is not None
+    return Alert(
+        kind=AlertKind.AUTO_SCALING_TERMINATION,
+        severity=Severity.WARNING,
+        subject=f"Auto Scaling lets go of {instance.instance_type} {instance.name}",
+        lines=(
+            f"The group {warned.group} will {warned.action} {instance.name} ({instance.instance_id}).",
+            f"It waits for a lifecycle hook until {iso(warned.ends_at)} at most. Save your work now."
+            if known
+            else "How long it waits for a lifecycle hook could not be read. Save your work now.",
+            _hook_line(checkpoint),
+        ),
+        dedup_id=f"{warned.cause.value}-{warned.event_id}",
+        at=now,
+        facts={
+            "action": warned.action,
+            "cause": warned.cause.value,
+            "auto_scaling_group": warned.group,
+            "ends_at": iso(warned.ends_at) if known else None,
+            "instance_type": instance.instance_type,
+            "availability_zone": instance.availability_zone,
+            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+        },
+        **_about(instance, owner, project),
+    )
+
+
 def mass_alert(
     instance: Instance,
     warned: Warned,
@@ -116,35 +157,37 @@ def mass_alert(
     owner: str = "unassigned",
     project: str = "unassigned",
 ) -> Alert:
-    """Many warnings in one zone: one message to the owner of the `endangered` instances there.
+    """Many warnings in one zone, or one Auto Scaling group: one message to the owner of what is `endangered`.
 
-    `None` where they could not be listed.
+    `None` where that could not be listed.
     """
     zone, target = instance.availability_zone or instance.target.region, instance.target
+    place = f"the group {warned.group}" if warned.group else zone
     singly = policy.events.mass_interruption_told_singly
     minutes = policy.events.mass_interruption_window_minutes
-    what = "rebalance recommendations" if warned.cause is Cause.REBALANCE else "interruption warnings"
+    what, may_wait = _MANY[warned.kind], warned.kind != "interruption"
     known = endangered or ()
     owners = Counter(owner for _, owner in known)
     return Alert(
         kind=AlertKind.MASS_INTERRUPTION,
-        severity=Severity.WARNING if warned.cause is Cause.REBALANCE else Severity.CRITICAL,
+        severity=Severity.WARNING if may_wait else Severity.CRITICAL,
         account=target.account,
         region=target.region,
-        subject=f"Mass interruption in {zone}: more than {singly} {what}",
+        subject=f"Mass interruption in {place}: more than {singly} {what}",
         lines=(
-            f"More than {singly} {what} in {zone} since {iso(since)}. Those that follow until {minutes} "
+            f"More than {singly} {what} in {place} since {iso(since)}. Those that follow until {minutes} "
             "minutes after the first are not told one by one.",
-            *_endangered_lines(endangered, owners),
+            *_endangered_lines(endangered, owners, warned),
             "Every instance that is warned is still asked to run its hook where the policy says so.",
         ),
-        dedup_id=f"mass-{warned.cause.value}-{target.account}-{zone}-{iso(since)}"
+        dedup_id=f"mass-{warned.cause.value}-{target.account}-{warned.group or zone}-{iso(since)}"
         f"-{short_hash(owner, project)}",
         at=now,
         owner=owner,
         project=project,
         facts={
             "availability_zone": zone,
+            "auto_scaling_group": warned.group,
             "cause": warned.cause.value,
             "since": iso(since),
             "instance_ids": [one.instance_id for one, _ in known],
@@ -154,17 +197,17 @@ def mass_alert(
 
 
 def _endangered_lines(
-    endangered: Sequence[tuple[Instance, str]] | None, owners: Counter[str]
+    endangered: Sequence[tuple[Instance, str]] | None, owners: Counter[str], warned: Warned
 ) -> tuple[str, ...]:
+    which = "belong to that group" if warned.group else "run there on capacity that EC2 can take back"
     if endangered is None:
         return ("Which governed instances run there could not be read; look in the EC2 console.",)
     if not endangered:
-        return ("EC2 lists no governed instance there any more that runs on capacity it can take back.",)
+        return (f"EC2 lists no governed instances any more that {which}.",)
     named = [f"{one.name} ({one.instance_id}, {owner})" for one, owner in endangered[:_NAMED]]
     more = f" and {len(endangered) - _NAMED} more" if len(endangered) > _NAMED else ""
     return (
-        f"{len(endangered)} governed instances there run on capacity that EC2 can take back: "
-        f"{', '.join(named)}{more}.",
+        f"{len(endangered)} governed instances {which}: {', '.join(named)}{more}.",
         f"Their owners: {', '.join(f'{owner} ({number})' for owner, number in owners.most_common())}.",
     )
 
@@ -192,9 +235,17 @@ def checkpoint_failed_alert(
 
 
 def elsewhere_alert(
-    instance: Instance, prices: Sequence[SpotPrice], owner: str, project: str, now: UtcDatetime
+    instance: Instance,
+    prices: Sequence[SpotPrice],
+    scores: Mapping[str, int],
+    owner: str,
+    project: str,
+    now: UtcDatetime,
 ) -> Alert | None:
-    """The cheapest other zones for the same type; `None` where no price of another zone is known."""
+    """The cheapest other zones for the same type; `None` where no price of another zone is known.
+
+    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if asked for.
+    """
     here = next((one for one in prices if one.zone == instance.availability_zone), None)
     others = [one for one in prices if one.zone != instance.availability_zone][:_ADVISED]
     if not others:
@@ -208,6 +259,7 @@ def elsewhere_alert(
         lines=(
             f"Spot prices of {kind} now, after warnings in {instance.availability_zone} (there: {paid}):",
             *(f"{one.zone} in {one.region}: {money(one.usd_per_hour, 4)} USD an hour" for one in others),
+            *_score_lines(scores),
             "A price says nothing about free capacity, and data that lies in one Region stays there.",
         ),
         dedup_id=f"advice-{instance.target.account}-{instance.availability_zone}-{kind}-{iso(now)}",
@@ -220,6 +272,18 @@ def elsewhere_alert(
                 {"region": one.region, "availability_zone": one.zone, "usd_per_hour": str(one.usd_per_hour)}
                 for one in others
             ],
+            "placement_scores": dict(scores),
         },
         **_about(instance, owner, project),
+    )
+
+
+def _score_lines(scores: Mapping[str, int]) -> tuple[str, ...]:
+    if not scores:
+        return ()
+    ranked = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    return (
+        "How likely EC2 finds one with the same GPUs now, from 10 (very) to 1 (hardly): "
+        + ", ".join(f"{region} {score}" for region, score in ranked)
+        + ". No promise.",
     )

@@ -31,18 +31,30 @@ class Cause(StrEnum):
     """The owner of an interruptible Capacity Reservation takes it back."""
     REBALANCE = "rebalance"
     """An interruption has become more likely; it may come at once, later or never."""
+    AUTO_SCALING = "auto-scaling"
+    """Its Auto Scaling group terminates it, and waits for a lifecycle hook before."""
 
 
 _HOOK_REASONS: Mapping[Cause, str] = {
     Cause.SPOT: "spot-interruption",
     Cause.RESERVATION: "capacity-reservation-interruption",
     Cause.REBALANCE: "rebalance-recommendation",
+    Cause.AUTO_SCALING: "auto-scaling-termination",
+}
+_KINDS: Mapping[Cause, str] = {
+    Cause.SPOT: "interruption",
+    Cause.RESERVATION: "interruption",
+    Cause.REBALANCE: "rebalance",
+    Cause.AUTO_SCALING: "termination",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """EC2 warned of an instance. `action` is what EC2 will do; `None` for a rebalance recommendation."""
+    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation.
+
+    `group` is the Auto Scaling group that lets it go; `None` where EC2 itself takes it back.
+    """
 
     event_id: str
     account: str
@@ -52,11 +64,17 @@ class Warned:
     at: UtcDatetime
     action: str | None = None
     stated_end: UtcDatetime | None = None
+    group: str | None = None
 
     @property
     def ends_at(self) -> UtcDatetime:
         """When EC2 will act: as it says, or two minutes after its warning."""
         return self.stated_end or self.at + _NOTICE
+
+    @property
+    def kind(self) -> str:
+        """Warnings of one kind in one place are counted together, to tell a mass of them as one."""
+        return _KINDS[self.cause]
 
     @property
     def hook_reason(self) -> str:
@@ -70,6 +88,40 @@ class Warned:
         if self.cause is Cause.REBALANCE:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleAction:
+    """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be completed."""
+
+    event_id: str
+    account: str
+    region: str
+    instance_id: str
+    at: UtcDatetime
+    group: str
+    hook: str
+    token: str
+    to_warm_pool: bool = False
+    """It is put by for later, not terminated."""
+
+    def warned(self, heartbeat: timedelta | None) -> Warned:
+        """The warning that this is. `heartbeat` is how long the group waits; `None` where that is not known.
+
+        Then two minutes are assumed, which hooks are written for: one that is ended too early has lost less
+        than one that was promised an hour.
+        """
+        return Warned(
+            event_id=self.event_id,
+            account=self.account,
+            region=self.region,
+            instance_id=self.instance_id,
+            cause=Cause.AUTO_SCALING,
+            at=self.at,
+            action="put into the warm pool" if self.to_warm_pool else "terminate",
+            stated_end=None if heartbeat is None else self.at + heartbeat,
+            group=self.group,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +150,13 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
     events = policy.events
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
     interrupted = warned.cause is not Cause.REBALANCE
-    wanted = events.checkpoint_on_spot_interruption if interrupted else events.checkpoint_on_rebalance
+    match warned.cause:
+        case Cause.SPOT | Cause.RESERVATION:
+            wanted = events.checkpoint_on_spot_interruption
+        case Cause.REBALANCE:
+            wanted = events.checkpoint_on_rebalance
+        case Cause.AUTO_SCALING:
+            wanted = events.checkpoint_on_auto_scaling
     signal = events.signal_gpu_processes
     why = "the policy says so"
     if tag in _OFF:

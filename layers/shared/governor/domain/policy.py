@@ -354,6 +354,10 @@ class Events:
     """Whether an instance that is taken back is asked to run its owner's hook. It runs only what is there."""
     checkpoint_on_rebalance: bool = False
     """Whether it is asked on a rebalance recommendation, too: an interruption may never follow."""
+    checkpoint_on_auto_scaling: bool = True
+    """Whether it is asked when its Auto Scaling group terminates it and waits for a lifecycle hook."""
+    completed_lifecycle_hooks: tuple[str, ...] = ()
+    """Names of lifecycle hooks that wait for the governor alone: completed where nothing is saved."""
     signal_gpu_processes: bool = False
     """Whether, where an instance has no hook, its processes on the GPU get SIGTERM."""
     snapshot_data_volumes: bool = False
@@ -366,6 +370,8 @@ class Events:
     """Whether people are told, after a warning, where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
     """Regions looked at for that, besides the instance's own."""
+    placement_scores: bool = False
+    """Whether that advice also says how likely EC2 finds the same GPUs there: a call more at each."""
     remind_before_hours: int = 24
     """How long before a date that was announced it is told again."""
 

@@ -22,6 +22,10 @@ class Accounts:
     partition: str = "aws"
     member_role_name: str | None = None
 
+    def governs(self, policy: Policy, account: str, region: str) -> bool:
+        """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
+        return (account, region) in swept(policy, self.hub_account, self.hub_region)
+
     def target(self, account: str, region: str) -> Target:
         """The target with the role to assume, if one is needed.
 

@@ -69,7 +69,7 @@ class ReactToInterruption:
         all the same, and the warning should come again.
         """
         base = self.policies.base().policy
-        known = self._describe(batch)
+        known = self._describe([one for one in batch if self._is_governed(one, base)])
         cases = [self._case_or_error(warned, known, base) for warned in batch]
         hooks = self.checkpoint.send_all(
             [
@@ -79,6 +79,9 @@ class ReactToInterruption:
             ]
         )
         return [self._react(warned, case, base, hooks) for warned, case in zip(batch, cases, strict=True)]
+
+    def _is_governed(self, warned: Warned, base: Policy) -> bool:
+        return self.accounts.governs(base, warned.account, warned.region)
 
     def _describe(self, batch: Sequence[Warned]) -> dict[Target, Mapping[str, Instance] | CloudError]:
         """All instances, a few calls for each account and Region."""
@@ -97,6 +100,8 @@ class ReactToInterruption:
         self, warned: Warned, known: Mapping[Target, Mapping[str, Instance] | CloudError], base: Policy
     ) -> _Case | GovernorError | None:
         """`None` for an instance that is not ours."""
+        if not self._is_governed(warned, base):
+            return None
         described = known[self.accounts.target(warned.account, warned.region)]
         try:
             return described if isinstance(described, CloudError) else self._case(warned, described, base)
@@ -121,6 +126,8 @@ class ReactToInterruption:
     ) -> Reaction | Exception:
         if isinstance(case, GovernorError):
             return case
+        if not self._is_governed(warned, base):
+            return Reaction().elsewhere(warned.account, warned.region)
         reaction = Reaction(ours=case is not None)
         target = self.accounts.target(warned.account, warned.region)
         steps: list[Callable[[], object]] = [lambda: self._void(target, warned, reaction)]

@@ -51,6 +51,8 @@ class ReactToScheduledChange:
         """
         policy = self.policies.base().policy
         told: list[str] = []
+        if not self.accounts.governs(policy, change.account, change.region):
+            return ()
         run_all(
             [partial(self._about, change, instance_id, policy, told) for instance_id in change.instance_ids]
         )
@@ -99,6 +101,8 @@ class ReactToCapacityBlock:
             CloudError: the instances could not be read, or something could not be told.
         """
         policy = self.policies.base().policy
+        if not self.accounts.governs(policy, change.account, change.region):
+            return ()
         target = self.accounts.target(change.account, change.region)
         listed = self.instances.list_selected(target, policy.selector)
         running = [one for one in listed if one.capacity_reservation_id == change.reservation_id]

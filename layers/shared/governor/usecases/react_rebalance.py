@@ -35,6 +35,8 @@ class ReactToRebalance:
             CloudError: the instance could not be read, or something could not be told or sent.
         """
         base = self.policies.base().policy
+        if not self.accounts.governs(base, warned.account, warned.region):
+            return Reaction().elsewhere(warned.account, warned.region)
         target = self.accounts.target(warned.account, warned.region)
         instance = self.instances.describe(target, warned.instance_id)
         if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:

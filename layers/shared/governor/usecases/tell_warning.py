@@ -1,4 +1,4 @@
-"""Tells people of warnings: the first few of a zone one by one, and a mass of them as one message.
+"""Tells people of warnings: the first few of a zone, or of a group, one by one, and a mass as one message.
 
 The rule is `events.mass_interruption_*` of the policy. This module must not know what else is done.
 """
@@ -15,13 +15,14 @@ from functools import partial
 from governor.domain.alert import Alert
 from governor.domain.event_messages import mass_alert
 from governor.domain.instance import Instance, Lifecycle
-from governor.domain.interruption import Cause, Warned
+from governor.domain.interruption import Warned
 from governor.domain.policy import Policy
 from governor.errors import CloudError, ConflictError
 from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
 from governor.usecases.once import Once, run_all
 from governor.usecases.open_episode import owner_and_project
 
+GROUP_TAG = "aws:autoscaling:groupName"
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
 
 
@@ -46,7 +47,15 @@ class Reaction:
     snapshots: tuple[str, ...] = ()
     voided: bool = False
     advised: bool = False
+    completed: bool = False
+    """The lifecycle hook that an Auto Scaling group waited for was completed."""
     notes: list[str] = field(default_factory=list)
+
+    def elsewhere(self, account: str, region: str) -> Reaction:
+        """Nothing is done: the event came from where the policy governs nothing."""
+        self.ours = False
+        self.notes.append(f"{account} in {region} is no target of the policy")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +97,7 @@ class TellWarning:
 
     def _count(self, instance: Instance, warned: Warned, policy: Policy, reaction: Reaction) -> Burst | None:
         window = timedelta(minutes=policy.events.mass_interruption_window_minutes)
-        kind = "rebalance" if warned.cause is Cause.REBALANCE else "interruption"
-        name = f"{kind}#{instance.availability_zone or 'unknown-zone'}"
+        name = f"{warned.kind}#{warned.group or instance.availability_zone or 'unknown-zone'}"
         try:
             return self.log.count(instance.target, name, self.clock.now(), window)
         except (CloudError, ConflictError) as error:
@@ -100,11 +108,10 @@ class TellWarning:
     def _summarise(
         self, instance: Instance, warned: Warned, policy: Policy, burst: Burst, reaction: Reaction
     ) -> bool:
-        kind = "rebalance" if warned.cause is Cause.REBALANCE else "interruption"
-        place = f"{instance.target}#{instance.availability_zone}"
+        place = f"{instance.target}#{warned.group or instance.availability_zone}"
 
         def tell() -> None:
-            endangered = self._endangered(instance, policy, reaction)
+            endangered = self._endangered(instance, warned, policy, reaction)
             now, since = self.clock.now(), burst.started_at
             if not endangered:
                 listed = None if endangered is None else ()
@@ -124,12 +131,18 @@ class TellWarning:
                 ]
             )
 
-        return self.once(f"mass#{kind}#{place}#{int(burst.started_at.timestamp())}", tell)
+        return self.once(f"mass#{warned.kind}#{place}#{int(burst.started_at.timestamp())}", tell)
 
     def _endangered(
-        self, instance: Instance, policy: Policy, reaction: Reaction
+        self, instance: Instance, warned: Warned, policy: Policy, reaction: Reaction
     ) -> Mapping[tuple[str, str], Sequence[tuple[Instance, str]]] | None:
-        """What runs in that zone on capacity that can be taken back, by owner and project."""
+        """What runs in that zone on capacity that can be taken back, or in that group, by its owner."""
+
+        def is_meant(one: Instance) -> bool:
+            if warned.group is not None:
+                return one.tags.get(GROUP_TAG) == warned.group
+            return one.availability_zone == instance.availability_zone and one.lifecycle in _TAKEN_BACK
+
         try:
             listed = self.instances.list_selected(instance.target, policy.selector)
         except CloudError as error:
@@ -137,7 +150,7 @@ class TellWarning:
             return None
         found: dict[tuple[str, str], list[tuple[Instance, str]]] = defaultdict(list)
         for one in listed:
-            if one.availability_zone == instance.availability_zone and one.lifecycle in _TAKEN_BACK:
+            if is_meant(one):
                 owner, project = owner_and_project(one, policy.ownership)
                 found[owner, project].append((one, owner))
         return found

@@ -1,0 +1,30 @@
+"""An Auto Scaling group lets an instance go and waits for a lifecycle hook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import LifecycleEvent, parse
+from governor.observability import count, logger, observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
+    action = parse(LifecycleEvent, event).to_domain()
+    logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
+    reaction = bootstrap.react_to_lifecycle_action()(action)
+    for note in reaction.notes:
+        logger.warning(note)
+    if reaction.ours:
+        count("Interruptions", Cause="auto-scaling")
+    answer = {
+        "ours": reaction.ours,
+        "told": reaction.told,
+        "checkpoint_sent": reaction.checkpoint_sent,
+        "voided": reaction.voided,
+        "completed": reaction.completed,
+    }
+    logger.info("handled", extra=answer)
+    return answer

@@ -1,0 +1,52 @@
+"""Lifecycle hooks of Auto Scaling groups: how long they wait, and that they need not any longer.
+
+This module must not know why a group is let go on.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from governor.adapters.clients import Clients
+from governor.adapters.errors import aws_errors
+from governor.domain.instance import Target
+from governor.domain.interruption import LifecycleAction
+from governor.errors import CloudError
+
+_OVER = "No active Lifecycle Action found"
+"""How the message of the error begins when an action was completed or has timed out; its code is any
+validation's. Source: AWS's own answers, in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197.
+"""
+
+
+class AutoScalingHooks:
+    """The port `LifecycleHooks`."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        """As the port says."""
+        # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
+        client = self._clients.client("autoscaling", target, repeat=False)
+        with aws_errors("autoscaling:DescribeLifecycleHooks"):
+            found = client.describe_lifecycle_hooks(AutoScalingGroupName=group, LifecycleHookNames=[hook])
+        for one in found["LifecycleHooks"]:
+            if one["LifecycleHookName"] == hook and "HeartbeatTimeout" in one:
+                return timedelta(seconds=one["HeartbeatTimeout"])
+        return None
+
+    def complete(self, target: Target, action: LifecycleAction) -> None:
+        """As the port says."""
+        try:
+            with aws_errors("autoscaling:CompleteLifecycleAction"):
+                self._clients.client("autoscaling", target).complete_lifecycle_action(
+                    AutoScalingGroupName=action.group,
+                    LifecycleHookName=action.hook,
+                    LifecycleActionToken=action.token,
+                    InstanceId=action.instance_id,
+                    LifecycleActionResult="CONTINUE",
+                )
+        except CloudError as error:
+            if _OVER not in str(error):
+                raise

@@ -1,0 +1,140 @@
+"""Other accounts and Regions: their events come through their own rules to the hub's bus and its handlers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from local.cloud import ACCOUNT, REGION, ROOT
+from local.scene import CHECKPOINT_DOCUMENT, STACK
+from local.simulation import InstanceSpec, Simulation, VolumeSpec
+from tests.integration.conftest import MEMBER
+from tests.integration.stage import Stage
+
+ELSEWHERE = "eu-west-1"
+TAGS = {"Purpose": "GPU-Workload", "Name": "trainer", "Owner": "ada"}
+
+
+def spec(**changes: Any) -> InstanceSpec:
+    """A governed Spot instance that has run for an hour."""
+    plain = InstanceSpec(
+        instance_type="g4dn.xlarge",
+        launch_time=(datetime.now(tz=UTC) - timedelta(hours=1)).replace(microsecond=0),
+        tags=TAGS,
+        spot_request_type="one-time",
+        volumes=(VolumeSpec(100), VolumeSpec(50, "/dev/sdb")),
+    )
+    return replace(plain, **changes)
+
+
+@pytest.fixture(scope="module")
+def places(scene: Any) -> dict[tuple[str, str], Simulation]:
+    """The member account in another Region, that Region of the hub's account, and a stranger: all forward."""
+    cloud = scene.cloud
+    hub = {"HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK}
+    member = {"HubAccountId": ACCOUNT, "CheckpointDocumentName": CHECKPOINT_DOCUMENT}
+    cloud.deploy_plain(ROOT / "stacks/member.yaml", "member", member, region=REGION, account=MEMBER)
+    found = {}
+    for account in (MEMBER, ACCOUNT, "333333333333"):
+        cloud.deploy_plain(
+            ROOT / "stacks/forward_events.yaml", "forward", hub, region=ELSEWHERE, account=account
+        )
+        found[account, ELSEWHERE] = cloud.simulation(ELSEWHERE, account)
+    return found
+
+
+@pytest.fixture
+def governed(stage: Stage, places: dict[tuple[str, str], Simulation]) -> Stage:
+    """The policy targets both accounts in both Regions."""
+    stage.policy(
+        f"mode: ask\ntargets: {{accounts: ['{ACCOUNT}', '{MEMBER}'], regions: [{REGION}, {ELSEWHERE}]}}\n"
+        "events: {snapshot_data_volumes: true}"
+    )
+    return stage
+
+
+@pytest.mark.parametrize("account", [MEMBER, ACCOUNT])
+def test_a_spot_warning_elsewhere_is_told_hooked_and_snapshot_there(
+    governed: Stage, places: dict[tuple[str, str], Simulation], account: str
+) -> None:
+    """By the account and Region of the envelope: the ARN names neither. In a member, by its own role."""
+    there = places[account, ELSEWHERE]
+    instance_id = there.put_instance(spec())
+
+    there.spot_warning(instance_id)
+
+    told = governed.await_mail(instance_id, "spot-interruption")
+    assert (account, ELSEWHERE) == (told["account"], told["region"])
+    (command,) = governed.eventually(lambda: there.commands() or None, "no command is sent")
+    assert [instance_id] == command["InstanceIds"]
+    snapshots = governed.eventually(lambda: there.dump()["snapshots"] or None, "no snapshot is begun")
+    assert 1 == len(snapshots)
+
+
+def test_every_event_of_a_member_finds_its_handler(
+    governed: Stage, places: dict[tuple[str, str], Simulation]
+) -> None:
+    """Recommendation, lifecycle action and scheduled change, each by its own rules."""
+    there = places[MEMBER, ELSEWHERE]
+    instance_id = there.put_instance(spec())
+    lifecycle = {
+        "LifecycleActionToken": "87654321-4321-4321-4321-210987654321",
+        "AutoScalingGroupName": "trainers",
+        "LifecycleHookName": "save-work",
+        "EC2InstanceId": instance_id,
+        "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
+    }
+    health = {
+        "eventArn": f"arn:aws:health:::{instance_id}",
+        "service": "EC2",
+        "eventTypeCode": "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED",
+        "eventTypeCategory": "scheduledChange",
+        "startTime": (datetime.now(tz=UTC) + timedelta(days=9)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "affectedEntities": [{"entityValue": instance_id}],
+    }
+
+    there.rebalance_recommendation(instance_id)
+    there.put_event("aws.autoscaling", "EC2 Instance-terminate Lifecycle Action", lifecycle)
+    there.put_event("aws.health", "AWS Health Event", health)
+
+    for kind in ("rebalance-recommended", "auto-scaling-termination", "scheduled-change"):
+        assert MEMBER == governed.await_mail(instance_id, kind)["account"]
+
+
+def test_a_place_that_the_policy_does_not_target_is_left_alone(
+    stage: Stage, places: dict[tuple[str, str], Simulation]
+) -> None:
+    """Although its events may come: neither read, nor told, nor hooked; the function says why in its log."""
+    stage.policy(f"mode: ask\ntargets: {{accounts: ['{ACCOUNT}'], regions: [{REGION}]}}")
+    there = places[MEMBER, ELSEWHERE]
+    instance_id = there.put_instance(spec())
+    event = {
+        "id": f"event-{instance_id}",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "account": MEMBER,
+        "region": ELSEWHERE,
+        "time": datetime.now(tz=UTC).isoformat(),
+        "detail": {"instance-id": instance_id, "instance-action": "terminate"},
+    }
+
+    answer, raised = stage.invoke("HandleSpotInterruption", event)
+
+    assert (False, False, None) == (raised, answer["ours"], answer["told"])
+    assert [] == there.commands()
+
+
+def test_a_stranger_is_not_let_in(governed: Stage, places: dict[tuple[str, str], Simulation]) -> None:
+    """Whatever rules it has: the policy of the bus names members only. The member's next warning is told."""
+    stranger, member = places["333333333333", ELSEWHERE], places[MEMBER, ELSEWHERE]
+    refused, told = stranger.put_instance(spec()), member.put_instance(spec())
+    before = governed.scene.cloud.log().count("takes nothing from 333333333333")
+
+    stranger.spot_warning(refused)
+    member.spot_warning(told)
+
+    governed.await_mail(told, "spot-interruption")
+    assert before + 1 == governed.scene.cloud.log().count("takes nothing from 333333333333")
+    assert [] == [mail for mail in governed.scene.read_mail() if mail["instance_id"] == refused]

@@ -1,0 +1,96 @@
+"""What forwards events promises: all that the hub answers and nothing else, to one bus, with nothing lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from local.engine.repairs.buses import lets_in
+from tests.unit.template.machines import rules, template
+
+STACK = template("stacks/forward_events.yaml")
+HUB = template()
+RULES = {k: r["Properties"] for k, r in STACK["Resources"].items() if r["Type"] == "AWS::Events::Rule"}
+BUS = "arn:${AWS::Partition}:events:${HubRegion}:${HubAccountId}:event-bus/${HubStackName}-members"
+SOURCES = ["aws.ec2", "aws.autoscaling", "aws.health"]
+
+
+def hub_patterns(*, forwarded: bool) -> list[str]:
+    """The patterns of the hub's rules, on its default bus or on the one for members, in order."""
+    found = [rule.pattern for rule in rules() if rule.is_forwarded is forwarded]
+    return sorted(json.dumps(p, sort_keys=True) for p in found if p["source"] != ["aws.states"])
+
+
+def test_exactly_what_the_hub_answers_is_forwarded_and_answered() -> None:
+    """The same patterns thrice: there, on the hub's bus for members, and on its default bus."""
+    sent = sorted(json.dumps(rule["EventPattern"], sort_keys=True) for rule in RULES.values())
+
+    assert hub_patterns(forwarded=False) == hub_patterns(forwarded=True) == sent
+    assert 6 == len(sent)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_rule_sends_to_the_hub_and_keeps_what_was_not_taken(name: str) -> None:
+    """With the role that EventBridge needs for it."""
+    (target,) = RULES[name]["Targets"]
+
+    assert {"Fn::Sub": BUS} == target["Arn"]
+    assert {"Fn::GetAtt": ["ForwarderRole", "Arn"]} == target["RoleArn"]
+    assert {"Fn::GetAtt": ["Unsent", "Arn"]} == target["DeadLetterConfig"]["Arn"]
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
+
+
+def test_the_role_may_put_events_on_that_bus_alone() -> None:
+    """And the bus is the one that the hub's stack makes."""
+    (policy,) = STACK["Resources"]["ForwarderRole"]["Properties"]["Policies"]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+
+    assert ("events:PutEvents", {"Fn::Sub": BUS}) == (statement["Action"], statement["Resource"])
+    made = HUB["Resources"]["MemberEvents"]["Properties"]["Name"]["Fn::Sub"]
+    assert BUS.rpartition("/")[2] == made.replace("AWS::StackName", "HubStackName")
+
+
+def statements() -> dict[str, dict[str, Any]]:
+    """The statements of the bus by name, with the conditions under which each is there."""
+    condition, policy, nothing = HUB["Resources"]["MemberEvents"]["Properties"]["Policy"]["Fn::If"]
+    assert ("HasSenders", {"Ref": "AWS::NoValue"}) == (condition, nothing)
+    found = {}
+    for one in policy["Statement"]:
+        needs, statement, _ = one["Fn::If"]
+        found[statement["Sid"]] = {**statement, "needs": needs}
+    return found
+
+
+def test_the_bus_takes_events_of_aws_from_members_only() -> None:
+    """Of three sources that nobody else can put; an organization by its id; nobody at all by default."""
+    found = statements()
+
+    assert {"Members": "HasMembers", "Organization": "HasOrganization"} == {
+        sid: one["needs"] for sid, one in found.items()
+    }
+    for one in found.values():
+        assert "events:PutEvents" == one["Action"]
+        # A call may hold several events, so the key has several values.
+        assert {"events:source": SOURCES} == one["Condition"]["ForAllValues:StringEquals"]
+    assert {"AWS": {"Ref": "MemberAccountIds"}} == found["Members"]["Principal"]
+    by_organization = found["Organization"]["Condition"]["StringEquals"]
+    assert {"Ref": "OrganizationId"} == by_organization["aws:PrincipalOrgID"]
+    assert ["", ""] == [HUB["Parameters"][p]["Default"] for p in ("MemberAccountIds", "OrganizationId")]
+
+
+@pytest.mark.parametrize(
+    ("account", "source", "taken"),
+    [
+        ("210987654321", "aws.ec2", True),
+        ("210987654321", "aws.s3", False),
+        ("333333333333", "aws.ec2", False),
+    ],
+)
+def test_the_local_cloud_lets_in_whom_the_policy_names(account: str, source: str, taken: bool) -> None:
+    """What the tests of members rest on."""
+    statement = statements()["Members"] | {"Principal": {"AWS": ["210987654321"]}}
+
+    assert taken is lets_in({"Statement": [statement]}, account, source)
+    assert not lets_in({}, account, source)
