@@ -91,7 +91,7 @@ class QueueBatch(_Event):
 
 
 class TargetPayload(_Payload):
-    """One account and Region to sweep."""
+    """One account and Region to sweep, or to look at."""
 
     account: AccountId
     region: Region
