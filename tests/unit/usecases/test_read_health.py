@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from governor.domain.evidence import Series, window_before
 from governor.domain.health import FindingKind, GpuFigures, health_findings
 from governor.domain.policy import Metrics
+from governor.domain.units import money
 from governor.errors import Throttled
 from governor.usecases.read_health import HARDWARE_METRICS
 from gpu_metrics_publisher import metrics as publisher
@@ -35,6 +37,32 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
 
     assert (reads, ()) == (len(world.metrics.reads), reading.findings)
     assert (True, hardware, False) == (reading.measured, reading.has_hardware_figures, reading.works)
+
+
+@pytest.mark.parametrize(
+    ("row", "gpus", "load", "published"),
+    [
+        ("CloudWatch agent, 1 GPU, or 8 that do not work", 1, BUSY, {"hardware": False}),
+        ("CloudWatch agent, 1 GPU, or 8 that do not work", 8, {}, {"hardware": False}),
+        ("CloudWatch agent, 8 GPUs at work", 8, BUSY, {"hardware": False}),
+        ("CloudWatch agent without the aggregate, 8 GPUs", 8, BUSY, {"hardware": False, "aggregate": False}),
+        ("`agent/`, 1 GPU, or 8 that do not work", 1, BUSY, {}),
+        ("`agent/`, 1 GPU, or 8 that do not work", 8, {}, {}),
+        ("`agent/`, 8 GPUs at work", 8, BUSY, {}),
+    ],
+)
+def test_a_look_costs_what_the_docs_say(
+    request: pytest.FixtureRequest, row: str, gpus: int, load: dict[str, Series], published: dict[str, Any]
+) -> None:
+    """In reads, and in USD for 730 looks a month at 0.01 USD per 1,000."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=0)
+    world.publish(instance_id, [load] * gpus, **published)
+    world.read(instance_id, advice=False)
+    reads = len(world.metrics.reads)
+
+    text = (request.config.rootpath / "docs" / "telemetry.md").read_text()
+    assert f"| {row} | {reads} | {money(reads * 730 * Decimal('0.00001'), 3)} |" in text
 
 
 def test_single_gpus_are_read_only_for_what_is_suspect() -> None:
