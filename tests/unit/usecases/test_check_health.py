@@ -268,13 +268,16 @@ def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
 
 
 def test_a_fleet_in_trouble_is_one_message_an_owner() -> None:
-    """Cooling fails for two hundred: fifty lines, and all of them in the facts."""
+    """Cooling fails for two hundred of two GPUs: twenty lines, and all of them in the facts."""
     world = HealthWorld()
     for number in range(1, 201):
-        world.publish(world.add(number), [HOT])
+        world.publish(world.add(number, gpus=2), [HOT, HOT])
     world.check()
 
     (alert,) = world.told()
-    assert 200 == len(alert.facts["findings"])  # type: ignore[arg-type]
-    assert "... and 150 more findings" in alert.lines
+    assert 400 == len(alert.facts["findings"])  # type: ignore[arg-type]
+    assert "... and 360 more findings" in alert.lines
+    assert "GPU 0: over 85 C" in alert.lines[0]
+    assert "; GPU 1: over 85 C" in alert.lines[0]
+    assert 1 == alert.lines[0].count("Lower its power limit")
     assert TARGET.region == alert.region

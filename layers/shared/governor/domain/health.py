@@ -163,9 +163,14 @@ class Finding:
     bottleneck: Bottleneck | None = field(default=None, kw_only=True)
 
     @property
+    def about(self) -> str:
+        """Which GPUs, and what was seen of them."""
+        return f"{_gpus(self.gpus)}: {self.seen}"
+
+    @property
     def sentence(self) -> str:
         """All of it in one line."""
-        return f"{_gpus(self.gpus)}: {self.seen}; seen since {iso(self.since)}. {self.advice}"
+        return f"{self.about}; seen since {iso(self.since)}. {self.advice}"
 
 
 def health_findings(

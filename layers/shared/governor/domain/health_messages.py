@@ -14,8 +14,8 @@ from governor.domain.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
 from governor.domain.units import UtcDatetime, iso
 
-_LINES = 50
-"""Findings named in the text of one message; the facts hold all."""
+_LINES = 20
+"""Lines about findings in the text of one message, one an instance and kind; the facts hold all."""
 _SEVERITIES = {
     Severity.CRITICAL: AlertSeverity.CRITICAL,
     Severity.WARNING: AlertSeverity.WARNING,
@@ -85,9 +85,10 @@ def health_alert(
     target = news[0].instance.target
     severity = _SEVERITIES[news[0].finding.severity]
     only = next(iter(instances.values())) if len(instances) == 1 else None
-    lines = [_line(one) for one in news[:_LINES]]
-    if len(news) > _LINES:
-        lines.append(f"... and {len(news) - _LINES} more findings")
+    groups = _by_kind(news)
+    lines = [_line(group) for group in groups[:_LINES]]
+    if len(groups) > _LINES:
+        lines.append(f"... and {sum(map(len, groups[_LINES:]))} more findings")
     if lasting:
         named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
         lines.append(f"Told before and still so: {len(lasting)} findings ({named}).")
@@ -127,10 +128,20 @@ def finding_document(one: InstanceFinding) -> dict[str, object]:
     }
 
 
-def _line(one: InstanceFinding) -> str:
-    instance = one.instance
-    who = f"{instance.name} ({instance.instance_id}, {instance.instance_type})"
-    return f"{one.finding.severity.value}: {who}: {one.finding.sentence}"
+def _by_kind(news: Sequence[InstanceFinding]) -> list[list[InstanceFinding]]:
+    """Findings that differ in nothing but the GPU go into one line, with their advice once."""
+    groups: dict[tuple[str, str], list[InstanceFinding]] = {}
+    for one in news:
+        groups.setdefault((one.instance.instance_id, one.finding.kind.value), []).append(one)
+    return list(groups.values())
+
+
+def _line(group: Sequence[InstanceFinding]) -> str:
+    instance, first = group[0].instance, group[0].finding
+    who = f"{first.severity.value}: {instance.name} ({instance.instance_id}, {instance.instance_type})"
+    seen = "; ".join(one.finding.about for one in group)
+    since = iso(min(one.finding.since for one in group))
+    return f"{who}: {seen}; seen since {since}. {first.advice}"
 
 
 def _subject(news: Sequence[InstanceFinding], only: Instance | None) -> str:
