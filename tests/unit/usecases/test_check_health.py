@@ -255,6 +255,7 @@ def test_overrides_have_their_own_thresholds_or_none() -> None:
 
     (alert,) = world.told()
     assert [ids[0], ids[3]] == alert.facts["instance_ids"]
+    assert 2 == world.metrics.lists  # the agent's namespace and that of `agent/`, once for all thresholds
 
 
 def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, partial
 
 from governor.domain.evidence import Series, is_reading, mean, peak, window_before
 from governor.domain.health import KNOWN_XIDS, Finding, GpuFigures, Xid, health_findings
@@ -186,6 +187,8 @@ class _Work:
 
 _Read = tuple[_Work, _Figure, Dimensions, str]
 """Whose figure to read, from which series, by which statistic."""
+_Listing = Callable[[str, str], Mapping[str, Sequence[Dimensions]]]
+"""Dimension sets by instance id, of a metric by namespace and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +208,11 @@ class ReadHealth:
         groups: dict[tuple[Metrics, Health], list[HealthRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.policy.health].append(request)
+        # Groups differ in thresholds and seldom in names: each listing is made once for all.
+        listing = cache(partial(self.metrics.list_series, target))
         found: dict[str, HealthReading] = {}
         for group in groups.values():
-            found |= _Batch(self.metrics, target, group, now).read()
+            found |= _Batch(self.metrics, listing, target, group, now).read()
         return found
 
 
@@ -215,15 +220,20 @@ class _Batch:
     """Instances that share metric names and thresholds."""
 
     def __init__(
-        self, metrics: MetricReader, target: Target, requests: Sequence[HealthRequest], now: datetime
+        self,
+        metrics: MetricReader,
+        listing: _Listing,
+        target: Target,
+        requests: Sequence[HealthRequest],
+        now: datetime,
     ) -> None:
-        self._metrics, self._target = metrics, target
+        self._metrics, self._listing, self._target = metrics, listing, target
         policy = requests[0].policy
         self._names = policy.metrics
         self._window = window_before(now, policy.health.window, policy.health.period, policy.lag)
         ids = [request.instance.instance_id for request in requests]
         agent = self._list_agent(ids)
-        hardware = metrics.list_series(target, self._names.hardware_namespace, LOST_METRIC)
+        hardware = listing(self._names.hardware_namespace, LOST_METRIC)
         self._work = [
             _Work(request, _sets(agent.get(i, ())), _sets(hardware.get(i, ())))
             for request, i in zip(requests, ids, strict=True)
@@ -239,11 +249,11 @@ class _Batch:
     def _list_agent(self, ids: Iterable[str]) -> Mapping[str, Sequence[Dimensions]]:
         """By temperature, which GPUs in MIG mode publish, too; by utilization where there is none."""
         names = self._names
-        found = self._metrics.list_series(self._target, names.namespace, names.temperature)
+        found = self._listing(names.namespace, names.temperature)
         if all(instance_id in found for instance_id in ids):
             return found
         return {
-            **self._metrics.list_series(self._target, names.namespace, names.utilization),
+            **self._listing(names.namespace, names.utilization),
             **found,
         }
 
