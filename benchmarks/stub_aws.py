@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Literal
 
 ACCOUNT = "123456789012"
@@ -220,6 +221,10 @@ class _CloudWatch(_Client):
                 return None
             if statistic == "SampleCount":
                 return 5.0 * (fleet.gpus(number) if aggregate else 1)
+            if metric == "nvidia_smi_temperature_gpu":
+                return 35.0 if idle else 65.0
+            if metric == "nvidia_smi_utilization_memory":
+                return 0.1 if idle else 45.0
             if metric == "nvidia_smi_utilization_gpu":
                 return 0.4 if idle else 60.0 + zlib.crc32(dimensions["InstanceId"].encode()) % 40
             return 20.0 if idle else 250.0
@@ -230,35 +235,35 @@ class _CloudWatch(_Client):
     def list_metrics(
         self, *, Namespace: str, MetricName: str, NextToken: str = "0", **_: Any
     ) -> dict[str, Any]:
-        """500 series a page."""
+        """500 series a page; nothing in namespaces that the CloudWatch agent does not fill."""
         self._count("ListMetrics")
+        if Namespace == "GPU/Custom":
+            return {"Metrics": []}
         start = int(NextToken)
-        listed = [
-            {
-                "Namespace": Namespace,
-                "MetricName": MetricName,
-                "Dimensions": [
-                    {"Name": "InstanceId", "Value": instance_id(number)},
-                    {"Name": "index", "Value": str(index)},
-                    {"Name": "name", "Value": "NVIDIA"},
-                    {"Name": "arch", "Value": "Ampere"},
-                ],
-            }
-            for number, index in self._gpu_slice(start, 500)
-        ]
-        page: dict[str, Any] = {"Metrics": listed}
-        if start + 500 < self._fleet.series:
+        page: dict[str, Any] = {
+            "Metrics": [
+                {
+                    "Namespace": Namespace,
+                    "MetricName": MetricName,
+                    "Dimensions": _dimensions(number, index),
+                }
+                for number, index in islice(self._series(), start, start + 500)
+            ]
+        }
+        if start + 500 < sum(1 for _ in self._series()):
             page["NextToken"] = str(start + 500)
         return page
 
-    def _gpu_slice(self, start: int, length: int) -> Iterable[tuple[int, int]]:
-        position = 0
+    def _series(self) -> Iterator[tuple[int, int | None]]:
+        """By instance and GPU; without a GPU the aggregate."""
         for number in range(self._fleet.size):
-            gpus = self._fleet.gpus(number)
-            if position + gpus > start:
-                for index in range(gpus):
-                    if start <= position + index < start + length:
-                        yield number, index
-            position += gpus
-            if position >= start + length:
-                return
+            if self._fleet.style == "aggregate":
+                yield number, None
+            for index in range(self._fleet.gpus(number)):
+                yield number, index
+
+
+def _dimensions(number: int, index: int | None) -> list[dict[str, str]]:
+    of_gpu = {} if index is None else {"index": str(index), "name": "NVIDIA", "arch": "Ampere"}
+    named = {"InstanceId": instance_id(number), **of_gpu}
+    return [{"Name": name, "Value": value} for name, value in named.items()]

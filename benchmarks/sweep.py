@@ -27,10 +27,12 @@ from governor.domain.instance import Target
 from governor.domain.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
+from governor.usecases.check_health import CheckHealth
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
+from governor.usecases.read_health import ReadHealth
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.void_episode import VoidEpisode
@@ -39,8 +41,8 @@ SIZES = (200, 2_000, 10_000)
 _TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
 SECRETS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::SecretsManager::Secret\n")
-OWN_METRICS = 2 + len(VerdictKind)
-"""Those that every sweep writes: problems, episodes started, and instances by verdict."""
+OWN_METRICS = 3 + len(VerdictKind)
+"""Those that sweeps write: problems of sweeps and of health, episodes started, and instances by verdict."""
 TARGET = Target(ACCOUNT, REGION)
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 SWEEPS_AN_HOUR = 12
@@ -107,6 +109,14 @@ class Bench:
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
         )
+        self.check_health = CheckHealth(
+            clock=self.clock,
+            policies=StaticPolicies(),
+            instances=Ec2Instances(clients),
+            read=ReadHealth(CloudWatchMetrics(clients)),
+            log=log,
+            announcer=announcer,
+        )
 
     def run(self) -> float:
         """One sweep; its seconds. Idle instances get their lock, as their workflow would take it."""
@@ -161,6 +171,18 @@ def calls_of_an_hour(style: Style, size: int) -> tuple[dict[str, int], int]:
     return dict(bench.fleet.calls), reads
 
 
+def health_of_an_hour(style: Style, size: int) -> tuple[dict[str, int], int]:
+    """Calls by API and metrics read in an hour between two weekly looks for advice."""
+    bench = Bench(style, size)
+    bench.check_health(TARGET)
+    bench.fleet.calls.clear()
+    bench.fleet.queries = 0
+    for _ in range(SWEEPS_AN_HOUR):
+        bench.clock.moment += timedelta(minutes=5)
+        bench.check_health(TARGET)
+    return dict(bench.fleet.calls), bench.fleet.queries
+
+
 def _hour(bench: Bench) -> int:
     """Metrics read in the hour that follows a first sweep."""
     bench.run()
@@ -180,16 +202,22 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     """
     hours = Decimal(730)
     calls, reads = calls_of_an_hour("aggregate", size)
-    listed = calls.get("cloudwatch:ListMetrics", 0)
+    health_calls, health_reads = health_of_an_hour("aggregate", size)
+    listed = calls.get("cloudwatch:ListMetrics", 0) + health_calls.get("cloudwatch:ListMetrics", 0)
     sweeps = SWEEPS_AN_HOUR * hours
-    lambda_gb_seconds = sweeps * Decimal("0.5") * (2 + Decimal(size) / 1000)
+    # A sweep, the question whether health is due (a fifth of a second), and once an hour the look itself.
+    seconds = sweeps * (Decimal("2.2") + Decimal(size) / 1000) + hours * (2 + Decimal(size) / 1000)
+    lambda_gb_seconds = seconds * Decimal("0.5")
     return {
-        "CloudWatch GetMetricData (0.01 USD per 1,000 metrics)": reads * hours / 1000 * Decimal("0.01"),
+        "CloudWatch GetMetricData for sweeps (0.01 USD per 1,000 metrics)": (
+            reads * hours / 1000 * Decimal("0.01")
+        ),
+        "CloudWatch GetMetricData for health": health_reads * hours / 1000 * Decimal("0.01"),
         "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
-        "Step Functions (0.025 USD per 1,000 transitions, 5 a sweep)": sweeps * 5 / 1000 * Decimal("0.025"),
+        "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
-            sweeps * (Decimal(size) * Decimal("0.04") + 2) / 1_000_000 * Decimal("0.625")
+            sweeps * (Decimal(size) * Decimal("0.04") + 3) / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),

@@ -8,32 +8,29 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
-
-from cli.errors import CommandError
-from cli.policy import deployed, printable
+from cli.fleet import over_the_fleet
+from cli.policy import printable
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import PolicyBook, parse_policy
+from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.telemetry import Finding, Health, findings, health_of
 from governor.domain.verdict import FIGURES
-from governor.errors import GovernorError, PolicyError
 from governor.ports import Catalogue, InstanceReader, MetricReader
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.read_health import LOST_METRIC
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One instance and what was found."""
+    """One instance and what was found. `faults_are_seen`: Xid, ECC and the like are published, too."""
 
     instance: Instance
     found: tuple[Finding, ...]
+    faults_are_seen: bool
 
 
 def examine(
@@ -47,9 +44,11 @@ def examine(
     """Every selected instance that runs, the worst first.
 
     Raises:
-        CloudError: EC2 could not be read.
+        CloudError: EC2 could not be read, or series not be listed.
     """
-    listed = instances.list_selected(target, book.base().policy.selector)
+    base = book.base().policy
+    listed = instances.list_selected(target, base.selector)
+    hardware = metrics.list_series(target, base.metrics.hardware_namespace, LOST_METRIC)
     policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
     requests = [
         EvidenceRequest(
@@ -70,6 +69,7 @@ def examine(
                 gathered[instance.instance_id].dimensions,
                 policies[instance.instance_id],
             ),
+            instance.instance_id in hardware,
         )
         for instance in listed
     ]
@@ -79,30 +79,13 @@ def examine(
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Prints what is found; 1 when an instance can not be judged, 0 otherwise."""
-    session = boto3.Session()
-    text = (
-        Path(arguments.file).read_text(encoding="utf-8")
-        if arguments.file
-        else deployed(arguments.stack_name, session)
-    )
-    try:
-        book = parse_policy(text)
-    except (PolicyError, OSError) as error:
-        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
-    targets = book.base().policy.targets
-    own = session.region_name
-    regions = arguments.region or list(targets.regions) or ([own] if own else [])
-    if not regions:
-        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
     clients, catalogue, now = Clients(), ShippedCatalogue(), datetime.now(tz=UTC)
-    found: list[Examined] = []
-    try:
-        account = session.client("sts").get_caller_identity()["Account"]
-        for region in regions:
-            target = Target(account, region)
-            found += examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), catalogue, now)
-    except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"the instances could not be examined: {error}") from None
+    found = over_the_fleet(
+        arguments,
+        lambda target, book: examine(
+            target, book, Ec2Instances(clients), CloudWatchMetrics(clients), catalogue, now
+        ),
+    )
     _print(found, as_json=arguments.json)
     return int(any(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found))
 
@@ -120,6 +103,12 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
         print(f"{health_of(one.found).value:<7} {instance.instance_id} {instance.instance_type} {name}")
         for finding in one.found:
             print(f"        {finding.seen}\n        -> {finding.advice}")
+    unseen = sum(not one.faults_are_seen for one in found)
+    if unseen:
+        print(
+            f"{unseen} of {len(found)} publish no Xid, ECC, throttling or lost GPUs, so `governor health` "
+            "cannot tell them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
+        )
     counts = Counter(health_of(one.found) for one in found)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
 
@@ -131,6 +120,7 @@ def _document(one: Examined) -> dict[str, object]:
         "account": one.instance.target.account,
         "region": one.instance.target.region,
         "health": health_of(one.found).value,
+        "faults_are_seen": one.faults_are_seen,
         "findings": [
             {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}
             for finding in one.found

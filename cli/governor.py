@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `policy ...`, `doctor`, `simulate ...`.
+"""The command line: `governor approvals ...`, `policy ...`, `doctor`, `health`, `simulate ...`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -23,7 +23,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import doctor, policy, simulate
+from cli import doctor, health, policy, simulate
 from cli.errors import CommandError
 from cli.policy import printable
 
@@ -224,12 +224,22 @@ def parser() -> argparse.ArgumentParser:
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
     _add_policy(areas)
-    examine = areas.add_parser("doctor", help="whether the telemetry of every instance is right")
-    examine.add_argument("--file", help="a policy; else the one of the stack")
-    examine.add_argument("--region", action="append", help="may be given several times; else the policy's")
-    examine.set_defaults(local=doctor.doctor)
+    _add_examination(areas, "doctor", doctor.doctor, "whether the telemetry of every instance is right")
+    _add_examination(areas, "health", health.health, "what is wrong with GPUs, or could be better")
     simulate.add(areas)
     return top
+
+
+def _add_examination(
+    areas: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+) -> None:
+    made = areas.add_parser(name, help=text)
+    made.add_argument("--file", help="a policy; else the one of the stack")
+    made.add_argument("--region", action="append", help="may be given several times; else the policy's")
+    made.set_defaults(local=run)
 
 
 def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

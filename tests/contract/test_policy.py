@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 
 import jsonschema
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from governor.contracts.policy import parse_policy, policy_schema
-from governor.domain.policy import Action, Mode, Policy
+from governor.domain.policy import Action, Health, Mode, Policy
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -47,6 +48,13 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("approval: {remind_after_minutes: 30000}", "approval"),
         ("ownership: {default_contacts: [nobody]}", "ownership"),
         ("overrides: [{name: x, match: {}, set: {ownership: {}}}]", "overrides.0.set.ownership"),
+        ("health: {hot_above: 85}", "health.hot_above"),
+        ("health: {hot_above_celsius: 20}", "health"),
+        ("health: {hot_average_seconds: 90}", "health"),
+        ("health: {hot_average_seconds: 3600}", "health"),
+        ("health: {hot_periods: 30}", "health"),
+        ("health: {check_every_minutes: 100}", "health"),
+        ("health: {gone_after_minutes: 60}", "health"),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -116,3 +124,11 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
     document = text.split("```yaml\n")[1].split("```")[0]
 
     assert Mode.ASK is parse_policy(document).base().policy.mode
+
+
+def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:
+    """Thresholds of the domain included."""
+    text = (request.config.rootpath / "docs" / "policy.md").read_text()
+    written = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["health"]
+
+    assert asdict(Health()) == written

@@ -18,6 +18,7 @@ from local.cloud import ROOT, LocalCloud
 from local.fleet import T4
 from local.receivers import Receivers
 from local.scene import deploy_scene
+from tests.integration.gpus import heat, look
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 
@@ -148,4 +149,17 @@ def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
     assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
     event["detail"]["statusCode"] = "closed"
     assert ({"told": []}, False) == guarded.invoke("HandleNotice", event)
+    guarded.policy("mode: ask")
+
+
+def test_the_health_of_gpus_is_told(guarded: Stage) -> None:
+    """The function may list, read, publish, and keep what it told."""
+    guarded.policy("mode: ask\nplan: {action: notify-only}")
+    instance_id = guarded.launch()
+    heat(guarded, instance_id, 90)
+
+    looked = look(guarded)
+
+    assert (1, 0) == (looked["told"], looked["problems"])
+    assert guarded.await_mail(instance_id, "health-finding")
     guarded.policy("mode: ask")

@@ -19,7 +19,7 @@ def test_the_readmes_costs_are_the_benchs(size: int) -> None:
     items = sweep.monthly_usd(size)
     row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", README, re.MULTILINE)
     assert row is not None
-    reads = next(usd for name, usd in items.items() if "GetMetricData" in name)
+    reads = sum(usd for name, usd in items.items() if "GetMetricData" in name)
 
     assert (round(sum(items.values())), round(reads, 1)) == (int(row[1]), round(Decimal(row[2]), 1))
 

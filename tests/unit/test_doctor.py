@@ -24,6 +24,7 @@ def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
         for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
             metrics.publish(metric, own, [1.0] * 12)
     metrics.publish("nvidia_smi_utilization_gpu", {"InstanceId": f"i-{1:017x}"}, [1.0] * 12)
+    metrics.publish("GPULost", {"InstanceId": f"i-{1:017x}", "index": "0"}, [0.0] * 12)
     return ec2, metrics
 
 
@@ -48,6 +49,8 @@ def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: b
     assert "\x1b" not in out
     if as_json:
         assert ["silent", "right"] == [one["health"] for one in json.loads(out)]
+        assert [False, True] == [one["faults_are_seen"] for one in json.loads(out)]
     else:
         assert out.endswith("1 silent, 1 right\n")
         assert "-> deploy stacks/telemetry.yaml" in out
+        assert "1 of 2 publish no Xid, ECC, throttling or lost GPUs" in out

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from governor.contracts.policy import PolicyBook
     from governor.usecases.ask_owner import AskOwner
     from governor.usecases.book_saving import BookSaving
+    from governor.usecases.check_health import CheckHealth
     from governor.usecases.check_progress import CheckProgress
     from governor.usecases.close_dead import CloseDead
     from governor.usecases.conclude_approval import ConcludeApproval
@@ -106,6 +107,22 @@ def sweep_target() -> SweepTarget:
         deliver=deliver,
         close_dead=_close_dead(policies),
         remind=RemindNotices(_event_log(), _once(), _announcer()),
+    )
+
+
+def check_health() -> CheckHealth:
+    """For `check_health`."""
+    from governor.adapters.cloudwatch import CloudWatchMetrics
+    from governor.usecases.check_health import CheckHealth
+    from governor.usecases.read_health import ReadHealth
+
+    return CheckHealth(
+        clock=SystemClock(),
+        policies=_policies(),
+        instances=_instances(),
+        read=ReadHealth(CloudWatchMetrics(_clients())),
+        log=_event_log(),
+        announcer=_announcer(),
     )
 
 

@@ -521,6 +521,14 @@ class EventLog(Protocol):
         """The announced dates that are kept."""
         ...
 
+    def told(self, target: Target, now: datetime) -> Collection[str]:
+        """Everything of the target that `keep_told` has kept and whose time is not over."""
+        ...
+
+    def keep_told(self, target: Target, key: str, until: datetime) -> None:
+        """Keeps that people were told what `key` names; a later call sets another end."""
+        ...
+
 
 MOST_INSTANCES_A_COMMAND = 50
 """Source: Systems Manager API, SendCommand, `InstanceIds`."""

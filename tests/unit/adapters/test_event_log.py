@@ -146,3 +146,15 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
 
     ends = [NOW + DAY, NOW + WINDOW + DAY, LATER + DAY]
     assert [int(end.timestamp()) for end in ends] == sorted(lives)
+
+
+def test_what_people_were_told_is_known_until_its_time_is_over(log: EventLog) -> None:
+    """A later call moves the end; other targets know nothing of it."""
+    log.keep_told(TARGET, "i-1#hot", NOW + timedelta(hours=1))
+    log.keep_told(TARGET, "i-2#hot", NOW + timedelta(hours=1))
+    log.keep_told(TARGET, "i-2#hot", NOW + timedelta(hours=3))
+
+    assert {"i-1#hot", "i-2#hot"} == set(log.told(TARGET, NOW))
+    assert {"i-2#hot"} == set(log.told(TARGET, NOW + timedelta(hours=2)))
+    assert not log.told(TARGET, NOW + timedelta(hours=3))
+    assert not log.told(replace(TARGET, region="eu-west-1"), NOW)

@@ -158,3 +158,19 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
         named = {"account.$", "region.$", "instance_id.$", "launch_time.$", "number.$"}
         allowed = named if name == "OpenEpisode" else {"episode.$", "error.$", *own}
         assert set(payload) <= allowed, name
+
+
+def test_few_targets_and_many_are_swept_alike_and_health_never_fails_a_sweep() -> None:
+    """Both maps hold the same states; whatever becomes of the look at health, the sweep's outcome stays."""
+    few, many = (
+        definition("sweep")["States"][name]["ItemProcessor"] for name in ("SweepTargets", "SweepManyTargets")
+    )
+    states = few["States"]
+
+    assert states == many["States"]
+    assert "CheckHealth" == states["SweepTarget"]["Next"]
+    assert ("$.health", True) == (states["CheckHealth"]["ResultPath"], states["CheckHealth"]["End"])
+    assert [(["States.ALL"], "HealthNotChecked")] == [
+        (catch["ErrorEquals"], catch["Next"]) for catch in states["CheckHealth"]["Catch"]
+    ]
+    assert {"Type", "Comment", "End"} == set(states["HealthNotChecked"])

@@ -20,6 +20,7 @@ QUEUED = {
 BY_MACHINE_OR_API = {
     "PlanSweepFunction",
     "SweepTargetFunction",
+    "CheckHealthFunction",
     "OpenEpisodeFunction",
     "AskOwnerFunction",
     "ConcludeApprovalFunction",
@@ -319,3 +320,22 @@ def test_the_page_holds_no_secret_of_the_issuer() -> None:
     assert {"LinkKeys", "ClientSecret", "Decrypt"} == {
         s["Sid"] for s in statements(FUNCTIONS["SignInFunction"])
     }
+
+
+def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
+    """Of instances and metrics; what it writes is what it told. What fails in it is told by an alarm."""
+    role = {action for s in statements(FUNCTIONS["CheckHealthFunction"]) for action in actions(s)}
+    outside = {a for a in role if a.split(":")[0] not in ("dynamodb", "kms", "ssm", "sts")}
+    alarms = [RESOURCES[name]["Properties"] for name in ("HealthErrorsAlarm", "HealthProblemsAlarm")]
+
+    assert {
+        "ec2:DescribeInstances",
+        "cloudwatch:GetMetricData",
+        "cloudwatch:ListMetrics",
+        "sns:Publish",
+    } == outside
+    assert [
+        [{"Name": "FunctionName", "Value": {"Ref": "CheckHealthFunction"}}],
+        [{"Name": "service", "Value": "check_health"}],
+    ] == [alarm["Dimensions"] for alarm in alarms]
+    assert all(alarm["AlarmActions"] == [{"Ref": "AlertTopic"}] for alarm in alarms)

@@ -240,6 +240,63 @@ def test_silence_is_told_once_for_all() -> None:
     assert {} == world.workflow.executions
 
 
+def tagged(owner: str, project: str = "vision") -> dict[str, str]:
+    """Tags of a selected instance of somebody's."""
+    return {"Purpose": "GPU-Workload", "Owner": owner, "Project": project}
+
+
+def silence_messages(world: FleetWorld) -> list[tuple[str, int, bool]]:
+    """Owner, number of instances, and whether it was told as an outage."""
+    sent = [alert for alert in world.announcer.sent if alert.kind is AlertKind.TELEMETRY_SILENT]
+    facts = [(alert.owner, alert.facts["instance_ids"], alert.facts["outage"]) for alert in sent]
+    return sorted((owner, len(ids), bool(outage)) for owner, ids, outage in facts)  # type: ignore[arg-type]
+
+
+def test_silence_is_told_to_each_owner_with_what_to_do() -> None:
+    """Two of ada's as one message, bob's by itself, and what nobody owns to the default owner."""
+    world = FleetWorld()
+    for number, tags in enumerate((tagged("ada"), tagged("ada"), tagged("bob"), {"Purpose": "GPU-Workload"})):
+        world.silence(world.add(number, tags=tags))
+    for _ in range(3):
+        world.sweep(5)
+
+    assert [("ada", 2, False), ("bob", 1, False), ("unassigned", 1, False)] == silence_messages(world)
+    assert all("governor doctor" in alert.lines[-1] for alert in world.announcer.sent)
+
+
+def test_a_fleet_without_metrics_is_one_message_and_not_one_an_owner() -> None:
+    """The agent was never rolled out: forty owners have one cause. Who falls silent later is told singly."""
+    world = FleetWorld()
+    for number in range(40):
+        world.silence(world.add(number, tags=tagged(f"owner-{number}")))
+    world.sweep()
+    late = world.add(99, tags=tagged("late"))
+    world.sweep(5)
+    world.silence(late)
+    world.sweep(65)
+
+    assert [("late", 1, False), ("unassigned", 40, True)] == silence_messages(world)
+
+
+def test_an_outage_is_told_by_the_breaker_and_what_stays_silent_after_it() -> None:
+    """Forty agents stop within an hour: one freeze. When it ends, those whose agents are still down."""
+    world = FleetWorld()
+    ids = [world.add(number, BUSY, tags=tagged(f"owner-{number}")) for number in range(40)]
+    world.sweep()
+    for instance_id in ids:
+        world.silence(instance_id)
+    for _ in range(24):
+        world.sweep(5)
+    assert [] == silence_messages(world)
+    assert 1 == told(world, AlertKind.BREAKER_TRIPPED)
+
+    for instance_id in ids[10:]:
+        world.publish(instance_id, BUSY)
+    for _ in range(24):
+        world.sweep(10)
+    assert [(f"owner-{number}", 1, False) for number in range(10)] == silence_messages(world)
+
+
 def test_hidden_gpus_keep_an_instance() -> None:
     """An aggregate of seven GPUs on a machine of eight: one may be in MIG mode and at work."""
     world = FleetWorld()

@@ -3,6 +3,7 @@
     EVENT#...                SEEN                        done or being done, until `expires_at_epoch`
     TARGET#account#region    BURST#kind#zone             warnings counted since `started_at_epoch`
                              NOTICE#source#id            an announced date, until a day after it
+                             TOLD#...                    what people were told of, until `expires_at_epoch`
 
 Claims and counts are sent once: a warning leaves two minutes, and whoever asks can do without an answer.
 DynamoDB deletes late, so an item past its time counts as gone. This module must not know events.
@@ -29,6 +30,7 @@ _TRANSACTION = 100
 _CANCELLED = "TransactionCanceledException"
 _COUNT_KEPT = timedelta(days=1)
 _NOTICE_KEPT = timedelta(days=1)
+_TOLD = "TOLD#"
 
 
 class DynamoEventLog:
@@ -112,15 +114,32 @@ class DynamoEventLog:
 
     def notices(self, target: Target) -> list[Notice]:
         """As the port says."""
+        return [_notice(target, item) for item in self._query(target, "NOTICE#")]
+
+    def told(self, target: Target, now: datetime) -> frozenset[str]:
+        """As the port says."""
+        return frozenset(
+            item["sk"]["S"].removeprefix(_TOLD)
+            for item in self._query(target, _TOLD)
+            if int(item["expires_at_epoch"]["N"]) > now.timestamp()
+        )
+
+    def keep_told(self, target: Target, key: str, until: datetime) -> None:
+        """As the port says."""
+        item = {**_told_key(target, key), "expires_at_epoch": _number(until)}
+        with aws_errors("dynamodb:PutItem"):
+            self._clients.client("dynamodb").put_item(TableName=self._table, Item=item)
+
+    def _query(self, target: Target, prefix: str) -> list[dict[str, Any]]:
         parameters: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "pk = :pk AND begins_with(sk, :prefix)",
-            "ExpressionAttributeValues": {":pk": {"S": _target_pk(target)}, ":prefix": {"S": "NOTICE#"}},
+            "ExpressionAttributeValues": {":pk": {"S": _target_pk(target)}, ":prefix": {"S": prefix}},
         }
-        found: list[Notice] = []
+        found: list[dict[str, Any]] = []
         with aws_errors("dynamodb:Query"):
             for page in self._clients.client("dynamodb").get_paginator("query").paginate(**parameters):
-                found += [_notice(target, item) for item in page["Items"]]
+                found += page["Items"]
         return found
 
     def _count_on(self, key: dict[str, Any], now: datetime, window: timedelta) -> Burst:
@@ -195,6 +214,10 @@ def _burst_key(target: Target, name: str) -> dict[str, Any]:
 
 def _notice_key(target: Target, key: str) -> dict[str, Any]:
     return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"NOTICE#{key}"}}
+
+
+def _told_key(target: Target, key: str) -> dict[str, Any]:
+    return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"{_TOLD}{key}"}}
 
 
 def _notice(target: Target, item: Mapping[str, Any]) -> Notice:

@@ -393,6 +393,7 @@ class MemoryEventLog:
         self._until: dict[str, datetime] = {}
         self._bursts: dict[tuple[str, str, str], Burst] = {}
         self._notices: dict[tuple[str, str, str], Notice] = {}
+        self._told: dict[tuple[str, str, str], datetime] = {}
         self.failure: CloudError | None = None
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
@@ -445,6 +446,17 @@ class MemoryEventLog:
         """As the port says."""
         self._raise_planned()
         return [notice for key, notice in self._notices.items() if key[:2] == _place(target)]
+
+    def told(self, target: Target, now: datetime) -> frozenset[str]:
+        """As the port says."""
+        self._raise_planned()
+        place = _place(target)
+        return frozenset(key[2] for key, until in self._told.items() if key[:2] == place and now < until)
+
+    def keep_told(self, target: Target, key: str, until: datetime) -> None:
+        """As the port says."""
+        self._raise_planned()
+        self._told[(*_place(target), key)] = until
 
     def _raise_planned(self) -> None:
         if self.failure is not None:

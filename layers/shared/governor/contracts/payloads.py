@@ -103,7 +103,7 @@ def queued_event(body: str) -> Any:
 
 
 class TargetPayload(_Payload):
-    """One account and Region to sweep."""
+    """One account and Region to sweep, or to look at."""
 
     account: AccountId
     region: Region

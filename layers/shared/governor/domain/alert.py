@@ -45,6 +45,8 @@ class AlertKind(StrEnum):
     INTERRUPTION_ADVICE = "interruption-advice"
     SCHEDULED_CHANGE = "scheduled-change"
     """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
+    HEALTH_FINDING = "health-finding"
+    """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
     SWEEP_FAILED = "sweep-failed"
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""

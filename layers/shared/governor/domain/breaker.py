@@ -36,6 +36,11 @@ def assess(changes: Sequence[Change], rule: Breaker) -> str | None:
         return f"{turned} of {len(worked)} working instances turned idle in one sweep"
     heard = [change for change in changes if change.was_read and change.before in (*_WORKING, *_IDLE)]
     silent = sum(change.after is VerdictKind.NO_DATA for change in heard)
-    if silent >= rule.minimum_instances and 100 * silent >= rule.turned_silent_percent * len(heard):
+    if is_outage(silent, len(heard), rule):
         return f"{silent} of {len(heard)} instances that published metrics fell silent in one sweep"
     return None
+
+
+def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
+    """Whether so many silent ones of so many have one cause, and not one each."""
+    return silent >= rule.minimum_instances and 100 * silent >= rule.turned_silent_percent * whole

@@ -107,6 +107,10 @@ class HealthThresholds:
 DEFAULT_THRESHOLDS = HealthThresholds()
 
 
+KNOWN_XIDS = (48, 63, 64, 79)
+"""The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
+
+
 @dataclass(frozen=True, slots=True)
 class Xid:
     """One kind of Xid error that the driver reported: how often in the window, and when first."""
@@ -154,12 +158,19 @@ class Finding:
     seen: str
     since: UtcDatetime
     advice: str
+    errors: int = field(default=0, kw_only=True)
+    """How many errors were counted, where the driver counts them."""
     bottleneck: Bottleneck | None = field(default=None, kw_only=True)
+
+    @property
+    def about(self) -> str:
+        """Which GPUs, and what was seen of them."""
+        return f"{_gpus(self.gpus)}: {self.seen}"
 
     @property
     def sentence(self) -> str:
         """All of it in one line."""
-        return f"{_gpus(self.gpus)}: {self.seen}; seen since {iso(self.since)}. {self.advice}"
+        return f"{self.about}; seen since {iso(self.since)}. {self.advice}"
 
 
 def health_findings(
@@ -259,7 +270,8 @@ def _fault(
     if first is not None:
         seen.append(f"{peak(state):.0f} {text}" if counted else text)
     moments = [event.first for event in reported] + ([first] if first is not None else [])
-    yield Finding(kind, severity, (gpu.gpu,), ", ".join(seen), min(moments), advice)
+    errors = int(peak(state) or 0) if counted else 0
+    yield Finding(kind, severity, (gpu.gpu,), ", ".join(seen), min(moments), advice, errors=errors)
 
 
 def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iterable[Finding]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from governor.domain.contacts import Contact, Directory
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
+from governor.domain.health import HealthThresholds
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
@@ -72,6 +73,10 @@ class Metrics:
     utilization: str = "nvidia_smi_utilization_gpu"
     memory_used: str = "nvidia_smi_memory_used"
     power_draw: str = "nvidia_smi_power_draw"
+    temperature: str = "nvidia_smi_temperature_gpu"
+    memory_utilization: str = "nvidia_smi_utilization_memory"
+    hardware_namespace: str = "GPU/Custom"
+    """Where `agent/` publishes Xid, ECC, throttling and lost GPUs; the CloudWatch agent has none of them."""
     period_seconds: int = 300
     collection_interval_seconds: int = 60
     """How often the agent publishes; by it the samples of an aggregate tell how many GPUs are in it."""
@@ -384,6 +389,58 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
+class Health(HealthThresholds):
+    """When the state of GPUs is told to their owner. Nothing is ever done about it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    enabled: bool = True
+    check_every_minutes: int = 60
+    window_minutes: int = 90
+    """What a check looks at. Longer than the time between two, so that nothing falls between them."""
+    gone_after_minutes: int = 180
+    """A finding that was not seen for so long has ended; when it comes back, it is told anew."""
+    advice_every_hours: int = 168
+    """How often an owner is told what is no fault: GPUs that are used badly, and what holds them back."""
+
+    def __post_init__(self) -> None:
+        # By name: `slots` makes the class anew, and a bare super() would still mean the first one.
+        HealthThresholds.__post_init__(self)
+        _between("check_every_minutes", self.check_every_minutes, 5, 1_440)
+        _between("window_minutes", self.window_minutes, 10, 2_880)
+        _between("gone_after_minutes", self.gone_after_minutes, 10, 43_200)
+        _between("advice_every_hours", self.advice_every_hours, 1, 8_760)
+        if self.hot_average_seconds % 60:
+            raise ValueError(f"hot_average_seconds is {self.hot_average_seconds}; it must be whole minutes")
+        if self.window_minutes * 60 % self.hot_average_seconds:
+            raise ValueError(
+                f"window_minutes ({self.window_minutes}) must be a whole number of averages of "
+                f"hot_average_seconds ({self.hot_average_seconds})"
+            )
+        if self.window_minutes * 60 < self.hot_average_seconds * self.hot_periods:
+            raise ValueError(f"window_minutes ({self.window_minutes}) cannot hold hot_periods averages")
+        if self.window_minutes < self.check_every_minutes:
+            raise ValueError(
+                "window_minutes must be at least check_every_minutes: nobody saw what is between"
+            )
+        if self.gone_after_minutes < 2 * self.check_every_minutes:
+            raise ValueError(
+                "gone_after_minutes must be at least twice check_every_minutes, or what lasts would be "
+                "told at every check"
+            )
+
+    @property
+    def window(self) -> timedelta:
+        """Length of the window."""
+        return timedelta(minutes=self.window_minutes)
+
+    @property
+    def period(self) -> timedelta:
+        """Length of one reading: that of the averages that heat is judged by."""
+        return timedelta(seconds=self.hot_average_seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """All of it, as it applies to one instance after overrides."""
 
@@ -406,6 +463,7 @@ class Policy:
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = field(default_factory=Ledger)
     events: Events = field(default_factory=Events)
+    health: Health = field(default_factory=Health)
 
     def __post_init__(self) -> None:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)

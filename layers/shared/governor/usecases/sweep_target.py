@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.breaker import Change, assess
+from governor.domain.breaker import Change, assess, is_outage
 from governor.domain.episode import (
     BreakerState,
     EpisodeRef,
@@ -26,6 +27,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.verdict import (
     Verdict,
@@ -51,6 +53,7 @@ from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.react_notice import owned
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.void_episode import VoidEpisode
@@ -59,6 +62,7 @@ LOW_UTILIZATION_TAG = "LowUtilization"
 REVIEW_TAG = "ReviewForTermination"
 _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
 _WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+_UNREAD = (VerdictKind.TOO_YOUNG, VerdictKind.EXEMPT, VerdictKind.SNOOZED)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
@@ -139,12 +143,13 @@ class SweepTarget:
         cases, records = self._cases(target, base)
         self._judge_all(target, cases, now)
         summary = SweepSummary(target, now, instances=len(cases))
-        self._breaker(target, cases, base, now, summary)
+        just_froze = self._breaker(target, cases, base, now, summary)
         summary.verdicts.update(case.settled.kind.value for case in cases)
         summary.problems += [f"{c.instance.instance_id}: {c.unknown}" for c in cases if c.unknown is not None]
         self._apply_marks(target, cases, now, summary)
         self._follow_up(cases, records, now, summary)
-        self._announce_silent(target, cases, now, summary)
+        if not just_froze:
+            self._announce_silent(target, cases, base, now, summary)
         summary.problems += self.remind(target, [case.instance for case in cases], base, now)
         self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
@@ -237,9 +242,12 @@ class SweepTarget:
 
     def _breaker(
         self, target: Target, cases: Sequence[_Case], base: Policy, now: datetime, summary: SweepSummary
-    ) -> None:
+    ) -> bool:
+        """Freezes and releases. True while a freeze is so young that its alert is all there is to say."""
         why = assess([_change(case) for case in cases], base.breaker)
         tripped = self.state.breaker(target)
+        hold = timedelta(minutes=base.breaker.hold_minutes)
+        just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
         if why is not None:
             # Frozen first, told then; until people are told, every sweep tries again.
             since = tripped.told_at if tripped else None
@@ -247,7 +255,6 @@ class SweepTarget:
             self._tell_frozen(target, BreakerState(now, why, since), now, summary)
         elif tripped is not None:
             self._tell_frozen(target, tripped, now, summary)
-            hold = timedelta(minutes=base.breaker.hold_minutes)
             # Where nobody is asked, a freeze never ends by time alone: work must be seen again.
             acts_alone = any(
                 case.policy.mode is Mode.AUTO
@@ -263,11 +270,12 @@ class SweepTarget:
             else:
                 why = tripped.why
         if why is None:
-            return
+            return just_froze
         summary.frozen = True
         for case in cases:
             if case.settled.kind is VerdictKind.IDLE and case.record.open_episode is None:
                 case.verdict = freeze(case.settled, why)
+        return just_froze
 
     def _tell_frozen(
         self, target: Target, tripped: BreakerState, now: UtcDatetime, summary: SweepSummary
@@ -289,6 +297,7 @@ class SweepTarget:
                 lines=(
                     f"Frozen at {iso(now)}: {why}.",
                     "A metrics outage looks like this. No instance is stopped until it is over.",
+                    "What is silent then still is told when it has ended; `governor doctor` says it now.",
                 ),
                 dedup_id=f"breaker-{target}-{iso(now)}",
                 at=now,
@@ -446,29 +455,22 @@ class SweepTarget:
         return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)
 
     def _announce_silent(
-        self, target: Target, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary
+        self, target: Target, cases: Sequence[_Case], base: Policy, now: UtcDatetime, summary: SweepSummary
     ) -> None:
-        silent = [case for case in cases if _fell_silent(case)]
-        if not silent:
-            return
-        lines = [f"{len(silent)} instances publish no usable GPU metrics; none of them is judged idle."]
-        lines += [f"{c.instance.instance_id} ({c.instance.name}): {c.settled.reason}" for c in silent[:50]]
-        if len(silent) > 50:
-            lines.append(f"... and {len(silent) - 50} more")
-        alert = Alert(
-            kind=AlertKind.TELEMETRY_SILENT,
-            severity=Severity.WARNING,
-            account=target.account,
-            region=target.region,
-            subject=f"{len(silent)} GPU instances without metrics in {target}",
-            lines=tuple(lines),
-            dedup_id=f"silent-{target}-{iso(now)}",
-            at=now,
-            facts={"instance_ids": [case.instance.instance_id for case in silent]},
-        )
-        if self._attempt(summary, "silence alert", lambda: self.announcer.announce(alert)):
-            for case in silent:
-                case.told_silent = True
+        """Tells each owner of theirs; of an outage, whoever stands for what nobody owns, of them all."""
+        silent = {case.instance.instance_id: case for case in cases if _fell_silent(case)}
+        # Of all that could be heard, also of those whose work is known from before and need no read now.
+        heard = sum(case.settled.kind not in _UNREAD for case in cases)
+        outage = is_outage(len(silent), heard, base.breaker)
+        instances = [case.instance for case in silent.values()]
+        nobody = (base.ownership.default_owner, "unassigned")
+        groups = {nobody: instances} if outage else owned(instances, base.ownership)
+        for (owner, project), theirs in groups.items():
+            reasons = [(one, silent[one.instance_id].settled.reason) for one in theirs]
+            alert = silent_alert(target, reasons, owner, project, now, outage=outage)
+            if self._attempt(summary, "silence alert", partial(self.announcer.announce, alert)):
+                for one in theirs:
+                    silent[one.instance_id].told_silent = True
 
     def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> bool:
         """Tries one effect. A failure is written down and repaired by the next sweep, which computes anew."""

@@ -1,0 +1,47 @@
+"""Which policy and which Regions a command over the fleet is about. Reads with the caller's credentials."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli.errors import CommandError
+from cli.policy import deployed
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.instance import Target
+from governor.errors import GovernorError, PolicyError
+
+Found = TypeVar("Found")
+
+
+def over_the_fleet(
+    arguments: argparse.Namespace, look: Callable[[Target, PolicyBook], Sequence[Found]]
+) -> list[Found]:
+    """What `look` finds in the caller's account, in the Regions of the command line, else of the policy.
+
+    Raises:
+        CommandError: no policy that can be used, no Region, or something could not be read.
+    """
+    session = boto3.Session()
+    try:
+        book = parse_policy(
+            Path(arguments.file).read_text(encoding="utf-8")
+            if arguments.file
+            else deployed(arguments.stack_name, session)
+        )
+    except (PolicyError, OSError) as error:
+        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
+    own = session.region_name
+    regions = arguments.region or list(book.base().policy.targets.regions) or ([own] if own else [])
+    if not regions:
+        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    try:
+        account = session.client("sts").get_caller_identity()["Account"]
+        return [found for region in regions for found in look(Target(account, region), book)]
+    except (ClientError, BotoCoreError, GovernorError) as error:
+        raise CommandError(f"the instances could not be examined: {error}") from None

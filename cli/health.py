@@ -1,0 +1,94 @@
+"""`governor health`: what is wrong with the GPUs of every instance, or could be better, as it is now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cli.fleet import over_the_fleet
+from cli.policy import printable
+from governor.adapters.clients import Clients
+from governor.adapters.cloudwatch import CloudWatchMetrics
+from governor.adapters.ec2 import Ec2Instances
+from governor.contracts.policy import PolicyBook
+from governor.domain.health import Severity
+from governor.domain.health_messages import InstanceFinding, finding_document
+from governor.domain.instance import Target
+from governor.ports import InstanceReader, MetricReader
+from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
+
+_FAULTS = (Severity.CRITICAL, Severity.WARNING)
+
+
+def look(
+    target: Target, book: PolicyBook, instances: InstanceReader, metrics: MetricReader, now: datetime
+) -> list[HealthReading]:
+    """Every selected instance that runs, the gravest first, advice included.
+
+    Raises:
+        CloudError: EC2 could not be read, or series not be listed.
+    """
+    listed = instances.list_selected(target, book.base().policy.selector)
+    requests = [HealthRequest(one, book.applied_to(one).policy, advice=True) for one in listed]
+    readings = ReadHealth(metrics)(target, requests, now).values()
+    return sorted(readings, key=lambda one: (_rank(one), one.instance.instance_id))
+
+
+def health(arguments: argparse.Namespace) -> int:
+    """Prints what is found; 1 when something is wrong or could not be read, 0 otherwise."""
+    clients, now = Clients(), datetime.now(tz=UTC)
+    found = over_the_fleet(
+        arguments,
+        lambda target, book: look(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
+    )
+    _print(found, as_json=arguments.json)
+    return int(any(one.problem or _state(one) in _FAULTS for one in found))
+
+
+def _print(found: Sequence[HealthReading], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_document(one) for one in found], indent=2))
+        return
+    if not found:
+        print("no running instance carries the selector tag")
+        return
+    for one in found:
+        instance = one.instance
+        print(f"{_state(one):<8} {instance.instance_id} {instance.instance_type} {printable(instance.name)}")
+        for finding in one.findings:
+            print(f"         {printable(finding.sentence)}")
+        if one.problem:
+            print(f"         not all could be read: {printable(one.problem)}")
+    counts = Counter(_state(one) for one in found)
+    print(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
+
+
+_STATES = (*Severity, "unknown", "sound")
+
+
+def _state(one: HealthReading) -> str:
+    """The gravest finding's severity; `unknown` where no figure of a GPU was published or read."""
+    if one.findings:
+        return one.findings[0].severity
+    return "unknown" if one.problem or not one.measured else "sound"
+
+
+def _rank(one: HealthReading) -> int:
+    return _STATES.index(_state(one))
+
+
+def _document(one: HealthReading) -> dict[str, object]:
+    instance = one.instance
+    return {
+        "instance_id": instance.instance_id,
+        "instance_type": instance.instance_type,
+        "account": instance.target.account,
+        "region": instance.target.region,
+        "state": str(_state(one)),
+        "faults_are_seen": one.has_hardware_figures,
+        "problem": one.problem,
+        "findings": [finding_document(InstanceFinding(instance, finding)) for finding in one.findings],
+    }

@@ -1,0 +1,30 @@
+"""Looks at the health of the GPUs of one target and tells their owners what is new. Touches no instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor import bootstrap
+from governor.contracts.payloads import TargetPayload, parse
+from governor.observability import count, logger, observed
+
+
+@observed
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """One target to counts; what could not be read or told is logged and left to the next sweep."""
+    payload = parse(TargetPayload, event)
+    target = bootstrap.target(payload.account, payload.region)
+    summary = bootstrap.check_health()(target)
+    if summary.looked:
+        count("HealthProblems", len(summary.problems))
+    for problem in summary.problems:
+        logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
+    logger.info("looked" if summary.looked else "not due, or off", extra={"target": str(target)})
+    return {
+        "looked": summary.looked,
+        "instances": summary.instances,
+        "findings": summary.findings,
+        "told": summary.told,
+        "messages": summary.messages,
+        "problems": len(summary.problems),
+    }

@@ -1,0 +1,155 @@
+"""What is told about the health of GPUs: who gets which message, in which words, and what is news.
+
+Pure wording. This module must not know channels, nor where it is kept what was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from governor.domain.alert import Alert, AlertKind, short_hash
+from governor.domain.alert import Severity as AlertSeverity
+from governor.domain.health import Bottleneck, Finding, Severity
+from governor.domain.instance import Instance
+from governor.domain.units import UtcDatetime, iso
+
+_LINES = 20
+"""Lines about findings in the text of one message, one an instance and kind; the facts hold all."""
+_SEVERITIES = {
+    Severity.CRITICAL: AlertSeverity.CRITICAL,
+    Severity.WARNING: AlertSeverity.WARNING,
+    Severity.ADVICE: AlertSeverity.INFO,
+}
+_RANK = list(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFinding:
+    """One finding about one instance."""
+
+    instance: Instance
+    finding: Finding
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong; the rest is advice."""
+        return self.finding.severity is not Severity.ADVICE
+
+    @property
+    def is_worth_telling(self) -> bool:
+        """That GPUs are used well is shown to whoever asks, and is no message."""
+        return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Name what is known once people were told; a finding with a new name has got worse.
+
+        One for each GPU, so that another GPU is news; of counted errors one for each doubling. Another start
+        of the instance is another matter: it may be on another host.
+        """
+        instance, finding = self.instance, self.finding
+        started = int(instance.launch_time.timestamp())
+        level = finding.errors.bit_length()
+        return tuple(
+            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}" for gpu in finding.gpus
+        )
+
+
+def advice_key(owner: str, project: str) -> str:
+    """Names the advice to one owner, however many instances it is about. Hashed, since tags may be long."""
+    return f"advice#{short_hash(owner, project)}"
+
+
+def gravest_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
+    """Sorted by severity, then by instance."""
+    return sorted(findings, key=lambda one: (_RANK.index(one.finding.severity), one.instance.instance_id))
+
+
+def health_alert(
+    news: Sequence[InstanceFinding],
+    lasting: Sequence[InstanceFinding],
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+) -> Alert:
+    """All that is new about the instances of one owner; `lasting` was told before and is still so.
+
+    Raises:
+        ValueError: there is no news.
+    """
+    if not news:
+        raise ValueError("there is nothing to tell")
+    news = gravest_first(news)
+    instances = {one.instance.instance_id: one.instance for one in news}
+    target = news[0].instance.target
+    severity = _SEVERITIES[news[0].finding.severity]
+    only = next(iter(instances.values())) if len(instances) == 1 else None
+    groups = _by_kind(news)
+    lines = [_line(group) for group in groups[:_LINES]]
+    if len(groups) > _LINES:
+        lines.append(f"... and {sum(map(len, groups[_LINES:]))} more findings")
+    if lasting:
+        named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
+        lines.append(f"Told before and still so: {len(lasting)} findings ({named}).")
+    lines.append("GPU Governor does nothing about it. `governor health` shows it as it is now.")
+    return Alert(
+        kind=AlertKind.HEALTH_FINDING,
+        severity=severity,
+        account=target.account,
+        region=target.region,
+        subject=_subject(news, only),
+        lines=tuple(lines),
+        dedup_id=f"health-{target}-{iso(now)}-{short_hash(owner, project)}",
+        at=now,
+        instance_id=only.instance_id if only else None,
+        owner=owner,
+        project=project,
+        facts={
+            "instance_ids": sorted(instances),
+            "findings": [finding_document(one) for one in news],
+            "lasting": len(lasting),
+        },
+    )
+
+
+def finding_document(one: InstanceFinding) -> dict[str, object]:
+    """One finding as plain JSON data."""
+    finding = one.finding
+    return {
+        "instance_id": one.instance.instance_id,
+        "kind": finding.kind.value,
+        "severity": finding.severity.value,
+        "gpus": list(finding.gpus),
+        "seen": finding.seen,
+        "since": iso(finding.since),
+        "advice": finding.advice,
+        "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
+    }
+
+
+def _by_kind(news: Sequence[InstanceFinding]) -> list[list[InstanceFinding]]:
+    """Findings that differ in nothing but the GPU go into one line, with their advice once."""
+    groups: dict[tuple[str, str], list[InstanceFinding]] = {}
+    for one in news:
+        groups.setdefault((one.instance.instance_id, one.finding.kind.value), []).append(one)
+    return list(groups.values())
+
+
+def _line(group: Sequence[InstanceFinding]) -> str:
+    instance, first = group[0].instance, group[0].finding
+    who = f"{first.severity.value}: {instance.name} ({instance.instance_id}, {instance.instance_type})"
+    seen = "; ".join(one.finding.about for one in group)
+    since = iso(min(one.finding.since for one in group))
+    return f"{who}: {seen}; seen since {since}. {first.advice}"
+
+
+def _subject(news: Sequence[InstanceFinding], only: Instance | None) -> str:
+    first = news[0].finding
+    what = (
+        f"GPU {first.kind.value}"
+        if len(news) == 1
+        else f"{len(news)} findings, the gravest: {first.kind.value}"
+    )
+    where = only.name if only else f"{len({one.instance.instance_id for one in news})} instances"
+    return f"{what} on {where}"

@@ -1,0 +1,138 @@
+"""One look at the health of the GPUs of one target, and what of it is news to their owners.
+
+Called at every sweep, and looks as often as the policy says. What was told is known while it lasts and for a
+while after, so that it is told once. This module must not touch an instance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from governor.domain.health_messages import InstanceFinding, advice_key, health_alert
+from governor.domain.instance import Instance, Target
+from governor.domain.policy import Policy
+from governor.domain.units import UtcDatetime
+from governor.errors import GovernorError, PolicyError
+from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
+from governor.usecases.open_episode import owner_and_project
+from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
+
+_LEASE = timedelta(minutes=4, seconds=30)
+"""Longer than the function may take, so that no two look at once; shorter than the time to the next sweep,
+which makes up for one that failed."""
+_EARLY = timedelta(minutes=1)
+"""Sweeps come a moment sooner or later; one that comes sooner is not sent away."""
+
+
+@dataclass(slots=True)
+class HealthSummary:
+    """What a look saw and told. `problems` could not be read or told; the next sweep tries again."""
+
+    target: Target
+    at: UtcDatetime
+    looked: bool = False
+    """False: switched off, or looked at a while ago."""
+    instances: int = 0
+    findings: int = 0
+    told: int = 0
+    """Findings that were news."""
+    messages: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckHealth:
+    """The look at one target."""
+
+    clock: Clock
+    policies: Policies
+    instances: InstanceReader
+    read: ReadHealth
+    log: EventLog
+    announcer: Announcer
+
+    def __call__(self, target: Target) -> HealthSummary:
+        """Looks, if it is time to, and tells what is new.
+
+        Raises:
+            CloudError: instances, series or the table could not be read; nothing was told.
+        """
+        now = self.clock.now()
+        summary = HealthSummary(target, now)
+        base = self.policies.base().policy
+        turn = f"health#{target.account}#{target.region}"
+        if not base.health.enabled or not self.log.claim(turn, now, _LEASE):
+            return summary
+        summary.looked = True
+        known = self.log.told(target, now)
+        readings = self._readings(target, base, known, now)
+        summary.instances = len(readings)
+        summary.problems += [f"{one.instance.instance_id}: {one.problem}" for one in readings if one.problem]
+        by_owner: dict[tuple[str, str], list[HealthReading]] = defaultdict(list)
+        for reading in readings:
+            by_owner[owner_and_project(reading.instance, base.ownership)].append(reading)
+        for (owner, project), theirs in by_owner.items():
+            try:
+                self._tell(owner, project, theirs, base, known, summary)
+            except GovernorError as error:
+                summary.problems.append(f"{owner} was not told: {type(error).__name__}: {error}")
+        if not summary.problems:
+            self.log.done(turn, now, timedelta(minutes=base.health.check_every_minutes) - _EARLY)
+        return summary
+
+    def _readings(
+        self, target: Target, base: Policy, known: Collection[str], now: UtcDatetime
+    ) -> list[HealthReading]:
+        requests = []
+        for instance in self.instances.list_selected(target, base.selector):
+            policy = self._policy(instance, base)
+            if policy.health.enabled:
+                advice = advice_key(*owner_and_project(instance, base.ownership)) not in known
+                requests.append(HealthRequest(instance, policy, advice))
+        return list(self.read(target, requests, now).values())
+
+    def _policy(self, instance: Instance, base: Policy) -> Policy:
+        """Overrides that contradict each other are told by the sweep; faults are told all the same."""
+        try:
+            return self.policies.applied_to(instance).policy
+        except PolicyError:
+            return base
+
+    def _tell(
+        self,
+        owner: str,
+        project: str,
+        readings: Sequence[HealthReading],
+        base: Policy,
+        known: Collection[str],
+        summary: HealthSummary,
+    ) -> None:
+        """One message with all that is new to one owner; then notes that it was told, and what lasts."""
+        now, target = summary.at, summary.target
+        found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
+        faults = [one for one in found if one.is_fault]
+        lasting = [one for one in faults if all(key in known for key in one.keys)]
+        news = [one for one in faults if one not in lasting]
+        advised_before = advice_key(owner, project) in known
+        advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_telling]
+        summary.findings += len(found)
+        if news or advice:
+            self.announcer.announce(health_alert([*news, *advice], lasting, owner, project, now))
+            summary.messages += 1
+            summary.told += len(news) + len(advice)
+        gone = now + timedelta(minutes=base.health.gone_after_minutes)
+        for key in {key for one in faults for key in one.keys} | _unclear(readings, known):
+            self.log.keep_told(target, key, gone)
+        # Also where there was nothing to say: the look itself is what costs.
+        if not advised_before and any(one.works and one.problem is None for one in readings):
+            until = now + timedelta(hours=base.health.advice_every_hours)
+            self.log.keep_told(target, advice_key(owner, project), until)
+
+
+def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
+    """What was told of instances that nothing is known of now: a hole does not clear a finding."""
+    holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
+    return {key for key in known if key.partition("#")[0] in holes}

@@ -1,0 +1,62 @@
+"""`governor health` over a fleet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli import health
+from governor.contracts.policy import parse_policy
+from governor.usecases.read_health import HealthReading
+from tests.builders import TARGET
+from tests.unit.usecases.health_world import HealthWorld, flat
+
+
+def world() -> HealthWorld:
+    """One sound, one lost, one wasted, one that cannot be read, one that is silent."""
+    made = HealthWorld()
+    made.add(1)
+    made.publish(made.add(2, gpus=2), [{}, {"lost": flat(1)}])
+    made.publish(made.add(3, hardware=False), [{"utilization": flat(30)}], hardware=False)
+    made.add(4, gpus=0)
+    return made
+
+
+def looked(made: HealthWorld) -> list[HealthReading]:
+    """What the command finds."""
+    return health.look(TARGET, parse_policy(""), made.ec2, made.metrics, made.clock.now())
+
+
+def test_the_gravest_come_first_and_what_is_unknown_before_what_is_sound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a table with sentences, and a count at the end."""
+    health._print(looked(world()), as_json=False)
+    out = capsys.readouterr().out.splitlines()
+
+    ids = [f"i-{number:017x}" for number in (2, 3, 4, 1)]
+    assert ids == [line.split()[1] for line in out if line.split()[1].startswith("i-")]
+    assert "GPU 1: does not answer" in out[1]
+    assert "1 critical, 1 advice, 1 unknown, 1 sound" == out[-1]
+
+
+def test_machines_get_everything_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether faults would be seen at all is part of it."""
+    health._print(looked(world()), as_json=True)
+    found = json.loads(capsys.readouterr().out)
+
+    assert ["critical", "advice", "unknown", "sound"] == [one["state"] for one in found]
+    assert [True, False, False, True] == [one["faults_are_seen"] for one in found]
+    assert "lost" == found[0]["findings"][0]["kind"]
+
+
+def test_names_and_reasons_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever may tag an instance could write them."""
+    made = HealthWorld()
+    instance_id = made.add(1)
+    made.ec2.instances[instance_id].tags["Name"] = "n\x1b[2J"  # type: ignore[index]
+    made.metrics.broken["GPULost"] = "Thr\x1b[2Jottling"
+    health._print(looked(made), as_json=False)
+
+    assert "\x1b" not in capsys.readouterr().out

@@ -1,0 +1,284 @@
+"""Who is told of the health of GPUs: once while it lasts, anew when worse or back; nothing is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.contracts.policy import parse_policy
+from governor.domain.alert import AlertKind, Severity
+from governor.domain.health import FindingKind
+from governor.domain.policy import Mode, Policy
+from governor.errors import Throttled, Unavailable
+from tests.builders import TARGET
+from tests.unit.usecases.health_world import AGENT, HARDWARE, HealthWorld, flat, policy_with
+
+HOT = {"temperature_celsius": flat(90)}
+LOST = {"lost": flat(1)}
+WASTED = {"utilization": flat(30), "memory_utilization": flat(10)}
+
+
+def with_hot() -> tuple[HealthWorld, str]:
+    """One instance of ada's with one hot GPU."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=2)
+    world.publish(instance_id, [{}, HOT])
+    return world, instance_id
+
+
+def test_a_finding_is_told_to_the_owner_once_while_it_lasts() -> None:
+    """Looked at every hour, told in the first."""
+    world, instance_id = with_hot()
+    world.check()
+
+    (alert,) = world.told()
+    assert (AlertKind.HEALTH_FINDING, Severity.WARNING) == (alert.kind, alert.severity)
+    assert ("ada", instance_id) == (alert.owner, alert.instance_id)
+    assert "GPU 1: over 85 C" in alert.lines[0]
+    for _ in range(5):
+        assert world.check(60).looked
+    assert [] == world.told()
+
+
+def test_sweeps_come_often_and_the_look_is_made_as_the_policy_says() -> None:
+    """Twelve sweeps an hour, one look; the sweep that comes a moment early is let in."""
+    world = HealthWorld(policy_with(check_every_minutes=60))
+    world.add(1)
+
+    looks = [world.check(minutes=0 if n == 0 else 5).looked for n in range(12)]
+    assert [True] + [False] * 11 == looks
+    assert world.check(4.5).looked
+
+
+def test_what_was_gone_for_a_while_is_told_anew_and_what_flickers_is_not() -> None:
+    """Cool at one look: the same trouble. Cool for longer than the policy says: it is back."""
+    world, instance_id = with_hot()
+    world.check()
+    world.told()
+
+    for hours, told in ((1, 0), (4, 1)):
+        world.publish(instance_id, [{}, {}])
+        for _ in range(hours):
+            world.check(60)
+        world.publish(instance_id, [{}, HOT])
+        world.check(60)
+        assert told == len(world.told())
+
+
+def test_what_gets_worse_is_told_anew() -> None:
+    """Another GPU, a graver fault, errors that double; not one error more."""
+    world, instance_id = with_hot()
+    world.check()
+    steps = [
+        ([HOT, HOT], 1),
+        ([HOT, {**HOT, "ecc_uncorrected": flat(4)}], 1),
+        ([HOT, {**HOT, "ecc_uncorrected": flat(5)}], 0),
+        ([HOT, {**HOT, "ecc_uncorrected": flat(8)}], 1),
+        ([HOT, {**HOT, "ecc_uncorrected": flat(8)}], 0),
+    ]
+    for gpus, told in steps:
+        world.told()
+        world.publish(instance_id, gpus)
+        world.check(60)
+        assert told == len(world.told())
+
+
+def test_another_start_is_another_matter() -> None:
+    """It may run on another host."""
+    world, instance_id = with_hot()
+    world.check()
+    world.told()
+    instance = world.ec2.instances[instance_id]
+    world.ec2.add(replace(instance, launch_time=instance.launch_time + timedelta(hours=1)))
+
+    world.check(60)
+
+    assert 1 == len(world.told())
+
+
+def test_one_message_an_owner_with_everything_the_gravest_first() -> None:
+    """Two instances of ada's, one of bob's; what was told before is only counted."""
+    world, hot = with_hot()
+    world.check()
+    world.told()
+    lost, bobs = world.add(2, gpus=2), world.add(3, owner="bob")
+    world.publish(lost, [{}, LOST])
+    world.publish(hot, [LOST, HOT])
+    world.publish(bobs, [{"repair_pending": flat(1)}])
+
+    world.check(60)
+
+    by_owner = {alert.owner: alert for alert in world.told()}
+    assert {"ada", "bob"} == set(by_owner)
+    ada = by_owner["ada"]
+    assert (Severity.CRITICAL, None) == (ada.severity, ada.instance_id)
+    found = [(f["instance_id"], f["kind"]) for f in ada.facts["findings"]]  # type: ignore[attr-defined]
+    assert [(hot, "lost"), (lost, "lost")] == found
+    assert f"Told before and still so: 1 findings ({hot})." in ada.lines
+    assert Severity.WARNING is by_owner["bob"].severity
+
+
+def test_faults_go_before_advice_in_one_message() -> None:
+    """And the severity is the gravest one's."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=2)
+    world.publish(instance_id, [{**WASTED, **HOT}, WASTED])
+    world.check()
+
+    (alert,) = world.told()
+    kinds = [f["kind"] for f in alert.facts["findings"]]  # type: ignore[attr-defined]
+    assert [FindingKind.HOT, FindingKind.UNDER_USED, FindingKind.BOTTLENECK] == kinds
+    assert Severity.WARNING is alert.severity
+
+
+def test_advice_comes_once_a_week_to_an_owner() -> None:
+    """Also when another instance of his could do better meanwhile; and it reads no traffic in between."""
+    world = HealthWorld()
+    world.publish(world.add(1), [WASTED])
+    world.check()
+    (alert,) = world.told()
+    assert Severity.INFO is alert.severity
+
+    world.metrics.reads.clear()
+    world.publish(world.add(2), [WASTED])
+    for _ in range(6 * 24):
+        world.check(60)
+    assert [] == world.told()
+    assert AGENT["memory_utilization"] not in {query.metric for query in world.metrics.reads}
+
+    world.check(24 * 60)
+    (alert,) = world.told()
+    assert 2 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]
+
+
+def test_gpus_that_are_used_well_are_no_message() -> None:
+    """And the look at them is not repeated at every check."""
+    world = HealthWorld()
+    world.publish(world.add(1), [{"utilization": flat(97), "memory_utilization": flat(50)}])
+    world.check()
+    world.metrics.reads.clear()
+    world.check(60)
+
+    assert [] == world.told()
+    assert AGENT["memory_utilization"] not in {query.metric for query in world.metrics.reads}
+
+
+def test_nothing_is_known_of_a_machine_that_fell_silent() -> None:
+    """A hole clears nothing: what was hot before and is hot after it is the same trouble."""
+    world, instance_id = with_hot()
+    world.check()
+    world.told()
+    published, world.metrics.published = world.metrics.published, {}
+    for _ in range(8):
+        world.check(60)
+    world.metrics.published = published
+    world.check(60)
+
+    assert [] == world.told()
+    assert instance_id in world.ec2.instances
+
+
+def test_what_could_not_be_told_is_told_by_the_next_sweep() -> None:
+    """No channel takes the messages; the next look, five minutes later, is the last that is made early."""
+    world, _ = with_hot()
+    world.publish(world.add(2, owner="bob"), [LOST])
+    world.announcer.failure = Throttled("later")
+    summary = world.check()
+    assert (2, 0) == (len(summary.problems), summary.messages)
+
+    world.announcer.failure = None
+    assert 2 == world.check(5).messages
+    assert {"ada", "bob"} == {alert.owner for alert in world.told()}
+    assert not world.check(5).looked
+
+
+def test_what_could_not_be_read_is_looked_at_again_by_the_next_sweep() -> None:
+    """And what was told already is not told again."""
+    world, instance_id = with_hot()
+    world.metrics.broken[HARDWARE["lost"]] = "Throttling"
+    summary = world.check()
+    assert [f"{instance_id}: GPULost: Throttling"] == summary.problems
+    assert 1 == len(world.told())
+
+    world.metrics.broken.clear()
+    assert [] == world.check(5).problems
+    assert [] == world.told()
+
+
+@pytest.mark.parametrize("broken", ["ec2", "listing", "log"])
+def test_a_look_that_fails_as_a_whole_is_raised_and_made_up_for(broken: str) -> None:
+    """Instances, series or the table: the next sweep looks."""
+    world, _ = with_hot()
+    if broken == "ec2":
+        world.ec2.failures["list_selected"] = [Unavailable("away")]
+    elif broken == "listing":
+        world.metrics.list_failure = Unavailable("away")
+    else:
+        world.log.failure = Unavailable("away")
+    with pytest.raises(Unavailable):
+        world.check()
+
+    world.metrics.list_failure = world.log.failure = None
+    assert world.check(5).looked
+    assert 1 == len(world.told())
+
+
+def test_switched_off_it_reads_nothing() -> None:
+    """For all."""
+    world = HealthWorld(policy_with(enabled=False))
+    world.publish(world.add(1), [LOST])
+
+    assert not world.check().looked
+    assert ([], 0) == (world.metrics.reads, world.metrics.lists)
+
+
+def test_overrides_have_their_own_thresholds_or_none() -> None:
+    """One is let be, one may be hotter, one is under overrides that contradict each other."""
+    world = HealthWorld()
+    ids = [world.add(number) for number in (1, 2, 3, 4)]
+    for number, instance_id in enumerate(ids):
+        instance = world.ec2.instances[instance_id]
+        world.ec2.add(replace(instance, tags={**instance.tags, "Rule": str(number)}))
+        world.publish(instance_id, [HOT])
+    book = parse_policy(
+        """
+        overrides:
+          - {name: off, match: {tags: {Rule: "1"}}, set: {health: {enabled: false}}}
+          - {name: hot, match: {tags: {Rule: "2"}}, set: {health: {hot_above_celsius: 95}}}
+          - {name: one, match: {tags: {Rule: "3"}}, set: {plan: {action: terminate}}}
+          - {name: two, match: {tags: {Rule: "3"}}, set: {approval: {on_expiry: act}}}
+        """
+    )
+    replace(world.check_health, policies=book)(TARGET)
+
+    (alert,) = world.told()
+    assert [ids[0], ids[3]] == alert.facts["instance_ids"]
+    assert 2 == world.metrics.lists  # the agent's namespace and that of `agent/`, once for all thresholds
+
+
+def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
+    """Advice and alerts, also in mode auto."""
+    world = HealthWorld(replace(Policy(), mode=Mode.AUTO))
+    world.publish(world.add(1, gpus=2), [LOST, {**HOT, "repair_failed": flat(1)}])
+    world.check()
+
+    assert [] == world.ec2.calls
+    assert 1 == len(world.told())
+
+
+def test_a_fleet_in_trouble_is_one_message_an_owner() -> None:
+    """Cooling fails for two hundred of two GPUs: twenty lines, and all of them in the facts."""
+    world = HealthWorld()
+    for number in range(1, 201):
+        world.publish(world.add(number, gpus=2), [HOT, HOT])
+    world.check()
+
+    (alert,) = world.told()
+    assert 400 == len(alert.facts["findings"])  # type: ignore[arg-type]
+    assert "... and 360 more findings" in alert.lines
+    assert "GPU 0: over 85 C" in alert.lines[0]
+    assert "; GPU 1: over 85 C" in alert.lines[0]
+    assert 1 == alert.lines[0].count("Lower its power limit")
+    assert TARGET.region == alert.region
