@@ -22,12 +22,14 @@ from governor.adapters.memory import (
     RecordingAnnouncer,
     StaticPolicies,
 )
+from governor.adapters.pricing import AwsPriceBook
 from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
+from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
@@ -39,8 +41,11 @@ SIZES = (200, 2_000, 10_000)
 _TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
 SECRETS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::SecretsManager::Secret\n")
-OWN_METRICS = 2 + len(VerdictKind)
-"""Those that every sweep writes: problems, episodes started, and instances by verdict."""
+PROJECTS = 5
+"""Assumed: each has a metric of its own."""
+OWN_METRICS = 2 + len(VerdictKind) + 3 + PROJECTS
+"""Those that every sweep writes: problems, episodes started, instances by verdict; used budget, savings,
+false stops, and the cost of each project."""
 TARGET = Target(ACCOUNT, REGION)
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 SWEEPS_AN_HOUR = 12
@@ -106,6 +111,7 @@ class Bench:
             deliver=deliver,
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
+            costs=CountCosts(AwsPriceBook(clients), self.state),
         )
 
     def run(self) -> float:
@@ -182,14 +188,14 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     calls, reads = calls_of_an_hour("aggregate", size)
     listed = calls.get("cloudwatch:ListMetrics", 0)
     sweeps = SWEEPS_AN_HOUR * hours
-    lambda_gb_seconds = sweeps * Decimal("0.5") * (2 + Decimal(size) / 1000)
+    lambda_gb_seconds = sweeps * Decimal("0.5") * (3 + Decimal(size) / 1000)
     return {
         "CloudWatch GetMetricData (0.01 USD per 1,000 metrics)": reads * hours / 1000 * Decimal("0.01"),
         "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
-        "Step Functions (0.025 USD per 1,000 transitions, 5 a sweep)": sweeps * 5 / 1000 * Decimal("0.025"),
+        "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
-            sweeps * (Decimal(size) * Decimal("0.04") + 2) / 1_000_000 * Decimal("0.625")
+            sweeps * (Decimal(size) * Decimal("0.04") + 4) / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),

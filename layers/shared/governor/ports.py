@@ -13,6 +13,7 @@ from typing import Protocol
 
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, Decision
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -402,6 +403,22 @@ class StateTable(Protocol):
 
     def entries(self, month: str) -> Sequence[LedgerEntry]:
         """All entries booked in a month (`yyyy-mm`)."""
+        ...
+
+    # costs
+    def meter(self, target: Target, month: str) -> Meter | None:
+        """What a target has cost in a month (`yyyy-mm`); `None` when nothing was counted in it."""
+        ...
+
+    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
+        """Puts the meter in the place of the one that was seen; `None`: there was none.
+
+        True when this call did; false when another one has brought it forward since.
+        """
+        ...
+
+    def meters(self, month: str) -> Sequence[Meter]:
+        """Those of all targets."""
         ...
 
     def keep_policy(self, text: str, at: datetime) -> None:

@@ -15,6 +15,7 @@ FUNCTIONS = {k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "A
 BY_MACHINE_OR_API = {
     "PlanSweepFunction",
     "SweepTargetFunction",
+    "SumUpMonthFunction",
     "OpenEpisodeFunction",
     "AskOwnerFunction",
     "ConcludeApprovalFunction",

@@ -11,6 +11,7 @@ from typing import Any
 from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -479,6 +480,7 @@ class MemoryStateTable:
         self._episodes: dict[str, Episode] = {}
         self._approvals: dict[str, Approval] = {}
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
+        self._meters: dict[tuple[str, str, str], Meter] = {}
         self.sweeps: list[tuple[Target, datetime, dict[str, int]]] = []
 
     def observations(self, target: Target) -> dict[str, Observation]:
@@ -710,6 +712,24 @@ class MemoryStateTable:
         """As the port says."""
         booked = [entry for (place, _), entry in self._ledger.items() if place == month]
         return sorted(booked, key=lambda entry: (entry.booked_at, entry.episode.execution_name))
+
+    def meter(self, target: Target, month: str) -> Meter | None:
+        """As the port says."""
+        return self._meters.get((month, *_place(target)))
+
+    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
+        """As the port says."""
+        with self._lock:
+            key = (meter.month, *_place(meter.target))
+            stored = self._meters.get(key)
+            if (stored and stored.counted_until) != (seen and seen.counted_until):
+                return False
+            self._meters[key] = meter
+            return True
+
+    def meters(self, month: str) -> list[Meter]:
+        """As the port says."""
+        return [meter for key, meter in sorted(self._meters.items()) if key[0] == month]
 
     def keep_policy(self, text: str, at: datetime) -> None:
         """As the port says."""

@@ -43,6 +43,8 @@ class AlertKind(StrEnum):
     INTERRUPTION_ADVICE = "interruption-advice"
     SCHEDULED_CHANGE = "scheduled-change"
     """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
+    BUDGET_REACHED = "budget-reached"
+    """A project has used a share of its budget of the month at which its owner is told."""
     SWEEP_FAILED = "sweep-failed"
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""

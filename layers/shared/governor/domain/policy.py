@@ -342,6 +342,39 @@ class Ledger:
 
     false_stop_within_minutes: int = 60
     """A stop undone within this time counts as false."""
+    saving_counts_days: int = 30
+    """For how long an action counts as saving: nothing forgotten would have run for ever."""
+
+    def __post_init__(self) -> None:
+        _between("saving_counts_days", self.saving_counts_days, 1, 366)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a project may cost in a calendar month (UTC): told when it is reached, nothing acts on it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    monthly_usd: Decimal | None = Decimal(10_000)
+    """Of each project, and of all that carry no project's tag together. `null`: none."""
+    projects: Mapping[str, Decimal] = field(default_factory=dict)
+    """Budgets of single projects, by the value of their tag; goes before `monthly_usd`."""
+    tell_at_percent: tuple[float, ...] = (80.0, 100.0)
+    """A project's owner is told once a month at each of these shares of its budget."""
+    publish_at_most_projects: int = 50
+    """So many projects, the dearest, get a metric of their own, which CloudWatch charges for."""
+
+    def __post_init__(self) -> None:
+        amounts = (*self.projects.values(), *(() if self.monthly_usd is None else (self.monthly_usd,)))
+        if not all(Decimal(0) < amount < Decimal("Infinity") for amount in amounts):
+            raise ValueError("a budget must be above 0 and finite; monthly_usd: null is none at all")
+        for percent in self.tell_at_percent:
+            _between("tell_at_percent", percent, 1, 1_000)
+        _between("publish_at_most_projects", self.publish_at_most_projects, 0, 1_000)
+
+    def of(self, project: str) -> Decimal | None:
+        """The budget of a project; `None` where it has none."""
+        return self.projects.get(project, self.monthly_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +432,7 @@ class Policy:
     advice: Advice = field(default_factory=Advice)
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = field(default_factory=Ledger)
+    budget: Budget = field(default_factory=Budget)
     events: Events = field(default_factory=Events)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.breaker import Change, assess
+from governor.domain.cost import Rate
 from governor.domain.episode import (
     BreakerState,
     EpisodeRef,
@@ -49,6 +50,7 @@ from governor.ports import (
 )
 from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.close_dead import CloseDead
+from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.remind_notices import RemindNotices
@@ -127,6 +129,7 @@ class SweepTarget:
     deliver: DeliverDecision
     close_dead: CloseDead
     remind: RemindNotices
+    costs: CountCosts
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -136,7 +139,8 @@ class SweepTarget:
         """
         now = self.clock.now()
         base = self.policies.base().policy
-        cases, records = self._cases(target, base)
+        before = self.state.observations(target)
+        cases, records = self._cases(target, base, before)
         self._judge_all(target, cases, now)
         summary = SweepSummary(target, now, instances=len(cases))
         self._breaker(target, cases, base, now, summary)
@@ -146,16 +150,19 @@ class SweepTarget:
         self._follow_up(cases, records, now, summary)
         self._announce_silent(target, cases, now, summary)
         summary.problems += self.remind(target, [case.instance for case in cases], base, now)
-        self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
+        rates = self._count_costs(target, cases, before, now, summary)
+        seen = {c.instance.instance_id: _observation(c, rates[c.instance.instance_id], now) for c in cases}
+        self.state.remember(target, seen, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
         self.state.save_sweep(target, now, counts)
         return summary
 
     # reading and judging
 
-    def _cases(self, target: Target, base: Policy) -> tuple[list[_Case], Mapping[str, InstanceRecord]]:
+    def _cases(
+        self, target: Target, base: Policy, observations: Mapping[str, Observation]
+    ) -> tuple[list[_Case], Mapping[str, InstanceRecord]]:
         instances = self.instances.list_selected(target, base.selector)
-        observations = self.state.observations(target)
         records = self.state.records(target)
         cases = []
         for instance in instances:
@@ -470,6 +477,19 @@ class SweepTarget:
             for case in silent:
                 case.told_silent = True
 
+    def _count_costs(
+        self,
+        target: Target,
+        cases: Sequence[_Case],
+        before: Mapping[str, Observation],
+        now: UtcDatetime,
+        summary: SweepSummary,
+    ) -> Mapping[str, Rate]:
+        instances = [case.instance for case in cases]
+        rates = self.costs.rates([(case.instance, case.policy) for case in cases])
+        self._attempt(summary, "costs", lambda: self.costs(target, instances, rates, before, now))
+        return rates
+
     def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> bool:
         """Tries one effect. A failure is written down and repaired by the next sweep, which computes anew."""
         try:
@@ -545,7 +565,7 @@ def _change(case: _Case) -> Change:
     )
 
 
-def _observation(case: _Case, now: UtcDatetime) -> Observation:
+def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
     before, gathered, verdict = case.before, case.gathered, case.settled
     advice = verdict.advice
     last_busy = verdict.last_busy
@@ -575,6 +595,8 @@ def _observation(case: _Case, now: UtcDatetime) -> Observation:
         next_gpu_check_at=due,
         told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
+        project=rate.project,
+        usd_per_hour=rate.usd_per_hour,
     )
 
 
