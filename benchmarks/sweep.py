@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
+from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
@@ -35,6 +36,7 @@ from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepTarget
+from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
 SIZES = (200, 2_000, 10_000)
@@ -112,6 +114,7 @@ class Bench:
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),
+            tell_managed=TellManaged(AwsBatch(clients), Once(self.clock, log), announcer),
         )
 
     def run(self) -> float:

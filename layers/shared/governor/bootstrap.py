@@ -88,10 +88,12 @@ def target(account: str, region: str) -> Target:
 
 def sweep_target() -> SweepTarget:
     """For `sweep_target`."""
+    from governor.adapters.batch import AwsBatch
     from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.count_costs import CountCosts
     from governor.usecases.remind_notices import RemindNotices
     from governor.usecases.sweep_target import SweepTarget
+    from governor.usecases.tell_managed import TellManaged
 
     deliver, policies = _deliver(), _policies()
     return SweepTarget(
@@ -109,6 +111,7 @@ def sweep_target() -> SweepTarget:
         close_dead=_close_dead(policies),
         remind=RemindNotices(_event_log(), _once(), _announcer()),
         costs=CountCosts(_prices(), _state()),
+        tell_managed=TellManaged(AwsBatch(_clients()), _once(), _announcer()),
     )
 
 

@@ -27,6 +27,7 @@ from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
 from governor.domain.interruption import SpotPrice
 from governor.domain.ledger import LedgerEntry
+from governor.domain.managed import BatchEnvironment
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
@@ -234,6 +235,14 @@ class SpotMarket(Protocol):
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         """Of all zones of these Regions, in the target's account. Never raises."""
+        ...
+
+
+class BatchReader(Protocol):
+    """AWS Batch, read only."""
+
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """The compute environment, or `None` when there is none of that name. Raises: CloudError."""
         ...
 
 

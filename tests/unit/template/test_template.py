@@ -31,7 +31,8 @@ BY_MACHINE_OR_API = {
     "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
-    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess)$"
+    r"^(ec2:Describe\w+|cloudwatch:(GetMetricData|ListMetrics)|states:SendTaskSuccess"
+    r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""
 

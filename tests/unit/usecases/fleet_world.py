@@ -17,6 +17,7 @@ from governor.adapters.memory import (
     MemoryStateTable,
     MemoryWorkflow,
     RecordingAnnouncer,
+    StaticBatch,
     StaticPolicies,
     StaticPrices,
 )
@@ -31,6 +32,7 @@ from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
+from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 
@@ -50,6 +52,7 @@ class FleetWorld:
         self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()
+        self.batch = StaticBatch()
         self.prices = StaticPrices(Price(Decimal("1.006"), "list price"))
         self.policies = StaticPolicies(self.policy)
         deliver = DeliverDecision(self.state, self.workflow)
@@ -70,6 +73,7 @@ class FleetWorld:
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
+            tell_managed=TellManaged(self.batch, Once(self.clock, self.log), self.announcer),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -640,6 +640,8 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "next_gpu_check_at": moment_or_none(seen.next_gpu_check_at),
             "told_silent": seen.told_silent,
             "advice": seen.advice,
+            "idle_since": moment_or_none(seen.idle_since),
+            "managed_told_at": moment_or_none(seen.managed_told_at),
             "project": seen.project,
             "usd_per_hour": _amount(seen.usd_per_hour),
         }
@@ -678,6 +680,8 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
         next_gpu_check_at=_parsed(document.get("next_gpu_check_at")),
         told_silent=bool(document.get("told_silent", False)),
         advice=tuple(document.get("advice") or ()),
+        idle_since=_parsed(document.get("idle_since")),
+        managed_told_at=_parsed(document.get("managed_told_at")),
         project=document.get("project"),
         usd_per_hour=_decimal(document.get("usd_per_hour")),
     )

@@ -25,6 +25,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
 from governor.domain.ledger import LedgerEntry
+from governor.domain.managed import BatchEnvironment
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
@@ -450,6 +451,22 @@ class StaticSpotMarket:
 
 
 @dataclass
+class StaticBatch:
+    """Compute environments by name; `asked` keeps the names. `failure` is raised by every call."""
+
+    environments: dict[str, BatchEnvironment] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """As the port says."""
+        self.asked.append(name)
+        if self.failure is not None:
+            raise self.failure
+        return self.environments.get(name)
+
+
+@dataclass
 class RecordingHook:
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
 
@@ -831,6 +848,7 @@ __all__ = [
     "MemoryWorkflow",
     "RecordingAnnouncer",
     "RecordingHook",
+    "StaticBatch",
     "StaticPolicies",
     "StaticPrices",
     "StaticSpotMarket",

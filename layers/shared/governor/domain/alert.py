@@ -30,6 +30,8 @@ class AlertKind(StrEnum):
     FAILURE = "failure"
     UNDONE = "undone"
     """A stopped instance was started again by somebody through the record's page."""
+    MANAGED_IDLE = "managed-idle"
+    """Idle instances of an environment that another service runs; told to its owner, with advice."""
     TELEMETRY_SILENT = "telemetry-silent"
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"

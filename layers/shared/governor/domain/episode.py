@@ -230,6 +230,10 @@ class Observation:
     next_gpu_check_at: UtcDatetime | None = None
     """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
+    idle_since: UtcDatetime | None = None
+    """Of what another service runs: from when on it is proved idle."""
+    managed_told_at: UtcDatetime | None = None
+    """When the owner of its environment was last told of it."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None

@@ -318,6 +318,22 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Managed:
+    """When the owner of an environment that another service runs is told of its idle instances."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    idle_for_minutes: int = 60
+    """How long an instance must have done nothing, however short `idle.window_minutes` is."""
+    tell_again_after_hours: int = 24
+    """How long the same environment is not told of again."""
+
+    def __post_init__(self) -> None:
+        _between("idle_for_minutes", self.idle_for_minutes, 60, 43_200)
+        _between("tell_again_after_hours", self.tell_again_after_hours, 24, 8_760)
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """Prices the governor cannot read. USD per GiB-month: AWS list prices for us-east-1."""
 
@@ -430,6 +446,7 @@ class Policy:
     breaker: Breaker = field(default_factory=Breaker)
     ownership: Ownership = field(default_factory=Ownership)
     advice: Advice = field(default_factory=Advice)
+    managed: Managed = field(default_factory=Managed)
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = field(default_factory=Ledger)
     budget: Budget = field(default_factory=Budget)

@@ -25,7 +25,8 @@ from governor.domain.episode import (
     Phase,
 )
 from governor.domain.evidence import MetricSource, window_before
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Target, managed_by
+from governor.domain.managed import IdleMember
 from governor.domain.policy import AppliedPolicy, Mode, Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.verdict import (
@@ -55,6 +56,7 @@ from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
+from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
 LOW_UTILIZATION_TAG = "LowUtilization"
@@ -99,6 +101,7 @@ class _Case:
     unknown: str | None = None
     """Why nothing can be said about it, whatever its metrics show."""
     told_silent: bool = False
+    managed_told_at: UtcDatetime | None = None
     first_gpu_check_at: UtcDatetime | None = None
 
     @property
@@ -130,6 +133,7 @@ class SweepTarget:
     close_dead: CloseDead
     remind: RemindNotices
     costs: CountCosts
+    tell_managed: TellManaged
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -151,6 +155,7 @@ class SweepTarget:
         self._announce_silent(target, cases, now, summary)
         summary.problems += self.remind(target, [case.instance for case in cases], base, now)
         rates = self._count_costs(target, cases, before, now, summary)
+        self._tell_of_managed(target, cases, rates, base, now, summary)
         seen = {c.instance.instance_id: _observation(c, rates[c.instance.instance_id], now) for c in cases}
         self.state.remember(target, seen, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
@@ -389,8 +394,7 @@ class SweepTarget:
             return
         if verdict.kind in _WORKING and record.quiet_until is not None:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
-        tell = verdict.kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE)
-        if tell and not _is_quiet(record, case.instance, now):
+        if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
             summary.episodes_started += 1
 
@@ -477,6 +481,33 @@ class SweepTarget:
             for case in silent:
                 case.told_silent = True
 
+    def _tell_of_managed(
+        self,
+        target: Target,
+        cases: Sequence[_Case],
+        rates: Mapping[str, Rate],
+        base: Policy,
+        now: UtcDatetime,
+        summary: SweepSummary,
+    ) -> None:
+        """Of what was told before the freeze nothing new is said while it lasts."""
+        for case in cases:
+            case.managed_told_at = case.before.managed_told_at if case.before and _idles(case) else None
+        if summary.frozen:
+            return
+        told = self.tell_managed(
+            target,
+            [one for case in cases if (one := _candidate(case, rates, now)) is not None],
+            [(c.instance, m) for c in cases if (m := managed_by(c.instance)) is not None],
+            base.ownership,
+            timedelta(hours=base.managed.tell_again_after_hours),
+            now,
+        )
+        summary.problems += told.problems
+        for case in cases:
+            if case.instance.instance_id in told.instance_ids:
+                case.managed_told_at = now
+
     def _count_costs(
         self,
         target: Target,
@@ -530,7 +561,46 @@ def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
 
 
 def _is_told(case: _Case, now: datetime) -> bool:
-    return case.record.open_episode is not None or _is_quiet(case.record, case.instance, now)
+    return (
+        case.record.open_episode is not None
+        or _is_quiet(case.record, case.instance, now)
+        or not _is_managed_due(case, now)
+    )
+
+
+def _is_managed_due(case: _Case, now: datetime) -> bool:
+    """Whether the owner of its environment has not heard of it, or not for long enough."""
+    before = case.before
+    if before is None or before.managed_told_at is None:
+        return True
+    again_after = timedelta(hours=case.policy.managed.tell_again_after_hours)
+    return now - before.managed_told_at >= again_after
+
+
+def _idles(case: _Case) -> bool:
+    """Whether it is managed and proved idle."""
+    return case.settled.kind is VerdictKind.MANAGED_ELSEWHERE
+
+
+def _idle_since(case: _Case) -> UtcDatetime | None:
+    """From when on a managed instance is proved idle without a break."""
+    evidence, before = case.settled.evidence, case.before
+    if not _idles(case) or evidence is None:
+        return None
+    if before is None or before.idle_since is None:
+        return evidence.window.start
+    seen_until = before.at - case.policy.lag - case.policy.period
+    return before.idle_since if evidence.window.start <= seen_until else evidence.window.start
+
+
+def _candidate(case: _Case, rates: Mapping[str, Rate], now: UtcDatetime) -> Candidate | None:
+    since, manager, evidence = _idle_since(case), case.settled.manager, case.settled.evidence
+    if since is None or manager is None or evidence is None:
+        return None
+    if evidence.window.end - since < timedelta(minutes=case.policy.managed.idle_for_minutes):
+        return None
+    member = IdleMember(case.instance, since, rates[case.instance.instance_id].usd_per_hour)
+    return Candidate(member, manager, _is_managed_due(case, now))
 
 
 def _is_quiet(record: InstanceRecord, instance: Instance, now: datetime) -> bool:
@@ -595,6 +665,8 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         next_gpu_check_at=due,
         told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
+        idle_since=_idle_since(case),
+        managed_told_at=case.managed_told_at,
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )
