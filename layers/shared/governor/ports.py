@@ -127,6 +127,16 @@ class MetricReader(Protocol):
         """
         ...
 
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> Mapping[str, Sequence[tuple[str, tuple[tuple[str, str], ...]]]]:
+        """Metric and dimensions of every series of a namespace that holds an `InstanceId`, by that id.
+
+        `recently`: only those that were published in the last three hours. With `instance_id` only that
+        instance's. Raises: CloudError.
+        """
+        ...
+
 
 class InstanceTagger(Protocol):
     """EC2 tags, in batches. One failing instance never sinks the others."""

@@ -285,14 +285,24 @@ class MemoryMetrics:
     statistics: dict[tuple[str, Dimensions, str], Series] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     reads: list[MetricQuery] = field(default_factory=list)
+    namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
+    """Of series outside of the GPUs' own."""
     lists: int = 0
+    lists_of_work: int = 0
     list_failure: CloudError | None = None
 
     def publish(
-        self, metric: str, dimensions: Mapping[str, str], values: Sequence[float | None], statistic: str = ""
+        self,
+        metric: str,
+        dimensions: Mapping[str, str],
+        values: Sequence[float | None],
+        statistic: str = "",
+        namespace: str = "",
     ) -> None:
         """A series, oldest first; it is aligned to the end of whatever window is read."""
         key = tuple(sorted(dimensions.items()))
+        if namespace:
+            self.namespaces[metric, key] = namespace
         if statistic:
             self.statistics[metric, key, statistic] = tuple(values)
         else:
@@ -326,6 +336,20 @@ class MemoryMetrics:
             owner = dict(dimensions).get("InstanceId")
             if name == metric and owner is not None and instance_id in (None, owner):
                 found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
+        """As the port says."""
+        self.lists_of_work += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[tuple[str, Dimensions]]] = {}
+        for (name, dimensions), own in self.namespaces.items():
+            owner = dict(dimensions).get("InstanceId")
+            if own == namespace and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append((name, dimensions))
         return found
 
 

@@ -63,6 +63,24 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkMetrics:
+    """Metrics by which jobs say themselves that they work. Each must carry the dimension `InstanceId`.
+
+    One that was published in the window and is not 0 makes an instance busy; that none was proves nothing.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    namespace: str = "MLTraining"
+    names: tuple[str, ...] = ()
+    """Only these count. Empty: every metric of the namespace."""
+
+    def __post_init__(self) -> None:
+        if not self.namespace or self.namespace.startswith("AWS/"):
+            raise ValueError(f"namespace is {self.namespace!r}; jobs publish into one of their own")
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Where GPU metrics are found. Defaults: names of the CloudWatch agent on Linux."""
 
@@ -79,6 +97,8 @@ class Metrics:
     """How much of the recent past is left out because it may still be on its way to CloudWatch."""
     rediscover_after_minutes: int = 60
     """How long a silent instance's dimension sets are not looked for again."""
+    work: WorkMetrics | None = WorkMetrics()
+    """What jobs publish of themselves. `null`: it is not looked at."""
 
     def __post_init__(self) -> None:
         if self.period_seconds not in (60, 300, 3600):
