@@ -30,10 +30,11 @@ from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One instance and what was found."""
+    """One instance and what was found. `work`: the metric by which a job on it says that it works."""
 
     instance: Instance
     found: tuple[Finding, ...]
+    work: str | None = None
 
 
 def examine(
@@ -70,6 +71,7 @@ def examine(
                 gathered[instance.instance_id].dimensions,
                 policies[instance.instance_id],
             ),
+            gathered[instance.instance_id].evidence.work,
         )
         for instance in listed
     ]
@@ -120,6 +122,8 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
         print(f"{health_of(one.found).value:<7} {instance.instance_id} {instance.instance_type} {name}")
         for finding in one.found:
             print(f"        {finding.seen}\n        -> {finding.advice}")
+        if one.work is not None:
+            print(f"        a job publishes {printable(one.work)}, which keeps it")
     counts = Counter(health_of(one.found) for one in found)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
 
@@ -131,6 +135,7 @@ def _document(one: Examined) -> dict[str, object]:
         "account": one.instance.target.account,
         "region": one.instance.target.region,
         "health": health_of(one.found).value,
+        "work": one.work,
         "findings": [
             {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}
             for finding in one.found

@@ -61,3 +61,17 @@ def test_a_budget_that_is_exceeded_is_told_once(stage: Stage) -> None:
     assert [1, 0, 0] == told
     assert "0.0001" == mail["facts"]["budget_usd"]
     assert Decimal(mail["facts"]["usd"]) > 0
+
+
+def test_a_month_that_cannot_be_summed_up_is_a_sweep_that_failed(stage: Stage) -> None:
+    """All targets are swept, and the execution says what is missing; alarms count executions."""
+    table, month = stage.scene.outputs["StateTableName"], month_of(datetime.now(tz=UTC))
+    key = {"pk": {"S": f"COST#{month}"}, "sk": {"S": "999999999999#damaged"}}
+    items = stage.scene.cloud.client("dynamodb")
+    items.put_item(TableName=table, Item=key)
+    try:
+        done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
+    finally:
+        items.delete_item(TableName=table, Key=key)
+
+    assert ("FAILED", "MonthNotSummedUp") == (done["status"], done["error"])

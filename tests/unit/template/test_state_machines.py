@@ -158,3 +158,19 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
         named = {"account.$", "region.$", "instance_id.$", "launch_time.$", "number.$"}
         allowed = named if name == "OpenEpisode" else {"episode.$", "error.$", *own}
         assert set(payload) <= allowed, name
+
+
+# the sweep
+
+
+def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -> None:
+    """Every map leads to it, its failure is kept, and the targets are looked at first."""
+    sweep = definition("sweep")["States"]
+    maps = [state for state in sweep.values() if state["Type"] == "Map"]
+    (caught,) = sweep["SumUpMonth"]["Catch"]
+
+    assert ["SumUpMonth"] * len(maps) == [state["Next"] for state in maps]
+    assert (["States.ALL"], "MonthFailed") == (caught["ErrorEquals"], caught["Next"])
+    assert "Tally" == sweep["SumUpMonth"]["Next"] == sweep["MonthFailed"]["Next"]
+    follows = [choice["Next"] for choice in sweep["AllSwept?"]["Choices"]]
+    assert ["NoneSwept", "SomeNotSwept", "SomeNotSwept", "NotSummedUp"] == follows

@@ -252,3 +252,24 @@ def test_the_page_holds_no_secret_of_the_issuer() -> None:
     assert {"LinkKeys", "ClientSecret", "Decrypt"} == {
         s["Sid"] for s in statements(FUNCTIONS["SignInFunction"])
     }
+
+
+def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
+    """Of the figure that the last step of a sweep publishes, by the function's own dimension."""
+    alarm = RESOURCES["BudgetAlarm"]["Properties"]
+    source = (ROOT / "functions" / "sum_up_month" / "handler.py").read_text(encoding="utf-8")
+    service = FUNCTIONS["SumUpMonthFunction"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+
+    assert f'count("{alarm["MetricName"]}"' in source
+    assert [{"Name": "service", "Value": service}] == alarm["Dimensions"]
+    assert (100, "GreaterThanOrEqualToThreshold") == (alarm["Threshold"], alarm["ComparisonOperator"])
+
+
+def test_who_sums_up_changes_no_amount() -> None:
+    """It reads the table, and writes nothing into it but what was told."""
+    found = statements(FUNCTIONS["SumUpMonthFunction"])
+    (write,) = [s for s in found if "dynamodb:UpdateItem" in actions(s)]
+
+    assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
+    reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
+    assert {"dynamodb:Query"} == reads
