@@ -7,8 +7,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from governor.adapters.memory import MemoryStateTable, StaticPrices
 from governor.domain.cost import UNTAGGED, Meter
+from governor.domain.episode import Observation
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.plan import Price
 from governor.domain.policy import Policy, Prices
@@ -209,3 +213,54 @@ def test_nothing_is_written_when_no_time_has_passed(minutes: int) -> None:
     world.sweep()
 
     assert before is meter(world)
+
+
+@given(
+    changes=st.lists(st.integers(1, 600), max_size=8),
+    sweeps=st.lists(st.integers(1, 240), min_size=1, max_size=20),
+)
+def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
+    changes: list[int], sweeps: list[int]
+) -> None:
+    """Started and stopped at any minute, swept at any: an error is never longer than the gaps with a stop.
+
+    Without a stop, and whatever sweeps were missed, it is exact.
+    """
+    launches, stops = _life(changes)
+    state, before = MemoryStateTable(), dict[str, Observation]()
+    now, gaps_with_a_stop, last = NOW, timedelta(0), NOW
+    for minutes in [0, *sweeps]:
+        now = last + timedelta(minutes=minutes)
+        started = max((at for at in launches if at <= now), default=None)
+        ended_at = max((at for at in stops if at <= now), default=None)
+        runs = started is not None and (ended_at is None or ended_at < started)
+        instances = [make_instance(tags=TAGS, launch_time=started)] if runs and started else []
+        count = CountCosts(StaticPrices(Price(Decimal(1), "list price")), state)
+        rates = count.rates([(one, POLICY) for one in instances])
+        count(TARGET, instances, rates, before, now)
+        before = {
+            one.instance_id: Observation(one.launch_time, "busy", now, project="llm", usd_per_hour=Decimal(1))
+            for one in instances
+        }
+        gaps_with_a_stop += sum((now - last for at in stops if last < at <= now), timedelta(0))
+        last = now
+
+    found = state.meter(TARGET, "2026-11")
+    counted = timedelta(hours=float(found.usd.get("llm", 0))) if found else timedelta(0)
+    truth = _ran(launches, stops, now)
+    assert abs(counted - truth) <= gaps_with_a_stop + timedelta(seconds=1)
+
+
+def _life(changes: list[int]) -> tuple[list[datetime], list[datetime]]:
+    """Starts and stops in turn, so many minutes after each other, the first start now."""
+    moments, at = [NOW], NOW
+    for minutes in changes:
+        at += timedelta(minutes=minutes)
+        moments.append(at)
+    return moments[::2], moments[1::2]
+
+
+def _ran(launches: list[datetime], stops: list[datetime], until: datetime) -> timedelta:
+    ends = [*stops, until]
+    spans = (min(end, until) - start for start, end in zip(launches, ends, strict=False))
+    return sum((span for span in spans if span > timedelta(0)), timedelta(0))

@@ -17,6 +17,7 @@ from governor.adapters.memory import (
     StaticPolicies,
 )
 from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.contacts import Contact
 from governor.domain.cost import UNTAGGED, new_meter
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.instance import Target
@@ -156,6 +157,18 @@ def test_what_has_no_project_goes_to_whoever_owns_nothing_else() -> None:
     (alert,) = world.told()
     assert ("finops", "unassigned") == (alert.owner, alert.project)
     assert "Instances without a project" in alert.subject
+
+
+def test_the_owner_of_the_project_is_told() -> None:
+    """Although a default owner is named: that one has only what nobody else has."""
+    contacts = {"finops": Contact(), "ml-team": Contact()}
+    rule = Ownership(default_owner="finops", contacts=contacts, project_owners={"llm": "ml-team"})
+    world = MonthWorld(ownership=rule)
+    for project in ("llm", "vision"):
+        world.cost(project, "20000")
+    world.sum_up()
+
+    assert [("llm", "ml-team"), ("vision", "finops")] == [(a.project, a.owner) for a in world.told()]
 
 
 def test_the_outlook_says_when_the_budget_will_be_used_up() -> None:

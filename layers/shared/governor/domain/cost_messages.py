@@ -35,7 +35,7 @@ def budget_alert(
         tell_at: the share that was reached.
         hub: where the governor lives; a project may be in many targets.
         now: aware.
-        owner: whom instances without an owner's tag belong to; the project says who is told.
+        owner: of the project, or whom everything else belongs to.
     """
     month, percent = month_of(now), used_percent(cost, budget)
     named = "Instances without a project" if cost.project == UNTAGGED else f"Project {cost.project}"

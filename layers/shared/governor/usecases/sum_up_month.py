@@ -101,7 +101,9 @@ class SumUpMonth:
             reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
             if not reached:
                 continue
-            tell_at, owner = max(reached), policy.ownership.default_owner
+            # The default owner may be a contact; a project that has an owner of its own is his or hers.
+            owner = policy.ownership.project_owners.get(cost.project, policy.ownership.default_owner)
+            tell_at = max(reached)
             alert = budget_alert(cost, budget, tell_at, self.hub, now, owner)
             keep = month_end(now) - now + _TOLD_UNTIL_AFTER
             try:
