@@ -233,11 +233,11 @@ class _CloudWatch(_Client):
         return 1e6 if idle else 5e9
 
     def list_metrics(
-        self, *, Namespace: str, MetricName: str, NextToken: str = "0", **_: Any
+        self, *, Namespace: str, MetricName: str | None = None, NextToken: str = "0", **_: Any
     ) -> dict[str, Any]:
-        """500 series a page; nothing in namespaces that the CloudWatch agent does not fill."""
+        """500 series a page; only what the CloudWatch agent publishes, and nothing of jobs."""
         self._count("ListMetrics")
-        if Namespace == "GPU/Custom":
+        if Namespace == "GPU/Custom" or MetricName is None:
             return {"Metrics": []}
         start = int(NextToken)
         page: dict[str, Any] = {

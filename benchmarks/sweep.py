@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
+from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
@@ -22,6 +23,7 @@ from governor.adapters.memory import (
     RecordingAnnouncer,
     StaticPolicies,
 )
+from governor.adapters.pricing import AwsPriceBook
 from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.verdict import VerdictKind
@@ -29,20 +31,25 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.check_health import CheckHealth
 from governor.usecases.close_dead import CloseDead
+from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
 from governor.usecases.read_health import ReadHealth
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepTarget
+from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
 SIZES = (200, 2_000, 10_000)
 _TEMPLATE = Path(__file__).parents[1] / "template.yaml"
 ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
 SECRETS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::SecretsManager::Secret\n")
-OWN_METRICS = 3 + len(VerdictKind)
-"""Those that sweeps write: problems of sweeps and of health, episodes started, and instances by verdict."""
+PROJECTS = 5
+"""Assumed: each has a metric of its own."""
+OWN_METRICS = 3 + len(VerdictKind) + 3 + PROJECTS
+"""Those that every sweep writes: problems of sweeps and of health, episodes started, instances by verdict;
+used budget, savings, false stops, and the cost of each project."""
 TARGET = Target(ACCOUNT, REGION)
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 SWEEPS_AN_HOUR = 12
@@ -108,6 +115,8 @@ class Bench:
             deliver=deliver,
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
+            costs=CountCosts(AwsPriceBook(clients), self.state),
+            tell_managed=TellManaged(AwsBatch(clients), Once(self.clock, log), announcer),
         )
         self.check_health = CheckHealth(
             clock=self.clock,
@@ -205,8 +214,9 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     health_calls, health_reads = health_of_an_hour("aggregate", size)
     listed = calls.get("cloudwatch:ListMetrics", 0) + health_calls.get("cloudwatch:ListMetrics", 0)
     sweeps = SWEEPS_AN_HOUR * hours
-    # A sweep, the question whether health is due (a fifth of a second), and once an hour the look itself.
-    seconds = sweeps * (Decimal("2.2") + Decimal(size) / 1000) + hours * (2 + Decimal(size) / 1000)
+    # A sweep and its sum of the month, the question whether health is due (a fifth of a second), and once an
+    # hour the look itself.
+    seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + hours * (2 + Decimal(size) / 1000)
     lambda_gb_seconds = seconds * Decimal("0.5")
     return {
         "CloudWatch GetMetricData for sweeps (0.01 USD per 1,000 metrics)": (
@@ -217,7 +227,7 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
         "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
-            sweeps * (Decimal(size) * Decimal("0.04") + 3) / 1_000_000 * Decimal("0.625")
+            sweeps * (Decimal(size) * Decimal("0.04") + 4) / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),

@@ -26,11 +26,16 @@ from governor.usecases.read_health import LOST_METRIC
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """One instance and what was found. `faults_are_seen`: Xid, ECC and the like are published, too."""
+    """One instance and what was found.
+
+    `faults_are_seen`: Xid, ECC and the like are published, too. `work`: the metric by which a job on it says
+    that it works.
+    """
 
     instance: Instance
     found: tuple[Finding, ...]
     faults_are_seen: bool
+    work: str | None = None
 
 
 def examine(
@@ -70,6 +75,7 @@ def examine(
                 policies[instance.instance_id],
             ),
             instance.instance_id in hardware,
+            gathered[instance.instance_id].evidence.work,
         )
         for instance in listed
     ]
@@ -103,6 +109,8 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
         print(f"{health_of(one.found).value:<7} {instance.instance_id} {instance.instance_type} {name}")
         for finding in one.found:
             print(f"        {finding.seen}\n        -> {finding.advice}")
+        if one.work is not None:
+            print(f"        a job publishes {printable(one.work)}, which keeps it")
     unseen = sum(not one.faults_are_seen for one in found)
     if unseen:
         print(
@@ -121,6 +129,7 @@ def _document(one: Examined) -> dict[str, object]:
         "region": one.instance.target.region,
         "health": health_of(one.found).value,
         "faults_are_seen": one.faults_are_seen,
+        "work": one.work,
         "findings": [
             {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}
             for finding in one.found

@@ -28,6 +28,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "plan_sweep": lambda event: None if event == {} else pytest.fail("the schedule sends nothing"),
     "sweep_target": lambda event: payloads.parse(payloads.TargetPayload, event),
     "check_health": lambda event: payloads.parse(payloads.TargetPayload, event),
+    "sum_up_month": lambda event: None if event == {} else pytest.fail("the sweep sends nothing"),
     "open_episode": lambda event: payloads.parse(payloads.EpisodePayload, event),
     "ask_owner": lambda event: payloads.parse(payloads.AskPayload, event),
     "conclude_approval": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),

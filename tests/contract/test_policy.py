@@ -55,6 +55,17 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("health: {hot_periods: 30}", "health"),
         ("health: {check_every_minutes: 100}", "health"),
         ("health: {gone_after_minutes: 60}", "health"),
+        ("overrides: [{name: x, match: {}, set: {budget: {}}}]", "overrides.0.set.budget"),
+        ("overrides: [{name: x, match: {}, set: {managed: {}}}]", "overrides.0.set.managed"),
+        ("budget: {monthly_usd: 0}", "budget"),
+        ("budget: {monthly_usd: .nan}", "budget.monthly_usd"),
+        ("budget: {projects: {llm: -1}}", "budget"),
+        ("budget: {tell_at_percent: [0]}", "budget"),
+        ("ledger: {saving_counts_days: 0}", "ledger"),
+        ("managed: {idle_for_minutes: 30}", "managed"),
+        ("managed: {tell_again_after_hours: 1}", "managed"),
+        ("metrics: {work: {namespace: AWS/EC2}}", "metrics.work"),
+        ("metrics: {work: {name: Loss}}", "metrics.work.name"),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -96,6 +107,15 @@ def test_prices_are_decimals() -> None:
     policy = parse_policy("prices: {usd_per_hour: {p5.48xlarge: '31.4'}}").base().policy
 
     assert {"p5.48xlarge": Decimal("31.4")} == policy.prices.usd_per_hour
+
+
+def test_budgets_are_decimals_and_the_missions_by_default() -> None:
+    """10,000 USD of each project; one of its own goes first, and null is none at all."""
+    default = parse_policy("").base().policy.budget
+    own = parse_policy("budget: {monthly_usd: null, projects: {llm: 0.1}}").base().policy.budget
+
+    assert (Decimal(10_000), Decimal(10_000)) == (default.of("llm"), default.of("untagged"))
+    assert (Decimal("0.1"), None) == (own.of("llm"), own.of("vision"))
 
 
 def test_the_version_changes_with_the_document_and_not_with_its_layout() -> None:

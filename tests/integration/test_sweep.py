@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from local.fleet import demo_fleet
+from datetime import UTC, datetime, timedelta
+
+from local.fleet import Points, demo_fleet
 from tests.integration.stage import TARGET, Stage
 
 
@@ -119,3 +121,18 @@ def test_the_schedule_starts_the_sweep(stage: Stage) -> None:
     assert "rate(5 minutes)" == schedule["ScheduleExpression"]
     assert stage.scene.outputs["SweepStateMachineArn"] == schedule["Target"]["Arn"]
     assert schedule["Target"]["DeadLetterConfig"]["Arn"]
+
+
+def test_a_job_that_publishes_keeps_its_instance(stage: Stage) -> None:
+    """Quiet in every figure of the machine: what the job itself says makes it busy, and nobody is asked."""
+    instance_id = stage.launch()
+    now = datetime.now(tz=UTC)
+    points = tuple((now - timedelta(minutes=m), 512.0) for m in range(5, 15))
+    dimensions = {"InstanceId": instance_id, "JobName": "nightly"}
+    stage.scene.simulation.put_metrics([Points("MLTraining", "Throughput", dimensions, points)])
+
+    summary = stage.scene.sweep()["results"][0]["summary"]
+
+    assert ({"busy": 1}, 0) == (summary["verdicts"], summary["episodes_started"])
+    reason = stage.state.observations(TARGET)[instance_id].reason
+    assert reason.startswith("a job says that it works: MLTraining Throughput")

@@ -39,6 +39,22 @@ def test_the_silent_come_first() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
+def test_a_job_that_publishes_is_named(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    """Whoever set it up sees that it is heard."""
+    ec2, metrics = fleet()
+    own = {"InstanceId": f"i-{1:017x}"}
+    metrics.publish("Throughput", own, [512.0] * 12, namespace="MLTraining")
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    doctor._print(found, as_json=as_json)
+    out = capsys.readouterr().out
+
+    if as_json:
+        assert [None, "MLTraining Throughput"] == [one["work"] for one in json.loads(out)]
+    else:
+        assert 1 == out.count("a job publishes MLTraining Throughput, which keeps it")
+
+
+@pytest.mark.parametrize("as_json", [True, False])
 def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
     """For people, without what a name could do to a terminal, or for machines."""
     ec2, metrics = fleet()

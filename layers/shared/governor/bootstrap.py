@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from governor.adapters.event_log import DynamoEventLog
     from governor.adapters.links import HmacLinkSigner
     from governor.adapters.oidc import OidcProvider
+    from governor.adapters.pricing import AwsPriceBook
     from governor.adapters.seals import HmacSealer
     from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from governor.usecases.record_outcome import RecordOutcome
     from governor.usecases.rotate_keys import RotateKeys
     from governor.usecases.send_checkpoint import SendCheckpoint
+    from governor.usecases.sum_up_month import SumUpMonth
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.take_snapshot import TakeSnapshot
     from governor.usecases.tell_warning import TellWarning
@@ -88,9 +90,12 @@ def target(account: str, region: str) -> Target:
 
 def sweep_target() -> SweepTarget:
     """For `sweep_target`."""
+    from governor.adapters.batch import AwsBatch
     from governor.adapters.ec2 import Ec2Tags
+    from governor.usecases.count_costs import CountCosts
     from governor.usecases.remind_notices import RemindNotices
     from governor.usecases.sweep_target import SweepTarget
+    from governor.usecases.tell_managed import TellManaged
 
     deliver, policies = _deliver(), _policies()
     return SweepTarget(
@@ -107,6 +112,23 @@ def sweep_target() -> SweepTarget:
         deliver=deliver,
         close_dead=_close_dead(policies),
         remind=RemindNotices(_event_log(), _once(), _announcer()),
+        costs=CountCosts(_prices(), _state()),
+        tell_managed=TellManaged(AwsBatch(_clients()), _once(), _announcer()),
+    )
+
+
+def sum_up_month() -> SumUpMonth:
+    """For `sum_up_month`."""
+    from governor.usecases.sum_up_month import SumUpMonth
+
+    known = _settings()
+    return SumUpMonth(
+        clock=SystemClock(),
+        policies=_policies(),
+        state=_state(),
+        once=_once(),
+        announcer=_announcer(),
+        hub=Target(known.hub_account, known.region),
     )
 
 
@@ -554,15 +576,21 @@ def _gather() -> GatherEvidence:
 
 
 @cache
-def _inspect() -> InspectInstance:
+def _prices() -> AwsPriceBook:
     from governor.adapters.pricing import AwsPriceBook
+
+    return AwsPriceBook(_clients())
+
+
+@cache
+def _inspect() -> InspectInstance:
     from governor.usecases.inspect_instance import InspectInstance
 
     return InspectInstance(
         instances=_instances(),
         gather=_gather(),
         catalogue=_catalogue(),
-        prices=AwsPriceBook(_clients()),
+        prices=_prices(),
         state=_state(),
     )
 

@@ -44,7 +44,17 @@ def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **di
 
     with single_metric(name=name, unit=unit, value=value) as single:
         for key, text in dimensions.items():
-            single.add_dimension(name=key, value=text)
+            single.add_dimension(name=key, value=_dimension(text))
+
+
+def _dimension(text: str) -> str:
+    """A text as CloudWatch takes it for a dimension, or it would drop the metric without a word.
+
+    Printable ASCII, at most 1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension.
+    """
+    ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
+    printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
+    return f"_{printable}" if not printable or printable.startswith(":") else printable
 
 
 __all__ = ["MetricUnit", "count", "logger", "metrics", "observed"]

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, Decision
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -26,6 +27,7 @@ from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
 from governor.domain.interruption import LifecycleAction, SpotPrice
 from governor.domain.ledger import LedgerEntry
+from governor.domain.managed import BatchEnvironment
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
@@ -126,6 +128,16 @@ class MetricReader(Protocol):
 
         With `instance_id` only that instance's: for the one instance a workflow is about, never in a loop.
         Raises: CloudError.
+        """
+        ...
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> Mapping[str, Sequence[tuple[str, tuple[tuple[str, str], ...]]]]:
+        """Metric and dimensions of every series of a namespace that holds an `InstanceId`, by that id.
+
+        `recently`: only those that were published in the last three hours. With `instance_id` only that
+        instance's. Raises: CloudError.
         """
         ...
 
@@ -254,6 +266,14 @@ class SiblingTypes(Protocol):
 
     def alike(self, instance_type: str) -> Sequence[str]:
         """All types with as many of the same accelerator, itself included; empty for an unknown one."""
+        ...
+
+
+class BatchReader(Protocol):
+    """AWS Batch, read only."""
+
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """The compute environment, or `None` when there is none of that name. Raises: CloudError."""
         ...
 
 
@@ -423,6 +443,22 @@ class StateTable(Protocol):
 
     def entries(self, month: str) -> Sequence[LedgerEntry]:
         """All entries booked in a month (`yyyy-mm`)."""
+        ...
+
+    # costs
+    def meter(self, target: Target, month: str) -> Meter | None:
+        """What a target has cost in a month (`yyyy-mm`); `None` when nothing was counted in it."""
+        ...
+
+    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
+        """Puts the meter in the place of the one that was seen; `None`: there was none.
+
+        True when this call did; false when another one has brought it forward since.
+        """
+        ...
+
+    def meters(self, month: str) -> Sequence[Meter]:
+        """Those of all targets."""
         ...
 
     def keep_policy(self, text: str, at: datetime) -> None:

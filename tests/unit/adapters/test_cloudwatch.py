@@ -234,6 +234,46 @@ def test_series_of_one_instance_are_filtered_by_cloudwatch() -> None:
     assert [{"Name": "InstanceId", "Value": "i-1"}] == client.calls[0][1]["Dimensions"]
 
 
+def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
+    """By instance; what names none is left out by CloudWatch itself."""
+
+    def metric(name: str, **dimensions: str) -> dict[str, Any]:
+        listed = [{"Name": key, "Value": value} for key, value in dimensions.items()]
+        return {"MetricName": name, "Dimensions": listed}
+
+    metrics, client = reader(
+        list_metrics=[
+            {"Metrics": [metric("Loss", Job="a", InstanceId="i-1")], "NextToken": "more"},
+            {"Metrics": [metric("Throughput", InstanceId="i-1"), metric("Loss", InstanceId="i-2")]},
+        ]
+    )
+
+    found = metrics.list_published(TARGET, "MLTraining")
+
+    assert {
+        "i-1": [("Loss", (("InstanceId", "i-1"), ("Job", "a"))), ("Throughput", (("InstanceId", "i-1"),))],
+        "i-2": [("Loss", (("InstanceId", "i-2"),))],
+    } == found
+    assert [None, "more"] == [call.get("NextToken") for _, call in client.calls]
+    first = client.calls[0][1]
+    assert ("MLTraining", "PT3H", [{"Name": "InstanceId"}]) == (
+        first["Namespace"],
+        first["RecentlyActive"],
+        first["Dimensions"],
+    )
+    assert "MetricName" not in first
+
+
+def test_one_instances_share_of_a_namespace_may_be_older() -> None:
+    """A window of days holds what was published days ago."""
+    metrics, client = reader(list_metrics=[{"Metrics": []}])
+    assert {} == metrics.list_published(TARGET, "MLTraining", "i-1", recently=False)
+
+    ((_, parameters),) = client.calls
+    assert [{"Name": "InstanceId", "Value": "i-1"}] == parameters["Dimensions"]
+    assert "RecentlyActive" not in parameters
+
+
 @pytest.mark.parametrize(("code", "kind"), [("Throttling", Throttled), ("AccessDenied", AccessDenied)])
 def test_a_failed_list_is_raised(code: str, kind: type[Exception]) -> None:
     """A list that could not be read is not an empty list."""

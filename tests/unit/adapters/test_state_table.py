@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.memory import MemoryStateTable
 from governor.domain.approval import Answer, ApprovalStatus
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
@@ -557,3 +560,48 @@ def test_a_digest_knows_its_questions(table: StateTable) -> None:
     """In the order of the message; an unknown one has none."""
     table.put_digest("digest-1", ["b", "a"], NOW)
     assert (("b", "a"), ()) == (tuple(table.digest("digest-1")), tuple(table.digest("digest-2")))
+
+
+# costs
+
+
+def meter(minutes: int = 0, target: Target = TARGET, **changes: Any) -> Meter:
+    """Of November, counted up to so many minutes after now."""
+    plain = Meter(
+        target=target,
+        month="2026-11",
+        counted_until=NOW + timedelta(minutes=minutes),
+        usd={"llm": Decimal("0.1") / 3, "größe": Decimal(10_000)},
+        unpriced_hours={"llm": Decimal("1.5")},
+        usd_per_hour={"llm": Decimal("21.9576")},
+    )
+    return replace(plain, **changes)
+
+
+def test_a_meter_comes_back_to_the_last_digit(table: StateTable) -> None:
+    """Amounts pass through no float, whatever projects are called."""
+    assert table.meter(TARGET, "2026-11") is None
+    assert table.bring_forward(meter(), None)
+
+    assert meter() == table.meter(TARGET, "2026-11")
+    assert table.meter(TARGET, "2026-12") is None
+    assert table.meter(replace(TARGET, region="eu-west-1"), "2026-11") is None
+
+
+def test_a_meter_is_brought_forward_only_from_where_it_was_seen(table: StateTable) -> None:
+    """Of two sweeps that read the same meter, one counts."""
+    table.bring_forward(meter(), None)
+
+    assert table.bring_forward(meter(5), meter())
+    assert not table.bring_forward(meter(6), meter())
+    assert not table.bring_forward(meter(7), None)
+    assert meter(5) == table.meter(TARGET, "2026-11")
+
+
+def test_a_month_has_the_meters_of_all_targets(table: StateTable) -> None:
+    """And of no other month."""
+    there = replace(TARGET, region="eu-west-1")
+    for one in (meter(), meter(target=there), meter(month="2026-12")):
+        table.bring_forward(one, None)
+
+    assert [meter(target=there), meter()] == table.meters("2026-11")

@@ -18,6 +18,9 @@ from governor.domain.evidence import (
     MetricSource,
     coverage_percent,
     empty_evidence,
+    evidence_document,
+    evidence_from_document,
+    evidence_hash,
     window_before,
 )
 from governor.domain.policy import IdleRule, Policy, Vetoes
@@ -25,6 +28,7 @@ from governor.domain.verdict import (
     NO_HOLD,
     Hold,
     VerdictKind,
+    activity,
     freeze,
     judge,
     judge_unread,
@@ -393,3 +397,55 @@ def test_a_type_of_unknown_size_is_never_idle() -> None:
     """How many GPUs must be seen is not known; nor is it when more publish than exist."""
     assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=None))
     assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_reporting=2))
+
+
+# what jobs say of themselves
+
+
+def test_a_job_that_says_it_works_makes_its_instance_busy() -> None:
+    """However quiet everything else is, and where its GPUs cannot be seen; the sentence names the metric."""
+    at = ago(minutes=20)
+    for gpus in (QUIET, (None,) * 12):
+        evidence = make_evidence(gpus, work="MLTraining Throughput", last_active={"work": at})
+        verdict = judge(INSTANCE, NO_HOLD, evidence, POLICY, NOW)
+
+        assert (VerdictKind.BUSY, at, at + POLICY.window) == (
+            verdict.kind,
+            verdict.last_busy,
+            verdict.not_before,
+        )
+        assert "a job says that it works: MLTraining Throughput" in verdict.reason
+
+
+def test_a_gpu_at_work_says_more_than_its_job() -> None:
+    """Its verdict may be partly idle, with an advice."""
+    evidence = make_evidence([90.0] * 12, QUIET, work="MLTraining Throughput", last_active={"work": NOW})
+
+    assert VerdictKind.PARTLY_IDLE is kind_of(evidence)
+
+
+@given(gpus=all_gpus)
+def test_a_silent_job_never_makes_anything_idle(gpus: list[list[float | None]]) -> None:
+    """Looked for and not found is the same as not looked for; found is never idle."""
+    evidence = make_evidence(*gpus)
+    looked = replace(evidence, read=evidence.read | {"work"})
+    found = replace(looked, work="MLTraining Loss", last_active={"work": NOW})
+
+    assert kind_of(evidence) is kind_of(looked)
+    assert kind_of(found) not in (*IDLE_KINDS, VerdictKind.NO_DATA)
+
+
+def test_work_in_the_last_minutes_counts_before_an_act() -> None:
+    """The look since the window's end sees it, too."""
+    assert "MLTraining Loss" in (activity(make_evidence(QUIET, work="MLTraining Loss"), POLICY) or "")
+    assert activity(make_evidence(QUIET), POLICY) is None
+
+
+def test_evidence_without_work_keeps_the_hash_it_was_frozen_with() -> None:
+    """Approvals that were open when this figure came stay valid; with work it comes back as it was."""
+    plain, works = make_evidence(QUIET), make_evidence(QUIET, work="MLTraining Loss")
+
+    assert "work" not in evidence_document(plain)
+    for evidence in (plain, works):
+        assert evidence == evidence_from_document(evidence_document(evidence))
+    assert evidence_hash(plain) != evidence_hash(works)

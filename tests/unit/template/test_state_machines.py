@@ -160,6 +160,9 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
         assert set(payload) <= allowed, name
 
 
+# the sweep
+
+
 def test_few_targets_and_many_are_swept_alike_and_health_never_fails_a_sweep() -> None:
     """Both maps hold the same states; whatever becomes of the look at health, the sweep's outcome stays."""
     few, many = (
@@ -174,3 +177,16 @@ def test_few_targets_and_many_are_swept_alike_and_health_never_fails_a_sweep() -
         (catch["ErrorEquals"], catch["Next"]) for catch in states["CheckHealth"]["Catch"]
     ]
     assert {"Type", "Comment", "End"} == set(states["HealthNotChecked"])
+
+
+def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -> None:
+    """Every map leads to it, its failure is kept, and the targets are looked at first."""
+    sweep = definition("sweep")["States"]
+    maps = [state for state in sweep.values() if state["Type"] == "Map"]
+    (caught,) = sweep["SumUpMonth"]["Catch"]
+
+    assert ["SumUpMonth"] * len(maps) == [state["Next"] for state in maps]
+    assert (["States.ALL"], "MonthFailed") == (caught["ErrorEquals"], caught["Next"])
+    assert "Tally" == sweep["SumUpMonth"]["Next"] == sweep["MonthFailed"]["Next"]
+    follows = [choice["Next"] for choice in sweep["AllSwept?"]["Choices"]]
+    assert ["NoneSwept", "SomeNotSwept", "SomeNotSwept", "NotSummedUp"] == follows

@@ -21,6 +21,7 @@ BY_MACHINE_OR_API = {
     "PlanSweepFunction",
     "SweepTargetFunction",
     "CheckHealthFunction",
+    "SumUpMonthFunction",
     "OpenEpisodeFunction",
     "AskOwnerFunction",
     "ConcludeApprovalFunction",
@@ -36,7 +37,9 @@ BY_MACHINE_OR_API = {
     "UndoEpisodeFunction",
 }
 NO_RESOURCE_SCOPE = re.compile(
-    r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)|autoscaling:Describe\w+|states:SendTaskSuccess)$"
+    r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
+    r"|autoscaling:Describe\w+|states:SendTaskSuccess"
+    r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""
 
@@ -339,3 +342,24 @@ def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
         [{"Name": "service", "Value": "check_health"}],
     ] == [alarm["Dimensions"] for alarm in alarms]
     assert all(alarm["AlarmActions"] == [{"Ref": "AlertTopic"}] for alarm in alarms)
+
+
+def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
+    """Of the figure that the last step of a sweep publishes, by the function's own dimension."""
+    alarm = RESOURCES["BudgetAlarm"]["Properties"]
+    source = (ROOT / "functions" / "sum_up_month" / "handler.py").read_text(encoding="utf-8")
+    service = FUNCTIONS["SumUpMonthFunction"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
+
+    assert f'count("{alarm["MetricName"]}"' in source
+    assert [{"Name": "service", "Value": service}] == alarm["Dimensions"]
+    assert (100, "GreaterThanOrEqualToThreshold") == (alarm["Threshold"], alarm["ComparisonOperator"])
+
+
+def test_who_sums_up_changes_no_amount() -> None:
+    """It reads the table, and writes nothing into it but what was told."""
+    found = statements(FUNCTIONS["SumUpMonthFunction"])
+    (write,) = [s for s in found if "dynamodb:UpdateItem" in actions(s)]
+
+    assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
+    reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
+    assert {"dynamodb:Query"} == reads

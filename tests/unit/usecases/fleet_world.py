@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
@@ -16,17 +17,22 @@ from governor.adapters.memory import (
     MemoryStateTable,
     MemoryWorkflow,
     RecordingAnnouncer,
+    StaticBatch,
     StaticPolicies,
+    StaticPrices,
 )
+from governor.domain.plan import Price
 from governor.domain.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
+from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.once import Once
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
+from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 
@@ -46,6 +52,8 @@ class FleetWorld:
         self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()
+        self.batch = StaticBatch()
+        self.prices = StaticPrices(Price(Decimal("1.006"), "list price"))
         self.policies = StaticPolicies(self.policy)
         deliver = DeliverDecision(self.state, self.workflow)
         self.sweep_target = SweepTarget(
@@ -64,6 +72,8 @@ class FleetWorld:
                 self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
+            costs=CountCosts(self.prices, self.state),
+            tell_managed=TellManaged(self.batch, Once(self.clock, self.log), self.announcer),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -13,7 +13,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import Dimensions, MemoryMetrics
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Target
-from governor.domain.policy import IdleRule, Metrics, Policy
+from governor.domain.policy import IdleRule, Metrics, Policy, WorkMetrics
 from governor.domain.verdict import NO_HOLD, VerdictKind, is_candidate, judge
 from governor.errors import Throttled
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
@@ -123,7 +123,8 @@ def test_only_candidates_get_the_other_figures() -> None:
     found = world.gather(request(1, figures=FIGURES), request(2, figures=FIGURES))
 
     assert 6 == len(world.metrics.reads)
-    assert (FIGURES, frozenset()) == (found[id_of(1)].evidence.read, found[id_of(2)].evidence.read)
+    read = tuple(found[id_of(number)].evidence.read for number in (1, 2))
+    assert (FIGURES | {"work"}, frozenset()) == read
 
 
 def test_who_acts_reads_all_figures_of_a_busy_instance_too() -> None:
@@ -132,7 +133,7 @@ def test_who_acts_reads_all_figures_of_a_busy_instance_too() -> None:
     world.publish(1, BUSY)
     (found,) = world.gather(request(figures=FIGURES, always=True)).values()
 
-    assert FIGURES == found.evidence.read
+    assert FIGURES | {"work"} == found.evidence.read
     assert 5 == len(world.metrics.reads)
 
 
@@ -445,7 +446,7 @@ def test_nothing_published_is_not_zero() -> None:
         evidence.cpu_percent,
         evidence.network_bytes_per_second,
     )
-    assert FIGURES == evidence.read
+    assert FIGURES | {"work"} == evidence.read
 
 
 def test_ec2_is_read_in_its_own_rhythm() -> None:
@@ -489,3 +490,136 @@ def test_nothing_to_gather_costs_nothing() -> None:
 
     assert {} == world.gather()
     assert ([], 0) == (world.metrics.reads, world.metrics.lists)
+
+
+# what jobs say of themselves
+
+
+def says(
+    world: Readings, number: int, values: Sequence[float | None], name: str = "Loss", **more: str
+) -> None:
+    """A job on the instance publishes this."""
+    own = {"InstanceId": id_of(number), **more}
+    world.metrics.publish(name, own, values, namespace="MLTraining")
+
+
+def test_the_latest_work_of_any_job_counts() -> None:
+    """Whatever its dimensions besides the instance; it ends with its last period that is not 0."""
+    world = Readings()
+    world.publish(1, QUIET)
+    says(world, 1, [3.0] * 2 + [0.0] * 10)
+    says(world, 1, [None] * 6 + [512.0, None] + [0.0] * 4, name="Throughput", JobName="a", Rank="0")
+    (found,) = world.gather(request(figures=FIGURES)).values()
+    evidence = found.evidence
+
+    assert "MLTraining Throughput" == evidence.work
+    assert evidence.window.bin_end(6) == evidence.last_active["work"]
+    assert FIGURES | {"work"} == evidence.read
+
+
+@pytest.mark.parametrize("values", [[0.0] * 12, [None] * 12, [-0.0, None] * 6])
+def test_nothing_and_zero_are_no_work(values: list[float | None]) -> None:
+    """A job that waits may well publish that it does nothing."""
+    world = Readings()
+    world.publish(1, QUIET)
+    says(world, 1, values)
+    (found,) = world.gather(request(figures=FIGURES)).values()
+
+    assert (None, None) == (found.evidence.work, found.evidence.read_problem)
+
+
+def test_a_negative_figure_is_work() -> None:
+    """A log-likelihood is; only GPUs' readings cannot be."""
+    world = Readings()
+    world.publish(1, QUIET)
+    says(world, 1, [-2.5] * 12)
+
+    assert "MLTraining Loss" == world.gather(request(figures=FIGURES))[id_of(1)].evidence.work
+
+
+def test_only_candidates_for_idleness_are_looked_at() -> None:
+    """A busy GPU, and one whose idleness was told, cost neither a list nor a read; a recheck always does."""
+    world = Readings()
+    for number, values in ((1, BUSY), (2, QUIET)):
+        world.publish(number, values)
+        says(world, number, BUSY)
+    world.gather(request(1, figures=FIGURES), request(2))
+    assert 0 == world.metrics.lists_of_work
+
+    (found,) = world.gather(request(1, figures=FIGURES, always=True)).values()
+    assert (1, "MLTraining Loss") == (world.metrics.lists_of_work, found.evidence.work)
+
+
+@pytest.mark.parametrize(("candidates", "lists"), [(1, 1), (5, 5), (6, 1), (40, 1)])
+def test_many_candidates_are_one_pass(candidates: int, lists: int) -> None:
+    """A few are listed one by one: the namespace of a large fleet has many pages."""
+    world = Readings()
+    for number in range(candidates):
+        world.publish(number, QUIET)
+        says(world, number, BUSY)
+    found = world.gather(*(request(number, figures=FIGURES) for number in range(candidates)))
+
+    assert lists == world.metrics.lists_of_work
+    assert {"MLTraining Loss"} == {one.evidence.work for one in found.values()}
+
+
+def test_only_the_policys_metrics_count() -> None:
+    """A namespace of one's own, and of it the names that mean work; or none at all."""
+    named = Policy(metrics=Metrics(work=WorkMetrics(names=("Throughput",))))
+    elsewhere = Policy(metrics=Metrics(work=WorkMetrics(namespace="Other")))
+    off = Policy(metrics=Metrics(work=None))
+    world = Readings()
+    for number in (1, 2, 3, 4):
+        world.publish(number, QUIET)
+        says(world, number, BUSY)
+    found = world.gather(
+        *(request(n, policy=p, figures=FIGURES) for n, p in ((1, named), (2, elsewhere), (3, off)))
+    )
+
+    assert [None, None, None] == [found[id_of(number)].evidence.work for number in (1, 2, 3)]
+    assert [True, True, False] == ["work" in found[id_of(number)].evidence.read for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("where", ["list", "read"])
+def test_a_job_that_cannot_be_heard_is_no_idle_one(where: str) -> None:
+    """Neither a list nor a read that failed is silence: the instance has no data."""
+    world = Readings()
+    for metric in (UTILIZATION, "CPUUtilization", "NetworkIn", "NetworkOut"):
+        world.publish(1, QUIET, metric)
+    says(world, 1, [0.0] * 12)
+    asked = request(figures=FIGURES)
+    (fine,) = world.gather(asked).values()
+    if where == "list":
+        world.metrics.list_failure = Throttled("ListMetrics: Rate exceeded")
+    else:
+        world.metrics.broken["Loss"] = "Throttling"
+    (failed,) = world.gather(asked).values()
+
+    assert VerdictKind.IDLE is judge(asked.instance, NO_HOLD, fine.evidence, asked.policy, NOW).kind
+    assert VerdictKind.NO_DATA is judge(asked.instance, NO_HOLD, failed.evidence, asked.policy, NOW).kind
+
+
+@pytest.mark.parametrize(("window_minutes", "recently"), [(60, True), (120, True), (180, False)])
+def test_a_long_window_holds_work_of_long_ago(window_minutes: int, recently: bool) -> None:
+    """CloudWatch's list of what is active reaches back three hours, give or take 50 minutes."""
+    world = Readings(RememberingLists())
+    policy = Policy(idle=IdleRule(window_minutes=window_minutes))
+    world.publish(1, [1.0] * (window_minutes // 5))
+    world.gather(request(policy=policy, figures=FIGURES))
+
+    assert isinstance(world.metrics, RememberingLists)
+    assert [recently] == world.metrics.asked
+
+
+@dataclass
+class RememberingLists(MemoryMetrics):
+    """Keeps whether only recent series were asked for."""
+
+    asked: list[bool] = field(default_factory=list)
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
+        """As the port says."""
+        self.asked.append(recently)
+        return super().list_published(target, namespace, instance_id, recently=recently)

@@ -69,6 +69,11 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
         Outcome.WOKE_UP,
         "network traffic reached",
     ),
+    "a job says so": (
+        lambda w: w.metrics.publish("Throughput", own(w), [512.0] * 12, namespace="MLTraining"),
+        Outcome.WOKE_UP,
+        "a job says that it works: MLTraining Throughput",
+    ),
     "power is drawn": (
         lambda w: w.metrics.publish("nvidia_smi_power_draw", own(w), [150.0] * 12),
         Outcome.WOKE_UP,
@@ -99,6 +104,17 @@ def test_each_change_alone_ends_the_episode_with_its_own_outcome(name: str) -> N
     assert why in result.reason
     assert Phase.ASKING is phase_of(world)
     assert [] == world.ec2.calls
+
+
+def test_a_job_that_cannot_be_heard_is_waited_for() -> None:
+    """Its metric exists and cannot be read: the machine tries again, and nothing goes on meanwhile."""
+    world = World(phase=Phase.ASKING)
+    world.metrics.publish("Throughput", own(world), [0.0] * 12, namespace="MLTraining")
+    world.metrics.broken["Throughput"] = "Throttling"
+
+    with pytest.raises(Unavailable):
+        world.recheck(world.ref, Step.STOP)
+    assert Phase.ASKING is phase_of(world)
 
 
 def test_what_is_as_it_was_goes_on_and_may_be_repeated() -> None:

@@ -183,14 +183,15 @@ def test_told_idleness_is_quiet_until_its_time_or_until_work_resumes() -> None:
 
 
 def test_managed_instances_are_told_and_never_marked() -> None:
-    """The workflow tells their owner; no tag of ours is set on them."""
+    """No workflow is about them, and no tag of ours is set on them."""
     world = FleetWorld()
     tags = {"Purpose": "GPU-Workload", "aws:autoscaling:groupName": "asg"}
     instance_id = world.add(1, tags=tags)
     summary = world.sweep()
 
-    assert (1, 0) == (summary.episodes_started, summary.marked)
+    assert (0, 0) == (summary.episodes_started, summary.marked)
     assert "managed-elsewhere" == world.verdict(instance_id)
+    assert 1 == told(world, AlertKind.MANAGED_IDLE)
 
 
 def test_an_outage_that_looks_like_idleness_freezes_everything() -> None:

@@ -6,7 +6,7 @@ figures mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -55,7 +55,6 @@ class CloudWatchMetrics:
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[_Dimensions]]:
         """As the port says."""
-        client = self._clients.client("cloudwatch", target)
         parameters: dict[str, Any] = {
             "Namespace": namespace,
             "MetricName": metric,
@@ -65,6 +64,28 @@ class CloudWatchMetrics:
         if instance_id is not None:
             parameters["Dimensions"] = [{"Name": "InstanceId", "Value": instance_id}]
         found: dict[str, list[_Dimensions]] = {}
+        for owner, _, dimensions in self._listed(target, parameters):
+            found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, _Dimensions]]]:
+        """As the port says."""
+        one = {} if instance_id is None else {"Value": instance_id}
+        parameters: dict[str, Any] = {
+            "Namespace": namespace,
+            "Dimensions": [{"Name": "InstanceId", **one}],
+            **({"RecentlyActive": "PT3H"} if recently else {}),
+        }
+        found: dict[str, list[tuple[str, _Dimensions]]] = {}
+        for owner, metric, dimensions in self._listed(target, parameters):
+            found.setdefault(owner, []).append((metric, dimensions))
+        return found
+
+    def _listed(self, target: Target, parameters: dict[str, Any]) -> Iterator[tuple[str, str, _Dimensions]]:
+        """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
+        client = self._clients.client("cloudwatch", target)
         while True:
             with aws_errors("cloudwatch:ListMetrics"):
                 page = client.list_metrics(**parameters)
@@ -72,10 +93,10 @@ class CloudWatchMetrics:
                 dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
                 owner = dict(dimensions).get("InstanceId")
                 if owner is not None:
-                    found.setdefault(owner, []).append(dimensions)
+                    yield owner, listed.get("MetricName", ""), dimensions
             if not page.get("NextToken"):
-                return found
-            parameters["NextToken"] = page["NextToken"]
+                return
+            parameters = {**parameters, "NextToken": page["NextToken"]}
 
 
 class _Batch:

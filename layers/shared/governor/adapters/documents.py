@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -59,6 +60,14 @@ def _parsed(text: str | None) -> datetime | None:
 
 def _amount(value: Decimal | None) -> str | None:
     return None if value is None else str(value)
+
+
+def _amounts(values: Mapping[str, Decimal]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _decimals(texts: Mapping[str, str]) -> dict[str, Decimal]:
+    return {name: Decimal(text) for name, text in texts.items()}
 
 
 def _decimal(text: str | None) -> Decimal | None:
@@ -558,6 +567,38 @@ def ledger_from_document(document: Mapping[str, Any]) -> LedgerEntry:
     )
 
 
+# costs
+
+
+def meter_document(meter: Meter) -> Document:
+    """What one target has cost in one month."""
+    return {
+        "account": meter.target.account,
+        "region": meter.target.region,
+        "month": meter.month,
+        "counted_until": moment(meter.counted_until),
+        "usd": _amounts(meter.usd),
+        "unpriced_hours": _amounts(meter.unpriced_hours),
+        "usd_per_hour": _amounts(meter.usd_per_hour),
+    }
+
+
+def meter_from_document(document: Mapping[str, Any]) -> Meter:
+    """The inverse of `meter_document`.
+
+    Raises:
+        KeyError, ValueError, TypeError, ArithmeticError: not a meter's document.
+    """
+    return Meter(
+        target=Target(document["account"], document["region"]),
+        month=document["month"],
+        counted_until=parse_iso(document["counted_until"]),
+        usd=_decimals(document["usd"]),
+        unpriced_hours=_decimals(document["unpriced_hours"]),
+        usd_per_hour=_decimals(document["usd_per_hour"]),
+    )
+
+
 # observations: thousands at a time, so packed by line
 
 
@@ -599,6 +640,10 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "next_gpu_check_at": moment_or_none(seen.next_gpu_check_at),
             "told_silent": seen.told_silent,
             "advice": seen.advice,
+            "idle_since": moment_or_none(seen.idle_since),
+            "managed_told_at": moment_or_none(seen.managed_told_at),
+            "project": seen.project,
+            "usd_per_hour": _amount(seen.usd_per_hour),
         }
         yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
@@ -635,6 +680,10 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
         next_gpu_check_at=_parsed(document.get("next_gpu_check_at")),
         told_silent=bool(document.get("told_silent", False)),
         advice=tuple(document.get("advice") or ()),
+        idle_since=_parsed(document.get("idle_since")),
+        managed_told_at=_parsed(document.get("managed_told_at")),
+        project=document.get("project"),
+        usd_per_hour=_decimal(document.get("usd_per_hour")),
     )
 
 

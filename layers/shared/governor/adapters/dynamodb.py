@@ -8,6 +8,7 @@
     EPISODE#execution        EPISODE                     the episode
     APPROVAL#id              REQUEST                     the approval (400 days)
     LEDGER#yyyy-mm           time#execution              the ledger
+    COST#yyyy-mm             account#region              what a target's projects have cost (400 days)
     POLICY                   ACCEPTED                    the last policy document that was accepted
     DELIVERIES#subject       message#channel#target      what became of a message (90 days)
     OUTBOX#group             message                     waits to be sent with others (7 days)
@@ -48,6 +49,8 @@ from governor.adapters.documents import (
     hold_after,
     ledger_document,
     ledger_from_document,
+    meter_document,
+    meter_from_document,
     moment,
     moment_or_none,
     packed_evidence,
@@ -60,6 +63,7 @@ from governor.adapters.documents import (
 )
 from governor.adapters.errors import aws_errors
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.cost import Meter, parse_month
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -86,6 +90,7 @@ _SWEEPS_KEPT = timedelta(days=30)
 _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)
 _APPROVALS_KEPT = timedelta(days=400)
+_METERS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Of a transaction that met another one on the same item, and of a close that read an older state."""
 
@@ -515,6 +520,39 @@ class DynamoStateTable:
                 found.append(ledger_from_document(item))
         return found
 
+    # costs
+
+    def meter(self, target: Target, month: str) -> Meter | None:
+        """As the port says."""
+        key = _meter_key(target, month)
+        item = self._get(key)
+        if item is None:
+            return None
+        with _readable(*key):
+            return meter_from_document(item)
+
+    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
+        """As the port says."""
+        document = {
+            **meter_document(meter),
+            "expires_at_epoch": _epoch(parse_month(meter.month) + _METERS_KEPT),
+        }
+        key = _meter_key(meter.target, meter.month)
+        if seen is None:
+            return self._wins([self._insertion(key, document)])
+        unchanged = {":seen": moment(seen.counted_until)}
+        return self._wins(
+            [self._insertion(key, document, condition="counted_until = :seen", values=unchanged)]
+        )
+
+    def meters(self, month: str) -> list[Meter]:
+        """As the port says, by account and Region."""
+        found = []
+        for item in self._query(f"COST#{month}", ""):
+            with _readable(item["pk"], item["sk"]):
+                found.append(meter_from_document(item))
+        return found
+
     def keep_policy(self, text: str, at: datetime) -> None:
         """As the port says."""
         self._put(("POLICY", "ACCEPTED"), {"text": text, "at": moment(at)})
@@ -766,6 +804,10 @@ def _ledger_key(entry: LedgerEntry) -> _Key:
 def _open_ledger_key(entry: LedgerEntry) -> _Key:
     ref = entry.episode
     return _target_pk(ref.target), f"OPENLEDGER#{ref.instance_id}#{ref.execution_name}"
+
+
+def _meter_key(target: Target, month: str) -> _Key:
+    return f"COST#{month}", f"{target.account}#{target.region}"
 
 
 def _epoch(at: datetime) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
     BreakerState,
@@ -25,6 +26,7 @@ from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
 from governor.domain.interruption import LifecycleAction
 from governor.domain.ledger import LedgerEntry
+from governor.domain.managed import BatchEnvironment
 from governor.domain.notice import Notice
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
@@ -289,14 +291,24 @@ class MemoryMetrics:
     statistics: dict[tuple[str, Dimensions, str], Series] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     reads: list[MetricQuery] = field(default_factory=list)
+    namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
+    """Of series outside of the GPUs' own."""
     lists: int = 0
+    lists_of_work: int = 0
     list_failure: CloudError | None = None
 
     def publish(
-        self, metric: str, dimensions: Mapping[str, str], values: Sequence[float | None], statistic: str = ""
+        self,
+        metric: str,
+        dimensions: Mapping[str, str],
+        values: Sequence[float | None],
+        statistic: str = "",
+        namespace: str = "",
     ) -> None:
         """A series, oldest first; it is aligned to the end of whatever window is read."""
         key = tuple(sorted(dimensions.items()))
+        if namespace:
+            self.namespaces[metric, key] = namespace
         if statistic:
             self.statistics[metric, key, statistic] = tuple(values)
         else:
@@ -330,6 +342,20 @@ class MemoryMetrics:
             owner = dict(dimensions).get("InstanceId")
             if name == metric and owner is not None and instance_id in (None, owner):
                 found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
+        """As the port says."""
+        self.lists_of_work += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[tuple[str, Dimensions]]] = {}
+        for (name, dimensions), own in self.namespaces.items():
+            owner = dict(dimensions).get("InstanceId")
+            if own == namespace and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append((name, dimensions))
         return found
 
 
@@ -489,6 +515,22 @@ class StaticSpotMarket:
 
 
 @dataclass
+class StaticBatch:
+    """Compute environments by name; `asked` keeps the names. `failure` is raised by every call."""
+
+    environments: dict[str, BatchEnvironment] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    failure: CloudError | None = None
+
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
+        """As the port says."""
+        self.asked.append(name)
+        if self.failure is not None:
+            raise self.failure
+        return self.environments.get(name)
+
+
+@dataclass
 class RecordingHook:
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
 
@@ -549,6 +591,7 @@ class MemoryStateTable:
         self._episodes: dict[str, Episode] = {}
         self._approvals: dict[str, Approval] = {}
         self._ledger: dict[tuple[str, str], LedgerEntry] = {}
+        self._meters: dict[tuple[str, str, str], Meter] = {}
         self.sweeps: list[tuple[Target, datetime, dict[str, int]]] = []
 
     def observations(self, target: Target) -> dict[str, Observation]:
@@ -781,6 +824,24 @@ class MemoryStateTable:
         booked = [entry for (place, _), entry in self._ledger.items() if place == month]
         return sorted(booked, key=lambda entry: (entry.booked_at, entry.episode.execution_name))
 
+    def meter(self, target: Target, month: str) -> Meter | None:
+        """As the port says."""
+        return self._meters.get((month, *_place(target)))
+
+    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
+        """As the port says."""
+        with self._lock:
+            key = (meter.month, *_place(meter.target))
+            stored = self._meters.get(key)
+            if (stored and stored.counted_until) != (seen and seen.counted_until):
+                return False
+            self._meters[key] = meter
+            return True
+
+    def meters(self, month: str) -> list[Meter]:
+        """As the port says."""
+        return [meter for key, meter in sorted(self._meters.items()) if key[0] == month]
+
     def keep_policy(self, text: str, at: datetime) -> None:
         """As the port says."""
         self._policy = text
@@ -882,6 +943,7 @@ __all__ = [
     "MemoryWorkflow",
     "RecordingAnnouncer",
     "RecordingHook",
+    "StaticBatch",
     "StaticPolicies",
     "StaticPrices",
     "StaticSpotMarket",

@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 _POLICY = TypeAdapter(Policy)
 _MATCH = TypeAdapter(OverrideMatch)
-_ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership")
+_ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership", "managed", "budget")
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
 
 

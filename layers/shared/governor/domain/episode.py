@@ -18,7 +18,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.plan import Plan, Price
 from governor.domain.policy import Mode, Power
 from governor.domain.schedule import Schedule
-from governor.domain.units import Percent, UtcDatetime, as_utc
+from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
 from governor.domain.verdict import Hold
 
 
@@ -230,6 +230,14 @@ class Observation:
     next_gpu_check_at: UtcDatetime | None = None
     """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
+    idle_since: UtcDatetime | None = None
+    """Of what another service runs: from when on it is proved idle."""
+    managed_told_at: UtcDatetime | None = None
+    """When the owner of its environment was last told of it."""
+    project: str | None = None
+    """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
+    usd_per_hour: UsdPerHour | None = None
+    """What an hour of it costs; `None` where the price is not known."""
 
 
 @dataclass(frozen=True, slots=True)

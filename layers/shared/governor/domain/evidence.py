@@ -92,7 +92,10 @@ class Evidence:
     read: frozenset[str] = frozenset()
     read_problem: str | None = None
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the period that held the maximum."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the period that held the maximum. For `work`: of
+    the last one that held any."""
+    work: str | None = None
+    """The metric by which a job has said that it works: namespace and name."""
 
 
 def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:
@@ -134,6 +137,11 @@ def last_at_or_above(series: Series, threshold: float) -> int | None:
     return None
 
 
+def last_not_zero(series: Series) -> int | None:
+    """Index of the latest reading that says anything but nothing."""
+    return max((index for index, value in enumerate(series) if value and value == value), default=None)
+
+
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
     """Plain JSON data that holds all of the evidence; the inverse is `evidence_from_document`."""
     return {
@@ -156,6 +164,8 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
         "read": sorted(evidence.read),
         "read_problem": evidence.read_problem,
         "last_active": {key: iso(value) for key, value in sorted(evidence.last_active.items())},
+        # Only where there is any: evidence that was frozen before this figure existed keeps its hash.
+        **({} if evidence.work is None else {"work": evidence.work}),
     }
 
 
@@ -186,6 +196,7 @@ def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
         read=frozenset(document["read"]),
         read_problem=document["read_problem"],
         last_active={key: _moment(value) for key, value in document["last_active"].items()},
+        work=document.get("work"),
     )
 
 

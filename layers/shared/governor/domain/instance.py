@@ -160,7 +160,10 @@ _MANAGED_TAGS: tuple[tuple[str, str], ...] = (
     ("eks:eks-cluster-name", "Amazon EKS"),
     ("aws:eks:cluster-name", "Amazon EKS"),
     ("AWSBatchServiceTag", "AWS Batch"),
+    ("aws:batch:compute-environment", "AWS Batch"),
+    # After Batch, whose instances are in an ECS cluster of its own.
     ("AmazonECSManaged", "Amazon ECS"),
+    ("aws:ecs:clusterName", "Amazon ECS"),
     ("aws:elasticmapreduce:job-flow-id", "Amazon EMR"),
     ("aws:elasticmapreduce:instance-group-role", "Amazon EMR"),
     ("parallelcluster:cluster-name", "AWS ParallelCluster"),

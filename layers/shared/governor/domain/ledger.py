@@ -46,6 +46,17 @@ def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
     return cost_between(entry.saved_usd_per_hour, entry.booked_at, entry.ended_at or now)
 
 
+def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
+    """USD saved from `start` to `end`: a saving counts for so long after its booking, and no longer.
+
+    `None` where the price is not known.
+    """
+    if entry.saved_usd_per_hour is None:
+        return None
+    over = min(end, entry.ended_at or end, entry.booked_at + counts_for)
+    return cost_between(entry.saved_usd_per_hour, max(start, entry.booked_at), over)
+
+
 def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Usd:
     """The amount for the time from `start` to `end`; zero when that is no time at all."""
     passed = max(timedelta(0), end - start)

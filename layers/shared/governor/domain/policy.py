@@ -64,6 +64,24 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkMetrics:
+    """Metrics by which jobs say themselves that they work. Each must carry the dimension `InstanceId`.
+
+    One that was published in the window and is not 0 makes an instance busy; that none was proves nothing.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    namespace: str = "MLTraining"
+    names: tuple[str, ...] = ()
+    """Only these count. Empty: every metric of the namespace."""
+
+    def __post_init__(self) -> None:
+        if not self.namespace or self.namespace.startswith("AWS/"):
+            raise ValueError(f"namespace is {self.namespace!r}; jobs publish into one of their own")
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """Where GPU metrics are found. Defaults: names of the CloudWatch agent on Linux."""
 
@@ -84,6 +102,8 @@ class Metrics:
     """How much of the recent past is left out because it may still be on its way to CloudWatch."""
     rediscover_after_minutes: int = 60
     """How long a silent instance's dimension sets are not looked for again."""
+    work: WorkMetrics | None = WorkMetrics()
+    """What jobs publish of themselves. `null`: it is not looked at."""
 
     def __post_init__(self) -> None:
         if self.period_seconds not in (60, 300, 3600):
@@ -323,6 +343,22 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
+class Managed:
+    """When the owner of an environment that another service runs is told of its idle instances."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    idle_for_minutes: int = 60
+    """How long an instance must have done nothing, however short `idle.window_minutes` is."""
+    tell_again_after_hours: int = 24
+    """How long the same environment is not told of again."""
+
+    def __post_init__(self) -> None:
+        _between("idle_for_minutes", self.idle_for_minutes, 60, 43_200)
+        _between("tell_again_after_hours", self.tell_again_after_hours, 24, 8_760)
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """Prices the governor cannot read. USD per GiB-month: AWS list prices for us-east-1."""
 
@@ -347,6 +383,39 @@ class Ledger:
 
     false_stop_within_minutes: int = 60
     """A stop undone within this time counts as false."""
+    saving_counts_days: int = 30
+    """For how long an action counts as saving: nothing forgotten would have run for ever."""
+
+    def __post_init__(self) -> None:
+        _between("saving_counts_days", self.saving_counts_days, 1, 366)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a project may cost in a calendar month (UTC): told when it is reached, nothing acts on it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    monthly_usd: Decimal | None = Decimal(10_000)
+    """Of each project, and of all that carry no project's tag together. `null`: none."""
+    projects: Mapping[str, Decimal] = field(default_factory=dict)
+    """Budgets of single projects, by the value of their tag; goes before `monthly_usd`."""
+    tell_at_percent: tuple[float, ...] = (80.0, 100.0)
+    """A project's owner is told once a month at each of these shares of its budget."""
+    publish_at_most_projects: int = 50
+    """So many projects, the dearest, get a metric of their own, which CloudWatch charges for."""
+
+    def __post_init__(self) -> None:
+        amounts = (*self.projects.values(), *(() if self.monthly_usd is None else (self.monthly_usd,)))
+        if not all(Decimal(0) < amount < Decimal("Infinity") for amount in amounts):
+            raise ValueError("a budget must be above 0 and finite; monthly_usd: null is none at all")
+        for percent in self.tell_at_percent:
+            _between("tell_at_percent", percent, 1, 1_000)
+        _between("publish_at_most_projects", self.publish_at_most_projects, 0, 1_000)
+
+    def of(self, project: str) -> Decimal | None:
+        """The budget of a project; `None` where it has none."""
+        return self.projects.get(project, self.monthly_usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,8 +529,10 @@ class Policy:
     breaker: Breaker = field(default_factory=Breaker)
     ownership: Ownership = field(default_factory=Ownership)
     advice: Advice = field(default_factory=Advice)
+    managed: Managed = field(default_factory=Managed)
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = field(default_factory=Ledger)
+    budget: Budget = field(default_factory=Budget)
     events: Events = field(default_factory=Events)
     health: Health = field(default_factory=Health)
 

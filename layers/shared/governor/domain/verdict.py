@@ -32,6 +32,10 @@ FIGURES = ("power", "memory", "cpu", "network")
 """Evidence besides utilization that a policy may let veto, in the order it is looked at."""
 
 
+WORK = "work"
+"""What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
+
+
 class VerdictKind(StrEnum):
     """What an instance is at the end of a sweep."""
 
@@ -133,9 +137,11 @@ def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, no
     unread = judge_unread(instance, hold, policy, now)
     if unread is not None:
         return unread
-    verdict = (
-        _judge_utilization(evidence, policy) or _judge_figures(evidence, policy) or _judge_count(evidence)
-    )
+    verdict = _judge_utilization(evidence, policy)
+    if verdict is None or verdict.kind is VerdictKind.NO_DATA:
+        # A job that says it works is believed where its GPUs cannot be seen, too.
+        verdict = _judge_work(evidence, policy) or verdict
+    verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence)
     if verdict is not None:
         return verdict
     manager = managed_by(instance)
@@ -265,6 +271,20 @@ def _judge_count(evidence: Evidence) -> Verdict | None:
     )
 
 
+def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy by what a job has published of itself; that none has proves nothing."""
+    if evidence.work is None:
+        return None
+    ended = evidence.last_active.get(WORK, evidence.window.end)
+    return Verdict(
+        VerdictKind.BUSY,
+        f"a job says that it works: {evidence.work} was not 0, last at {iso(ended)}",
+        evidence=evidence,
+        last_busy=ended,
+        not_before=ended + policy.window,
+    )
+
+
 def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Busy by another figure than utilization, or no data where a required figure is missing."""
     for figure in FIGURES:
@@ -304,6 +324,8 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
     tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
     if tops and max(tops) >= policy.idle.utilization_below_percent:
         return f"utilization reached {max(tops):.1f} %"
+    if evidence.work is not None:
+        return f"a job publishes {evidence.work}"
     for figure in FIGURES:
         limit, value = policy.vetoes.limit(figure), figure_of(evidence, figure)
         if limit is not None and value is not None and value >= limit:

@@ -21,12 +21,13 @@ from governor.domain.evidence import (
     Window,
     coverage_percent,
     empty_evidence,
+    last_not_zero,
     peak,
     window_before,
 )
 from governor.domain.instance import Instance, Shape, Target
-from governor.domain.policy import Metrics, Policy
-from governor.domain.verdict import FIGURES, is_candidate
+from governor.domain.policy import Metrics, Policy, WorkMetrics
+from governor.domain.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
 from governor.ports import Catalogue, MetricAnswer, MetricQuery, MetricReader
 
@@ -34,6 +35,10 @@ Dimensions = tuple[tuple[str, str], ...]
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
+_RECENTLY_ACTIVE = timedelta(hours=2)
+"""CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
+_LISTED_SINGLY = 5
+"""So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
 _AGENTLESS_NAMESPACE = "AWS/EC2"
 _AGENTLESS_METRIC = "GPUPowerUtilization"
 
@@ -142,15 +147,15 @@ class _Batch:
         self._read_utilization(self._work)
         self._search([work for work in self._work if self._wants_search(work)])
         evidence = {work.instance_id: self._utilization_evidence(work) for work in self._work}
-        self._read_figures(
-            [
-                work
-                for work in self._work
-                if work.request.figures
-                and (work.request.always or is_candidate(evidence[work.instance_id], work.request.policy))
-            ],
-            evidence,
-        )
+        candidates = [
+            work
+            for work in self._work
+            if work.request.figures
+            and (work.request.always or is_candidate(evidence[work.instance_id], work.request.policy))
+        ]
+        self._read_figures(candidates, evidence)
+        if self._names.work is not None and candidates:
+            self._read_work(candidates, evidence, self._names.work)
         return {
             work.instance_id: Gathered(
                 evidence=evidence[work.instance_id],
@@ -373,6 +378,62 @@ class _Batch:
         # less. The fullest would then count a GPU that is hidden, the emptiest would miss one that is not.
         counts = [count for count in samples if count is not None]
         return round(median_low(counts) / per_gpu) if counts else None
+
+    # what jobs say of themselves
+
+    def _read_work(self, works: list[_Work], evidence: dict[str, Evidence], rule: WorkMetrics) -> None:
+        """Adds the metric by which a job has said last that it works; a read that failed is no silence."""
+        try:
+            published = self._list_work(works, rule)
+        except CloudError as error:
+            problem = f"the metrics of jobs could not be listed: {error}"
+            for work in works:
+                known = evidence[work.instance_id]
+                evidence[work.instance_id] = replace(known, read_problem=known.read_problem or problem)
+            return
+        asked: dict[str, tuple[_Work, str]] = {}
+        queries = []
+        for work in works:
+            for number, (metric, dimensions) in enumerate(published.get(work.instance_id, ())):
+                if rule.names and metric not in rule.names:
+                    continue
+                key = f"w{number}|{work.instance_id}"
+                asked[key] = (work, metric)
+                queries.append(MetricQuery(key, rule.namespace, metric, tuple(dimensions), "Maximum"))
+        answer = self._read(queries, self._window)
+        for work in works:
+            known = evidence[work.instance_id]
+            evidence[work.instance_id] = replace(known, read=known.read | {WORK})
+        for key, (work, metric) in asked.items():
+            evidence[work.instance_id] = self._with_work(
+                evidence[work.instance_id], f"{rule.namespace} {metric}", key, answer
+            )
+
+    def _list_work(
+        self, works: list[_Work], rule: WorkMetrics
+    ) -> Mapping[str, Sequence[tuple[str, Dimensions]]]:
+        """A few candidates one by one, many by one pass over the namespace."""
+        # What was published longer ago is in the window of a policy that looks so far back.
+        recently = self._window.end - self._window.start <= _RECENTLY_ACTIVE
+        if len(works) > _LISTED_SINGLY:
+            return self._metrics.list_published(self._target, rule.namespace, recently=recently)
+        found: dict[str, Sequence[tuple[str, Dimensions]]] = {}
+        for work in works:
+            found |= self._metrics.list_published(
+                self._target, rule.namespace, work.instance_id, recently=recently
+            )
+        return found
+
+    def _with_work(self, evidence: Evidence, name: str, key: str, answer: MetricAnswer) -> Evidence:
+        if key in answer.problems:
+            evidence = replace(evidence, read_problem=evidence.read_problem or answer.problems[key])
+        index = last_not_zero(answer.series.get(key, ()))
+        if index is None:
+            return evidence
+        ended, before = self._window.bin_end(index), evidence.last_active.get(WORK)
+        if before is not None and before >= ended:
+            return evidence
+        return replace(evidence, work=name, last_active={**evidence.last_active, WORK: ended})
 
     # reading
 

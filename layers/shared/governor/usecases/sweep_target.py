@@ -16,6 +16,7 @@ from functools import partial
 
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.breaker import Change, assess, is_outage
+from governor.domain.cost import Rate
 from governor.domain.episode import (
     BreakerState,
     EpisodeRef,
@@ -25,7 +26,8 @@ from governor.domain.episode import (
     Phase,
 )
 from governor.domain.evidence import MetricSource, window_before
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Target, managed_by
+from governor.domain.managed import IdleMember
 from governor.domain.policy import AppliedPolicy, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso
@@ -51,11 +53,13 @@ from governor.ports import (
 )
 from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.close_dead import CloseDead
+from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.react_notice import owned
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
+from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
 LOW_UTILIZATION_TAG = "LowUtilization"
@@ -101,6 +105,7 @@ class _Case:
     unknown: str | None = None
     """Why nothing can be said about it, whatever its metrics show."""
     told_silent: bool = False
+    managed_told_at: UtcDatetime | None = None
     first_gpu_check_at: UtcDatetime | None = None
 
     @property
@@ -131,6 +136,8 @@ class SweepTarget:
     deliver: DeliverDecision
     close_dead: CloseDead
     remind: RemindNotices
+    costs: CountCosts
+    tell_managed: TellManaged
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -140,7 +147,8 @@ class SweepTarget:
         """
         now = self.clock.now()
         base = self.policies.base().policy
-        cases, records = self._cases(target, base)
+        before = self.state.observations(target)
+        cases, records = self._cases(target, base, before)
         self._judge_all(target, cases, now)
         summary = SweepSummary(target, now, instances=len(cases))
         just_froze = self._breaker(target, cases, base, now, summary)
@@ -151,16 +159,20 @@ class SweepTarget:
         if not just_froze:
             self._announce_silent(target, cases, base, now, summary)
         summary.problems += self.remind(target, [case.instance for case in cases], base, now)
-        self.state.remember(target, {c.instance.instance_id: _observation(c, now) for c in cases}, now)
+        rates = self._count_costs(target, cases, before, now, summary)
+        self._tell_of_managed(target, cases, rates, base, now, summary)
+        seen = {c.instance.instance_id: _observation(c, rates[c.instance.instance_id], now) for c in cases}
+        self.state.remember(target, seen, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
         self.state.save_sweep(target, now, counts)
         return summary
 
     # reading and judging
 
-    def _cases(self, target: Target, base: Policy) -> tuple[list[_Case], Mapping[str, InstanceRecord]]:
+    def _cases(
+        self, target: Target, base: Policy, observations: Mapping[str, Observation]
+    ) -> tuple[list[_Case], Mapping[str, InstanceRecord]]:
         instances = self.instances.list_selected(target, base.selector)
-        observations = self.state.observations(target)
         records = self.state.records(target)
         cases = []
         for instance in instances:
@@ -391,8 +403,7 @@ class SweepTarget:
             return
         if verdict.kind in _WORKING and record.quiet_until is not None:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
-        tell = verdict.kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE)
-        if tell and not _is_quiet(record, case.instance, now):
+        if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
             summary.episodes_started += 1
 
@@ -472,6 +483,46 @@ class SweepTarget:
                 for one in theirs:
                     silent[one.instance_id].told_silent = True
 
+    def _tell_of_managed(
+        self,
+        target: Target,
+        cases: Sequence[_Case],
+        rates: Mapping[str, Rate],
+        base: Policy,
+        now: UtcDatetime,
+        summary: SweepSummary,
+    ) -> None:
+        """Of what was told before the freeze nothing new is said while it lasts."""
+        for case in cases:
+            case.managed_told_at = case.before.managed_told_at if case.before and _idles(case) else None
+        if summary.frozen:
+            return
+        told = self.tell_managed(
+            target,
+            [one for case in cases if (one := _candidate(case, rates, now)) is not None],
+            [(c.instance, m) for c in cases if (m := managed_by(c.instance)) is not None],
+            base.ownership,
+            timedelta(hours=base.managed.tell_again_after_hours),
+            now,
+        )
+        summary.problems += told.problems
+        for case in cases:
+            if case.instance.instance_id in told.instance_ids:
+                case.managed_told_at = now
+
+    def _count_costs(
+        self,
+        target: Target,
+        cases: Sequence[_Case],
+        before: Mapping[str, Observation],
+        now: UtcDatetime,
+        summary: SweepSummary,
+    ) -> Mapping[str, Rate]:
+        instances = [case.instance for case in cases]
+        rates = self.costs.rates([(case.instance, case.policy) for case in cases])
+        self._attempt(summary, "costs", lambda: self.costs(target, instances, rates, before, now))
+        return rates
+
     def _attempt(self, summary: SweepSummary, label: str, effect: Callable[[], object]) -> bool:
         """Tries one effect. A failure is written down and repaired by the next sweep, which computes anew."""
         try:
@@ -512,7 +563,46 @@ def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
 
 
 def _is_told(case: _Case, now: datetime) -> bool:
-    return case.record.open_episode is not None or _is_quiet(case.record, case.instance, now)
+    return (
+        case.record.open_episode is not None
+        or _is_quiet(case.record, case.instance, now)
+        or not _is_managed_due(case, now)
+    )
+
+
+def _is_managed_due(case: _Case, now: datetime) -> bool:
+    """Whether the owner of its environment has not heard of it, or not for long enough."""
+    before = case.before
+    if before is None or before.managed_told_at is None:
+        return True
+    again_after = timedelta(hours=case.policy.managed.tell_again_after_hours)
+    return now - before.managed_told_at >= again_after
+
+
+def _idles(case: _Case) -> bool:
+    """Whether it is managed and proved idle."""
+    return case.settled.kind is VerdictKind.MANAGED_ELSEWHERE
+
+
+def _idle_since(case: _Case) -> UtcDatetime | None:
+    """From when on a managed instance is proved idle without a break."""
+    evidence, before = case.settled.evidence, case.before
+    if not _idles(case) or evidence is None:
+        return None
+    if before is None or before.idle_since is None:
+        return evidence.window.start
+    seen_until = before.at - case.policy.lag - case.policy.period
+    return before.idle_since if evidence.window.start <= seen_until else evidence.window.start
+
+
+def _candidate(case: _Case, rates: Mapping[str, Rate], now: UtcDatetime) -> Candidate | None:
+    since, manager, evidence = _idle_since(case), case.settled.manager, case.settled.evidence
+    if since is None or manager is None or evidence is None:
+        return None
+    if evidence.window.end - since < timedelta(minutes=case.policy.managed.idle_for_minutes):
+        return None
+    member = IdleMember(case.instance, since, rates[case.instance.instance_id].usd_per_hour)
+    return Candidate(member, manager, _is_managed_due(case, now))
 
 
 def _is_quiet(record: InstanceRecord, instance: Instance, now: datetime) -> bool:
@@ -547,7 +637,7 @@ def _change(case: _Case) -> Change:
     )
 
 
-def _observation(case: _Case, now: UtcDatetime) -> Observation:
+def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
     before, gathered, verdict = case.before, case.gathered, case.settled
     advice = verdict.advice
     last_busy = verdict.last_busy
@@ -577,6 +667,10 @@ def _observation(case: _Case, now: UtcDatetime) -> Observation:
         next_gpu_check_at=due,
         told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
+        idle_since=_idle_since(case),
+        managed_told_at=case.managed_told_at,
+        project=rate.project,
+        usd_per_hour=rate.usd_per_hour,
     )
 
 

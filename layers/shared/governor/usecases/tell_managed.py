@@ -1,0 +1,150 @@
+"""Tells the owners of environments that other services run which of their instances do nothing.
+
+Part of the sweep. One message for each environment and owner, at most once in the policy's time, with the
+advice that fits; never any action. This module must not know how idleness was proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+from governor.domain.instance import Instance, Manager, Target
+from governor.domain.managed import (
+    BatchEnvironment,
+    Home,
+    IdleMember,
+    Kind,
+    advice_for,
+    group_key,
+    home_of,
+    managed_alert,
+)
+from governor.domain.policy import Ownership
+from governor.domain.units import UtcDatetime
+from governor.errors import CloudError, GovernorError
+from governor.ports import Announcer, BatchReader
+from governor.usecases.once import Once
+from governor.usecases.open_episode import owner_and_project
+
+_EARLIER = timedelta(minutes=10)
+"""The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A managed instance that does nothing. `is_due`: its owner has not heard of it for long enough."""
+
+    member: IdleMember
+    manager: Manager
+    is_due: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What is told at once: instances of one environment and owner."""
+
+    home: Home
+    owner: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Instances whose owners know of them now, and what could not be told."""
+
+    instance_ids: frozenset[str]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TellManaged:
+    """One message a group."""
+
+    batch: BatchReader
+    once: Once
+    announcer: Announcer
+
+    def __call__(
+        self,
+        target: Target,
+        candidates: Sequence[Candidate],
+        managed: Sequence[tuple[Instance, Manager]],
+        rule: Ownership,
+        again_after: timedelta,
+        now: UtcDatetime,
+    ) -> Told:
+        """Tells every group of which some instance is due of all its idle ones.
+
+        Args:
+            target: which all are of.
+            candidates: idle for long enough.
+            managed: all managed instances of the target, at work or not.
+            rule: who owns what.
+            again_after: how long a group is not told of again.
+            now: aware.
+        """
+        groups: dict[Group, list[Candidate]] = {}
+        for candidate in candidates:
+            group = _group_of(candidate.member.instance, candidate.manager, rule)
+            groups.setdefault(group, []).append(candidate)
+        governed = [home_of(instance, manager) for instance, manager in managed]
+        told: set[str] = set()
+        problems: list[str] = []
+        for group, found in groups.items():
+            if not any(candidate.is_due for candidate in found):
+                continue
+            idle = [candidate.member for candidate in found]
+            tell = partial(self._tell, target, group, idle, governed.count(group.home), rule, now)
+            key = group_key(target, group.home, group.owner, group.project)
+            try:
+                self.once(key, tell, keep=again_after - _EARLIER)
+            except GovernorError as error:
+                problems.append(f"{group.home.title}: {type(error).__name__}: {error}")
+            else:
+                # Those that have joined since the last message are in the next one.
+                told |= {member.instance.instance_id for member in idle}
+        return Told(frozenset(told), tuple(problems))
+
+    def _tell(
+        self,
+        target: Target,
+        group: Group,
+        idle: Sequence[IdleMember],
+        governed: int,
+        rule: Ownership,
+        now: UtcDatetime,
+    ) -> None:
+        environment, problem = self._environment(target, group.home)
+        owner, project = _owner_of(group, environment, idle[0].instance, rule)
+        advice = (*advice_for(group.home, environment), *problem)
+        self.announcer.announce(
+            managed_alert(
+                group.home, idle, governed, target, now, owner=owner, project=project, advice=advice
+            )
+        )
+
+    def _environment(self, target: Target, home: Home) -> tuple[BatchEnvironment | None, tuple[str, ...]]:
+        """What Batch says of a compute environment, or why it says nothing: the message goes out anyway."""
+        if home.kind is not Kind.BATCH or not home.name:
+            return None, ()
+        try:
+            return self.batch.environment(target, home.name), ()
+        except CloudError as error:
+            return None, (f"Its settings and jobs could not be read: {error}",)
+
+
+def _group_of(instance: Instance, manager: Manager, rule: Ownership) -> Group:
+    owner, project = owner_and_project(instance, rule)
+    return Group(home_of(instance, manager), owner, project)
+
+
+def _owner_of(
+    group: Group, environment: BatchEnvironment | None, instance: Instance, rule: Ownership
+) -> tuple[str, str]:
+    """By the instances' tags; what they leave open, by those of the compute environment."""
+    if environment is None:
+        return group.owner, group.project
+    return owner_and_project(replace(instance, tags={**environment.tags, **instance.tags}), rule)
