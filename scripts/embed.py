@@ -64,7 +64,7 @@ def with_scripts(stack: str, read: Callable[[str], str]) -> str:
 
     def fill(match: re.Match[str]) -> str:
         indent, name = match["indent"], match["name"]
-        # Without comments: a template may have 51,200 bytes where no bucket is at hand, and the source keeps them.
+        # Without comments, which the source keeps: without a bucket a template may have 51,200 bytes.
         code = [line for line in read(name).splitlines() if not _COMMENT.match(line)]
         body = [f"# BEGIN {name}", *code, f"# END {name}"]
         return "".join(f"{indent}{line}".rstrip() + "\n" for line in body)
