@@ -483,11 +483,22 @@ def test_each_stored_channel_is_a_route() -> None:
         ("email", "bob@example.com", "bob@example.com"),
         ("email", "finops@example.com", "finops@example.com"),
         ("slack", "C0ML", None),
+        ("slack", "C0ALL", None),
         ("teams", "workflow", None),
         ("pagerduty", "service", None),
         ("webhook", "webhook", None),
     ] == routes
     assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,)) if r.channel.name == "slack"]
+
+
+def test_a_conversation_of_one_contact_s_own_takes_the_secret_s_from_no_other() -> None:
+    """With Slack as the only channel an escalation reaches the next group; each conversation once."""
+    slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+    nowhere_else = registry(slack_bot_token="xoxb-1-abc")
+
+    assert ["C0ML", "C0ALL"] == [route.target for route in slack.routes((ML, FINOPS, FINOPS))]
+    assert ["C0ALL"] == [route.target for route in slack.routes(())]
+    assert ["C0ML"] == [route.target for route in nowhere_else.routes((ML, FINOPS))]
 
 
 def test_nothing_stored_is_no_route() -> None:

@@ -111,8 +111,8 @@ class Registry:
                 )
             ]
         api_url = self.secret.get("slack_api_url") or API_URL
-        own = [contact.slack_channel for contact in contacts if contact.slack_channel]
-        default = [self.secret["slack_channel"]] if self.secret.get("slack_channel") else []
+        default = self.secret.get("slack_channel")
+        places = [contact.slack_channel or default for contact in contacts] or [default]
 
         def conversation(place: str) -> Route:
             return _route(
@@ -126,7 +126,7 @@ class Registry:
                 ),
             )
 
-        return [conversation(place) for place in dict.fromkeys(own or default)]
+        return [conversation(place) for place in dict.fromkeys(places) if place]
 
     def _others(self) -> list[Route]:
         secret, clock = self.secret, self.clock
