@@ -16,7 +16,7 @@ from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
-from governor.channels.registry import Registry, Route
+from governor.channels.registry import Registry, Route, Told
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
@@ -24,7 +24,7 @@ from governor.domain.approval import Answer
 from governor.domain.contacts import Contact
 from governor.domain.delivery import NOWHERE, Queued
 from governor.domain.episode import Outcome, Terms
-from governor.domain.messages import Stage, outcome_alert, stage_alert
+from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
 from governor.errors import InputError, Throttled
 from tests.builders import NOW
@@ -62,10 +62,12 @@ class FakeRegistry:
 
     routes_: list[Route]
     asked: list[tuple[Contact, ...]] = field(default_factory=list)
+    told: list[tuple[Told, ...]] = field(default_factory=list)
 
-    def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
         """As the registry says."""
         self.asked.append(tuple(contacts))
+        self.told.append(tuple(told))
         return tuple(self.routes_)
 
 
@@ -239,6 +241,101 @@ def test_an_escalation_goes_to_the_next_group_too() -> None:
     post.dispatch([post.alert(Stage.ESCALATE)])
 
     assert [(ML,), (ML, FINOPS)] == post.registry.asked
+
+
+class Office:
+    """A post whose routes the registry makes itself, with one channel for each address and conversation."""
+
+    def __init__(self) -> None:
+        self.post = Post()
+        self.channels: dict[tuple[str, str], FakeChannel] = {}
+        self.registry = registry(mail=object(), slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+        office: Any = self
+        self.post.dispatch = replace(self.post.dispatch, registry=office)
+
+    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
+        """As the registry says, with other channels."""
+        return tuple(
+            replace(
+                route,
+                channel=self.channels.setdefault(
+                    (route.channel.name, route.target), FakeChannel(route.channel.name)
+                ),
+            )
+            for route in self.registry.routes(contacts, told)
+        )
+
+    def got(self, stage: str) -> list[str]:
+        """Who has got the message of a stage, each as often as it came."""
+        return sorted(
+            target
+            for (_, target), channel in self.channels.items()
+            for message in channel.sent
+            if message.stage == stage
+        )
+
+
+EVERYBODY = ["C0ALL", "C0ML", "alice@example.com", "bob@example.com", "finops@example.com"]
+
+
+def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
+    """Once each, and their conversation's first message is changed; its buttons would stay live."""
+    office = Office()
+    episode = office.post.world.state.episode(office.post.world.ref)
+    assert episode is not None
+    undone = undo_alert(episode, "link:bob@example.com", "page", NOW)
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), office.post.outcome(), undone):
+        office.post.dispatch([alert])
+
+    assert ["C0ML", "alice@example.com", "bob@example.com"] == office.got("ask")
+    assert [EVERYBODY] * 3 == [office.got(stage) for stage in ("escalate", "stopped", "undone")]
+    end = office.channels["slack", "C0ALL"].sent[1]
+    assert (True, "slack-thread") == (end.is_outcome, end.thread)
+
+
+def test_who_did_not_take_the_escalation_hears_no_end() -> None:
+    """It would be the end of what they never heard of."""
+    office = Office()
+    office.channels["email", "finops@example.com"] = FakeChannel(
+        "email", [DeliveryRefused("no such box", channel="email")]
+    )
+    office.post.dispatch([office.post.alert()])
+    office.post.dispatch([office.post.alert(Stage.ESCALATE)])
+    office.post.dispatch([office.post.outcome()])
+
+    assert "finops@example.com" not in office.got("stopped")
+
+
+def test_who_has_left_the_policy_hears_the_end_by_a_link_that_proves_nobody() -> None:
+    """They were asked; but the policy no longer names them."""
+    office = Office()
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE)):
+        office.post.dispatch([alert])
+    policies = office.post.world.policies
+    policies.policy = replace(
+        policies.policy, ownership=Ownership(contacts={"ml": ML}, default_contacts=("ml",))
+    )
+    office.post.dispatch([office.post.outcome()])
+
+    assert EVERYBODY == office.got("stopped")
+    ends = {target: channel.sent[-1] for (_, target), channel in office.channels.items()}
+    assert "bob@example.com" == recipient(ends["bob@example.com"])
+    assert "broadcast" == recipient(ends["finops@example.com"])
+
+
+def test_an_address_that_is_a_person_s_and_a_list_s_gets_one_mail() -> None:
+    """As the person's."""
+    both = (Contact(lists=("alice@example.com",)), Contact(emails=("alice@example.com",)))
+    routes = registry(mail=object()).routes(both, [Told("email", "alice@example.com")])
+
+    assert [("alice@example.com", "alice@example.com")] == [(one.target, one.person) for one in routes]
+
+
+def test_what_an_incoming_webhook_took_is_no_conversation_of_the_app() -> None:
+    """The app came after it."""
+    slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+
+    assert ["C0ALL"] == [one.target for one in slack.routes((FINOPS,), [Told("slack", "incoming webhook")])]
 
 
 def test_a_channel_that_is_not_for_it_is_left_out() -> None:

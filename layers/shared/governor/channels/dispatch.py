@@ -16,7 +16,7 @@ from datetime import timedelta
 from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
-from governor.channels.registry import Registry, Route
+from governor.channels.registry import Registry, Route, Told
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact, addresses, list_addresses
@@ -35,7 +35,8 @@ _NO_CHANNEL = (
     "subscribe to the alert topic"
 )
 _ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
-
+_FOLLOWS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
+"""Goes to everybody too who has taken an earlier message of the episode: who was asked hears the end."""
 
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
@@ -72,7 +73,8 @@ class _Item:
 
     alert: Alert
     episode: Episode | None
-    threads: Mapping[tuple[str, str], str]
+    known: Sequence[Delivery]
+    """All records of its episode."""
     done: dict[tuple[str, str], Delivery]
     waiting: dict[tuple[str, str], Delivery]
     """Those that a channel wants not before a time."""
@@ -109,7 +111,7 @@ class Dispatch:
         items = [item for alert in alerts if (item := self._item(alert)) is not None]
         if not items:
             return Dispatched(0, 0)
-        for route in self.registry.routes(self._audience(items[0].alert)):
+        for route in self.registry.routes(self._audience(items[0].alert), self._told(items[0])):
             key = route.channel.name, route.target
             open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
             if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
@@ -163,7 +165,7 @@ class Dispatch:
         }
         done = {key: delivery for key, delivery in own.items() if delivery.is_settled}
         waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
-        return _Item(alert, episode, _threads(known), done, waiting)
+        return _Item(alert, episode, known, done, waiting)
 
     def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
         """Whether the channel has asked not to be tried yet."""
@@ -180,7 +182,9 @@ class Dispatch:
         key = route.channel.name, route.target
         link = self._link(route, alert, episode)
         picture = _picture(episode) if route.channel.name == "email" else None
-        message = message_of(alert, episode, link=link, thread=item.threads.get(key), picture_png=picture)
+        message = message_of(
+            alert, episode, link=link, thread=_threads(item.known).get(key), picture_png=picture
+        )
         self._send(route, [item], message, give_up)
 
     def _send_digest(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
@@ -272,6 +276,18 @@ class Dispatch:
         if alert.kind in _ESCALATED:
             return (*asked, *directory.escalated(alert.owner, alert.project))
         return asked
+
+    def _told(self, item: _Item) -> Sequence[Told]:
+        """Whoever the policy no longer names gets a link that proves nobody."""
+        if item.alert.kind not in _FOLLOWS:
+            return ()
+        directory = self.policies.base().policy.ownership.directory
+        people = addresses(tuple(directory.contacts.values()))
+        return [
+            Told(one.channel, one.target, one.target if one.target in people else None)
+            for one in item.known
+            if one.was_taken
+        ]
 
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
