@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from governor.adapters.links import HmacLinkSigner
 from governor.adapters.sns import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
@@ -22,7 +23,7 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import Answer
 from governor.domain.contacts import Contact
-from governor.domain.delivery import NOWHERE, Queued
+from governor.domain.delivery import NOWHERE, Delivery, Queued
 from governor.domain.episode import Outcome, Terms
 from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
@@ -84,7 +85,15 @@ class Post:
         address = "alice@example.com"
         self.registry = FakeRegistry([Route(self.mail, address, address), Route(self.chat, "C0ML")])
         registry: Any = self.registry
-        self.dispatch = Dispatch(self.world.clock, self.world.policies, self.world.state, SIGNER, registry)
+        self.slept: list[float] = []
+        self.dispatch = Dispatch(
+            self.world.clock,
+            self.world.policies,
+            self.world.state,
+            SIGNER,
+            registry,
+            sleep=self.slept.append,
+        )
 
     def alert(self, stage: Stage = Stage.ASK) -> Alert:
         """A stage's message, as it comes out of the queue."""
@@ -221,7 +230,7 @@ def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
     post.mail.failures = [DeliveryRetryable("503", channel="email")]
     post.dispatch([post.alert()])
 
-    assert {} == post.records()
+    assert {"email": None} == post.records()
 
 
 def test_later_messages_name_the_first_ones_thread() -> None:
@@ -385,6 +394,144 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
     assert Dispatched(1, 0) == post.dispatch([post.alert()])
     post.mail.failures = [RuntimeError("again")]
     assert Dispatched(1, 1) == post.dispatch([post.alert(Stage.REMIND)], give_up=True)
+
+
+@dataclass
+class BusyTable:
+    """Throttles calls of one method of a table, from the first on, as often as told; then calls it."""
+
+    table: Any
+    method: str
+    times: int
+
+    def __post_init__(self) -> None:
+        self._real = getattr(self.table, self.method)
+        setattr(self.table, self.method, self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Raises: Throttled."""
+        if self.times:
+            self.times -= 1
+            raise Throttled("ProvisionedThroughputExceeded")
+        return self._real(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["ask", "outcome"])
+def test_two_workers_with_the_same_message_send_it_once(kind: str) -> None:
+    """SNS and SQS deliver at least once; here the second one comes while the first one is sending."""
+    post, other = Post(), list[Dispatched]()
+    alert = post.alert() if kind == "ask" else post.outcome()
+
+    @dataclass
+    class Slow(FakeChannel):
+        def send(self, message: Message) -> Delivered:
+            other.append(post.dispatch([alert]))
+            return FakeChannel.send(self, message)
+
+    slow = Slow("slack")
+    post.registry.routes_ = [Route(slow, "C0ML")]
+
+    assert (Dispatched(1, 0), [Dispatched(0, 0, left=1, retry_after_seconds=300)]) == (
+        post.dispatch([alert]),
+        other,
+    )
+    assert (1, Dispatched(0, 0)) == (len(slow.sent), post.dispatch([alert]))
+
+
+def test_a_claim_that_is_lost_at_the_last_moment_is_the_other_s() -> None:
+    """Both have read that nobody is at it."""
+    post = Post()
+    claimed = Delivery(
+        post.world.ref.execution_name,
+        post.alert().dedup_id,
+        "slack",
+        "C0ML",
+        NOW,
+        not_before=NOW + timedelta(minutes=5),
+    )
+    real = post.world.state.deliveries
+
+    def as_it_was(subject: str) -> list[Delivery]:
+        found = real(subject)
+        post.world.state.note_delivery(claimed)
+        return found
+
+    post.world.state.deliveries = as_it_was  # type: ignore[method-assign]
+
+    assert Dispatched(1, 0, left=1) == post.dispatch([post.alert()])
+    assert [] == post.chat.sent
+
+
+def test_a_worker_that_died_while_it_sent_swallows_nothing() -> None:
+    """Whether the channel had taken it nobody knows; from five minutes on it is sent again."""
+    post = Post()
+    post.registry.routes_ = post.registry.routes_[:1]
+    post.mail.failures = [SystemExit()]  # type: ignore[list-item]
+    with pytest.raises(SystemExit):
+        post.dispatch([post.alert()])
+
+    post.world.clock.moment = NOW + timedelta(seconds=299)
+    assert Dispatched(0, 0, left=1, retry_after_seconds=1) == post.dispatch([post.alert()])
+    post.world.clock.moment = NOW + timedelta(seconds=300)
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
+
+
+def test_what_was_taken_is_noted_after_all() -> None:
+    """The table was busy just then; the repetition sends nothing again, and the other channel was served."""
+    post = Post()
+    BusyTable(post.world.state, "note_delivery", times=3)
+
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+    assert [1.0, 4.0] == post.slept
+    assert Dispatched(0, 0) == post.dispatch([post.alert()])
+    assert (1, 1, {"email": None, "slack": None}) == (
+        len(post.mail.sent),
+        len(post.chat.sent),
+        post.records(),
+    )
+
+
+def test_what_was_taken_and_could_not_be_noted_is_sent_again_once_its_claim_has_lapsed() -> None:
+    """At least once: a question that is on nobody's record would fail."""
+    post = Post()
+    post.registry.routes_ = post.registry.routes_[:1]
+    busy = BusyTable(post.world.state, "note_delivery", times=100)
+
+    assert Dispatched(1, 0, left=1, retry_after_seconds=300) == post.dispatch([post.alert()])
+    busy.times = 0
+    post.world.clock.moment = NOW + timedelta(seconds=15)
+    assert Dispatched(0, 0, left=1, retry_after_seconds=285) == post.dispatch([post.alert()])
+    post.world.clock.moment = NOW + timedelta(seconds=300)
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
+    assert 2 == len(post.mail.sent)
+
+
+@pytest.mark.parametrize("method", ["claim_delivery", "put_digest"])
+def test_a_table_that_is_busy_for_one_route_holds_up_no_other(method: str) -> None:
+    """What is left is tried again at once: no claim stays behind."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    BusyTable(fleet.world.state, method, times=1)
+
+    fleet.queue.put, again = fleet.queue.put[:1], fleet.queue.put[:1]
+    assert ["f0"] == fleet.flush()
+    assert (0, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+    fleet.queue.put = again
+    assert [] == fleet.flush()
+    assert (1, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_a_link_that_cannot_be_signed_yet_is_left() -> None:
+    """The keys could not be read."""
+    post = Post()
+    dispatch = replace(post.dispatch, signer=HmacLinkSigner(_unreadable, "https://api.example.com"))
+
+    assert Dispatched(0, 0, left=2) == dispatch([post.alert()])
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+
+
+def _unreadable() -> dict[str, str]:
+    raise Throttled("Secrets Manager is busy")
 
 
 def test_people_who_share_no_address_share_no_group() -> None:
@@ -788,4 +935,18 @@ def test_two_workers_do_not_send_the_same_group() -> None:
 
     assert ["f0", "f1", "f2"] == fleet.flush()
     assert [] == fleet.mail.sent
-    fleet.world.state.end_lease(group)
+
+
+@pytest.mark.parametrize("stage", ["ask", "outcome"])
+def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
+    """Nor does one tell its end before the other is done with the question, and knows who has it."""
+    post, queue = Post(), FakeQueue()
+    digest_rule(post, digest_from=0)
+    alert = post.alert() if stage == "ask" else post.outcome()
+    message = queued(post, body=json.dumps(alert_document(alert)))
+    assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)
+
+    assert (["m1"], [], [("r1", 15)]) == (worker(post, queue, [])([message]), post.mail.sent, queue.hidden)
+    post.world.state.end_lease(post.world.ref.execution_name)
+    assert [] == worker(post, queue, [])([message])
+    assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)

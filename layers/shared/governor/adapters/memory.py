@@ -723,11 +723,19 @@ class MemoryStateTable:
         """As the port says."""
         return [one for key, one in sorted(self._deliveries.items()) if key[0] == subject]
 
+    def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
+        """As the port says."""
+        with self._lock:
+            stored = self._deliveries.get(_delivery_key(claim))
+            if stored is not None and (stored.not_before is None or now < stored.not_before):
+                return False
+            self._deliveries[_delivery_key(claim)] = claim
+            return True
+
     def note_delivery(self, delivery: Delivery) -> None:
         """As the port says."""
         with self._lock:
-            key = delivery.subject, delivery.message, delivery.channel, delivery.target
-            self._deliveries[key] = delivery
+            self._deliveries[_delivery_key(delivery)] = delivery
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
         """As the port says."""
@@ -796,6 +804,10 @@ class MemoryStateTable:
 
 def _place(target: Target) -> tuple[str, str]:
     return target.account, target.region
+
+
+def _delivery_key(delivery: Delivery) -> tuple[str, str, str, str]:
+    return delivery.subject, delivery.message, delivery.channel, delivery.target
 
 
 def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:

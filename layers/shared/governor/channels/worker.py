@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from governor.channels.compose import QUESTIONS
+from governor.channels.compose import QUESTIONS, subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
@@ -42,7 +43,7 @@ class Queue(Protocol):
 
 
 class LeaseTaken(GovernorError):
-    """Somebody else sends the same group at this moment."""
+    """Somebody else sends the same group, or about the same episode, at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,8 @@ class Worker:
             return self._flush(dispatch, found.group, give_up)
         rule = dispatch.rule()
         if found.kind not in QUESTIONS or rule.digest_from == 0:
-            return dispatch([found], give_up=give_up)
+            with self._lease(subject_of(found)):
+                return dispatch([found], give_up=give_up)
         group = dispatch.group(found)
         self.state.put_outbox(group, found.dedup_id, body, found.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
@@ -100,12 +102,18 @@ class Worker:
 
     def _flush(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
         """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
-        if not self.state.take_lease(group, self.clock.now(), _LEASE_SECONDS):
+        with self._lease(group):
+            return self._send_group(dispatch, group, give_up)
+
+    @contextmanager
+    def _lease(self, name: str) -> Iterator[None]:
+        """The queue hands out at least once, and to several at a time: one at a time sends."""
+        if not self.state.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
-            return self._send_group(dispatch, group, give_up)
+            yield
         finally:
-            self.state.end_lease(group)
+            self.state.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
         alerts = []

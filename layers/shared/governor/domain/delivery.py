@@ -31,7 +31,8 @@ class Delivery:
     thread: str | None = None
     refused: str | None = None
     not_before: UtcDatetime | None = None
-    """Left to be tried again, and not earlier: the channel has said so."""
+    """Left to be tried again, and not earlier: the channel has said so, or somebody is sending it now and may
+    have died."""
 
     @property
     def is_settled(self) -> bool:
