@@ -806,13 +806,13 @@ class Fleet:
         address = "alice@example.com"
         registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
         numbers = iter(range(1, 100))
-        dispatch = Dispatch(
+        self.dispatch = Dispatch(
             world.clock, world.policies, world.state, SIGNER, registry, lambda: f"digest-{next(numbers)}"
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()
         self.worker = Worker(
             world.clock,
-            lambda: dispatch,
+            lambda: self.dispatch,
             world.state,
             self.queue,
             parse_queued,
@@ -926,8 +926,33 @@ def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> N
     assert (1, []) == (len(fleet.mail.sent), list(fleet.world.state.outbox(group)))
 
 
-def test_two_workers_do_not_send_the_same_group() -> None:
-    """The second one comes back later."""
+def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_people() -> None:
+    """They went into the outbox together; nobody gets the others' any more."""
+    fleet, office = Fleet(3), Office()
+    office.registry = registry(mail=object())
+    fleet.dispatch = replace(fleet.dispatch, registry=office)  # type: ignore[arg-type]
+    waiting = fleet.alerts()
+    body = json.loads(waiting[0].body)
+    waiting[0] = replace(waiting[0], body=json.dumps({**body, "project": "vision"}))
+    fleet.worker(waiting)
+    policies = fleet.world.policies
+    ownership = Ownership(
+        contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), project_owners={"vision": "finops"}
+    )
+    policies.policy = replace(policies.policy, ownership=ownership)
+    assert [] == fleet.flush()
+
+    sent = {target: channel.sent for (_, target), channel in office.channels.items()}
+    assert {"alice@example.com": 2, "bob@example.com": 2, "finops@example.com": 1} == {
+        target: len(messages) for target, messages in sent.items()
+    }
+    assert body["instance_id"] == sent["finops@example.com"][0].facts.instance_id
+    assert body["instance_id"] not in {one.facts.instance_id for one in sent["alice@example.com"]}
+
+
+def test_two_workers_do_not_send_the_same_group(caplog: pytest.LogCaptureFixture) -> None:
+    """The second one comes back later, and nothing is wrong with that."""
+    caplog.set_level("INFO")
     fleet = Fleet(3)
     fleet.worker(fleet.alerts())
     group = json.loads(fleet.queue.put[0][0])["flush"]
@@ -935,6 +960,8 @@ def test_two_workers_do_not_send_the_same_group() -> None:
 
     assert ["f0", "f1", "f2"] == fleet.flush()
     assert [] == fleet.mail.sent
+    assert {("INFO", None)} == {(record.levelname, record.exc_info) for record in caplog.records}
+    assert "another worker" in caplog.text
 
 
 @pytest.mark.parametrize("stage", ["ask", "outcome"])

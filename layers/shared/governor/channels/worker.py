@@ -73,6 +73,11 @@ class Worker:
         try:
             done = self._work(self.make(), one.body, self._is_last(one))
             self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
+        except LeaseTaken as error:
+            _log.info("a message is left: %s", error)
+            self.seen(Dispatched(0, 0, left=1), self._late(one))
+            self._hide(one, None)
+            return False
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
             _log.exception("a message was not delivered")
@@ -116,7 +121,8 @@ class Worker:
             self.state.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
-        alerts = []
+        """What went into the outbox together may be for different people by now: each goes to its own."""
+        audiences: dict[str, list[tuple[str, Alert]]] = {}
         for name, text in self.state.outbox(group):
             try:
                 found = self.parse(text)
@@ -126,16 +132,17 @@ class Worker:
                 self.state.drop_outbox(group, name)
                 continue
             if isinstance(found, Alert):
-                alerts.append((name, found))
+                audiences.setdefault(dispatch.group(found), []).append((name, found))
         digest_from = dispatch.rule().digest_from
-        together = bool(digest_from) and len(alerts) >= digest_from
         total = Dispatched(0, 0)
-        for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
-            done = dispatch([alert for _, alert in part], give_up=give_up)
-            if not done.left:
-                for name, _ in part:
-                    self.state.drop_outbox(group, name)
-            total = total.plus(done)
+        for alerts in audiences.values():
+            together = bool(digest_from) and len(alerts) >= digest_from
+            for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
+                done = dispatch([alert for _, alert in part], give_up=give_up)
+                if not done.left:
+                    for name, _ in part:
+                        self.state.drop_outbox(group, name)
+                total = total.plus(done)
         return total
 
     def _hide(self, one: Queued, wanted: int | None) -> None:
