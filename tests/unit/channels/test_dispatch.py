@@ -27,6 +27,7 @@ from governor.domain.delivery import NOWHERE, Delivery, Queued
 from governor.domain.episode import Outcome, Terms
 from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
+from governor.domain.units import iso
 from governor.errors import InputError, Throttled
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER, asked
@@ -174,10 +175,29 @@ def test_a_channel_that_wants_to_wait_long_holds_up_no_other() -> None:
 def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
     """Counted as refused, which raises an alarm."""
     post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=1, seconds=1))
     post.chat.failures = [DeliveryRetryable("503", channel="slack")]
 
-    assert Dispatched(1, 1) == post.dispatch([post.alert()], give_up=True)
+    assert Dispatched(1, 1) == post.dispatch([old])
     assert "given up: slack: 503" == post.records()["slack"]
+
+
+def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() -> None:
+    """Nor for that of the message that asked to send both."""
+    fleet = Fleet(3)
+    fleet.mail.failures = [DeliveryRetryable("429", channel="email", retry_after_seconds=70)]
+    waiting = fleet.alerts()
+    day_old = {**json.loads(waiting[0].body), "at": iso(NOW - timedelta(days=1, seconds=1))}
+    waiting[0] = replace(waiting[0], body=json.dumps(day_old))
+    fleet.worker(waiting)
+    bodies, fleet.queue.put = fleet.queue.put[:1], []
+    flush = Queued("f0", "rf0", bodies[0][0], 1, sent_at=NOW - timedelta(days=2))
+
+    assert ["f0"] == fleet.worker([flush])
+    assert Dispatched(3, 1, left=2, retry_after_seconds=70) == fleet.seen[-1]
+    fleet.world.clock.moment = NOW + timedelta(seconds=70)
+    assert [] == fleet.worker([flush])
+    assert 2 == len(fleet.mail.sent[0].sections)
 
 
 def test_a_webhook_alone_reaches_nobody() -> None:
@@ -393,7 +413,8 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
     assert 1 == len(post.chat.sent)
     assert Dispatched(1, 0) == post.dispatch([post.alert()])
     post.mail.failures = [RuntimeError("again")]
-    assert Dispatched(1, 1) == post.dispatch([post.alert(Stage.REMIND)], give_up=True)
+    old = replace(post.alert(Stage.REMIND), at=NOW - timedelta(days=2))
+    assert Dispatched(1, 1) == post.dispatch([old])
 
 
 @dataclass

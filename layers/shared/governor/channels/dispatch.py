@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered, Message
+from governor.channels.message import Message
 from governor.channels.registry import Registry, Route, Told
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import ApprovalStatus
@@ -31,6 +31,8 @@ from governor.ports import Clock, LinkSigner, Policies, StateTable
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
+_TRIED_FOR = timedelta(days=1)
+"""Since the alert was made; what no channel takes for so long is given up."""
 _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
@@ -115,10 +117,10 @@ class Dispatch:
     digest_id: Callable[[], str] = new_digest_id
     sleep: Callable[[float], None] = time.sleep
 
-    def __call__(self, alerts: Sequence[Alert], *, give_up: bool = False) -> Dispatched:
+    def __call__(self, alerts: Sequence[Alert]) -> Dispatched:
         """Sends what is left to be sent; several alerts come to a person as one message.
 
-        With `give_up` this is the last try: what a channel does not take now counts as refused.
+        What a channel does not take of an alert that is older than a day counts as refused.
 
         Raises:
             CloudError: what is known of the alerts could not be read, or not be written that nobody has one;
@@ -131,10 +133,10 @@ class Dispatch:
             key = route.channel.name, route.target
             open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
             if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
-                self._try(route, open_items, give_up)
+                self._try(route, open_items)
             else:
                 for item in open_items:
-                    self._try(route, [item], give_up)
+                    self._try(route, [item])
         self._note_again(items)
         for item in items:
             if item.is_nowhere:
@@ -194,16 +196,16 @@ class Dispatch:
             item.left.append(math.ceil(seconds))
         return seconds > 0
 
-    def _try(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
+    def _try(self, route: Route, items: Sequence[_Item]) -> None:
         """One message by one route. What stands in its way stands in the way of no other."""
         try:
-            self._deliver(route, items, give_up)
+            self._deliver(route, items)
         except CloudError:
             _log.exception("a delivery by %s is left", route.channel.name)
             for item in items:
                 self._leave(route, item, None)
 
-    def _deliver(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
+    def _deliver(self, route: Route, items: Sequence[_Item]) -> None:
         message = self._message(route, items[0]) if len(items) == 1 else None
         if message is not None and not route.channel.takes(message):
             return
@@ -212,7 +214,7 @@ class Dispatch:
             return
         if message is None:
             message = self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
-        self._send(route, mine, message, give_up)
+        self._send(route, mine, message)
 
     def _claim(self, route: Route, item: _Item) -> bool:
         """Whether it is this worker's to send: the queue may give the same message to two at once."""
@@ -243,42 +245,41 @@ class Dispatch:
         link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
         return digest_of([item.alert for item in items], episodes, link=link, digest_id=digest_id)
 
-    def _send(self, route: Route, items: Sequence[_Item], message: Message, give_up: bool) -> None:
-        found: Delivered | None = None
-        refused = None
+    def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         try:
             found = route.channel.send(message)
         except DeliveryRetryable as error:
-            if not give_up:
-                _log.warning("a delivery is left: %s", error)
-                for item in items:
-                    self._leave(route, item, error.retry_after_seconds)
-                return
-            refused = f"given up: {error}"
-            _log.error("a delivery was given up: %s", error)
+            _log.warning("a delivery was not taken: %s", error)
+            for item in items:
+                self._postpone(route, item, str(error), error.retry_after_seconds)
         except DeliveryRefused as error:
-            refused = str(error)
             _log.error("a delivery was refused: %s", error)
+            for item in items:
+                self._settle(item, replace(self._record(route, item), refused=str(error)))
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
             _log.exception("a delivery by %s failed", route.channel.name)
-            if not give_up:
-                for item in items:
-                    self._leave(route, item, None)
-                return
-            refused = f"given up: {route.channel.name}: {type(error).__name__}"
-        for item in items:
-            # A digest is the message of many episodes: none of them may change it at its end.
-            thread = (found.thread or message.thread) if found and len(items) == 1 else None
-            delivery = replace(
-                self._record(route, item),
-                delivery_id=found.delivery_id if found else None,
-                thread=thread,
-                refused=refused,
-            )
-            item.done[delivery.channel, delivery.target] = delivery
-            item.news.append(delivery)
-            if not self._is_noted(delivery):
-                item.unnoted.append(delivery)
+            for item in items:
+                self._postpone(route, item, f"{route.channel.name}: {type(error).__name__}", None)
+        else:
+            for item in items:
+                # A digest is the message of many episodes: none of them may change it at its end.
+                thread = (found.thread or message.thread) if len(items) == 1 else None
+                taken = replace(self._record(route, item), delivery_id=found.delivery_id, thread=thread)
+                self._settle(item, taken)
+
+    def _postpone(self, route: Route, item: _Item, why: str, wanted: int | None) -> None:
+        """Tried again later, unless it has been tried for long enough."""
+        if self.clock.now() - item.alert.at <= _TRIED_FOR:
+            self._leave(route, item, wanted)
+            return
+        _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
+        self._settle(item, replace(self._record(route, item), refused=f"given up: {why}"))
+
+    def _settle(self, item: _Item, delivery: Delivery) -> None:
+        item.done[delivery.channel, delivery.target] = delivery
+        item.news.append(delivery)
+        if not self._is_noted(delivery):
+            item.unnoted.append(delivery)
 
     def _leave(self, route: Route, item: _Item, wanted: int | None) -> None:
         """To be tried again, and by whoever comes first: the claim on it ends."""

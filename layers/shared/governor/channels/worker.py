@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
 from governor.channels.compose import QUESTIONS, subject_of
@@ -23,7 +22,6 @@ from governor.ports import Clock, StateTable
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_SECONDS, _LONGEST_BACKOFF_SECONDS = 15, 900
-_TRIED_FOR = timedelta(days=1)
 _LEASE_SECONDS = 300
 """The time-out of the function: who holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
@@ -71,7 +69,7 @@ class Worker:
 
     def _is_done(self, one: Queued) -> bool:
         try:
-            done = self._work(self.make(), one.body, self._is_last(one))
+            done = self._work(self.make(), one.body)
             self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
@@ -88,27 +86,23 @@ class Worker:
             self._hide(one, done.retry_after_seconds)
         return not done.left
 
-    def _is_last(self, one: Queued) -> bool:
-        """Whether it has been tried for so long that it is given up, on record and with an alarm."""
-        return one.sent_at is not None and self.clock.now() - one.sent_at > _TRIED_FOR
-
-    def _work(self, dispatch: Dispatch, body: str, give_up: bool) -> Dispatched:
+    def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
         found = self.parse(body)
         if isinstance(found, Flush):
-            return self._flush(dispatch, found.group, give_up)
+            return self._flush(dispatch, found.group)
         rule = dispatch.rule()
         if found.kind not in QUESTIONS or rule.digest_from == 0:
             with self._lease(subject_of(found)):
-                return dispatch([found], give_up=give_up)
+                return dispatch([found])
         group = dispatch.group(found)
         self.state.put_outbox(group, found.dedup_id, body, found.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
-    def _flush(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
+    def _flush(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
         with self._lease(group):
-            return self._send_group(dispatch, group, give_up)
+            return self._send_group(dispatch, group)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
@@ -120,7 +114,7 @@ class Worker:
         finally:
             self.state.end_lease(name)
 
-    def _send_group(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
+    def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
         """What went into the outbox together may be for different people by now: each goes to its own."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         for name, text in self.state.outbox(group):
@@ -138,7 +132,7 @@ class Worker:
         for alerts in audiences.values():
             together = bool(digest_from) and len(alerts) >= digest_from
             for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
-                done = dispatch([alert for _, alert in part], give_up=give_up)
+                done = dispatch([alert for _, alert in part])
                 if not done.left:
                     for name, _ in part:
                         self.state.drop_outbox(group, name)
