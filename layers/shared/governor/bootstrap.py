@@ -334,6 +334,7 @@ def delivery_worker(seen: Callable[[Dispatched, float], None]) -> Worker:
 
 def _dispatch() -> Dispatch:
     from governor.adapters.ses import SesMailService
+    from governor.adapters.sqs import SqsDeadLetters
     from governor.channels.dispatch import Dispatch
     from governor.channels.registry import Registry
 
@@ -344,7 +345,8 @@ def _dispatch() -> Dispatch:
     except ConfigurationError as error:
         secret, problem = {}, str(error)
     registry = Registry(secret, mail, known.email_sender, SystemClock(), problem)
-    return Dispatch(SystemClock(), _policies_or_last(keep=True), _state(), _signer(), registry)
+    park = SqsDeadLetters(_clients(), known.delivery_failures_url)
+    return Dispatch(SystemClock(), _policies_or_last(keep=True), _state(), _signer(), registry, park)
 
 
 def slack_actions() -> SlackActions:

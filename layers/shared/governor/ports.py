@@ -420,8 +420,8 @@ class StateTable(Protocol):
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
         """Keeps the claim, good until its `not_before`; true when this caller shall send the message there.
 
-        False when it is settled, or must not be tried yet: as the channel has said, or because another
-        caller's claim holds.
+        False when it is settled (but for what was given up), or must not be tried yet: as the channel has
+        said, or because another caller's claim holds.
         """
         ...
 

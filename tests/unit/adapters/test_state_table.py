@@ -548,6 +548,19 @@ def test_a_delivery_is_one_claimants_until_it_lapses_or_is_settled(table: StateT
     assert not table.claim_delivery(later, until + timedelta(days=1))
 
 
+def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
+    """By whoever was told to try it again."""
+    given_up = Delivery(
+        "episode", "ask-1", "email", "a@example.com", NOW, refused="given up: 503", given_up=True
+    )
+    table.note_delivery(given_up)
+    assert [given_up] == list(table.deliveries("episode"))
+    claim = replace(given_up, at=NOW, refused=None, given_up=False, not_before=NOW + timedelta(seconds=300))
+
+    assert table.claim_delivery(claim, NOW)
+    assert not table.claim_delivery(claim, NOW)
+
+
 def test_what_was_left_can_be_claimed_from_its_time_on(table: StateTable) -> None:
     """Not before the time that the channel has asked for."""
     left = Delivery("episode", "ask-1", "email", "a@example.com", NOW, not_before=NOW + timedelta(seconds=70))

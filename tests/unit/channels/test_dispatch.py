@@ -23,7 +23,7 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import Answer
 from governor.domain.contacts import Contact
-from governor.domain.delivery import NOWHERE, Delivery, Queued
+from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.episode import Outcome, Terms
 from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
@@ -87,12 +87,14 @@ class Post:
         self.registry = FakeRegistry([Route(self.mail, address, address), Route(self.chat, "C0ML")])
         registry: Any = self.registry
         self.slept: list[float] = []
+        self.parked: list[tuple[Alert, str]] = []
         self.dispatch = Dispatch(
             self.world.clock,
             self.world.policies,
             self.world.state,
             SIGNER,
             registry,
+            lambda alert, why: self.parked.append((alert, why)),
             sleep=self.slept.append,
         )
 
@@ -180,6 +182,60 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
 
     assert Dispatched(1, 1) == post.dispatch([old])
     assert "given up: slack: 503" == post.records()["slack"]
+    assert [(old, "slack: 503")] == post.parked
+
+
+def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
+    """What a channel has refused for good is not: trying it again would change nothing."""
+    post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    post.registry.routes_ = [Route(FakeChannel(name), name) for name in ("slack", "teams", "email")]
+    for route, error in zip(
+        post.registry.routes_,
+        (
+            DeliveryRetryable("503", channel="slack"),
+            ValueError("a library's own"),
+            DeliveryRefused("verify the sender", channel="email"),
+        ),
+        strict=True,
+    ):
+        route.channel.failures = [error]  # type: ignore[attr-defined]
+
+    assert Dispatched(0, 3) == post.dispatch([old])
+    assert [(old, "slack: 503; teams: ValueError")] == post.parked
+    assert Dispatched(0, 0) == post.dispatch([old])
+    assert 1 == len(post.parked)
+
+
+def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
+    """Only where it was given up; a channel that is still down gives it back at once."""
+    post, queue = Post(), FakeQueue()
+    old = replace(post.outcome(), at=NOW - timedelta(days=2))
+    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    post.dispatch([old])
+    again = queued(post, body=json.dumps({"again": alert_document(old)}))
+
+    assert [] == worker(post, queue, [])([again])
+    assert ([], 2) == (post.chat.sent, len(post.parked))
+    assert [] == worker(post, queue, [])([again])
+    assert (1, 1, 2) == (len(post.mail.sent), len(post.chat.sent), len(post.parked))
+    assert {"email": None, "slack": None} == post.records()
+
+
+def test_what_cannot_be_kept_is_not_given_up_yet() -> None:
+    """Else nobody could put it back."""
+    post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    parked, post.dispatch = post.dispatch, replace(post.dispatch, park=_unreachable)
+
+    assert Dispatched(1, 0, left=1) == post.dispatch([old])
+    assert None is post.records()["slack"]
+    assert Dispatched(0, 1) == parked([old])
+
+
+def _unreachable(alert: Alert, why: str) -> None:
+    raise Throttled(f"{alert.dedup_id}: {why}")
 
 
 def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() -> None:
@@ -195,6 +251,9 @@ def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() 
 
     assert ["f0"] == fleet.worker([flush])
     assert Dispatched(3, 1, left=2, retry_after_seconds=70) == fleet.seen[-1]
+    assert [(waiting[0].body, "email: 429")] == [
+        (json.dumps(alert_document(alert)), why) for alert, why in fleet.parked
+    ]
     fleet.world.clock.moment = NOW + timedelta(seconds=70)
     assert [] == fleet.worker([flush])
     assert 2 == len(fleet.mail.sent[0].sections)
@@ -715,7 +774,28 @@ def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> Non
     assert ("It raised an error.", "Threshold Crossed") == post.mail.sent[0].sections[0].lines
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{}", '{"version": 2}', '{"AlarmName": "x"}', "not json"])
+def test_an_alert_that_was_given_up_survives_the_queue() -> None:
+    """CloudWatch's too, in our words."""
+    alarm = parse_queued(ALARM % "ALARM")
+    for alert in (alarm, Post().alert()):
+        assert isinstance(alert, Alert)
+        assert Again(alert) == parse_queued(json.dumps({"again": alert_document(alert)}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2}',
+        '{"AlarmName": "x"}',
+        '{"again": {}}',
+        '{"again": {"again": {}}}',
+        '{"again"',
+        "not json",
+    ],
+)
 def test_what_is_no_alert_is_refused(body: str) -> None:
     """With what does not fit."""
     with pytest.raises(InputError, match="the alert was refused"):
@@ -827,8 +907,15 @@ class Fleet:
         address = "alice@example.com"
         registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
         numbers = iter(range(1, 100))
+        self.parked: list[tuple[Alert, str]] = []
         self.dispatch = Dispatch(
-            world.clock, world.policies, world.state, SIGNER, registry, lambda: f"digest-{next(numbers)}"
+            world.clock,
+            world.policies,
+            world.state,
+            SIGNER,
+            registry,
+            lambda alert, why: self.parked.append((alert, why)),
+            digest_id=lambda: f"digest-{next(numbers)}",
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()
         self.worker = Worker(

@@ -540,9 +540,9 @@ class DynamoStateTable:
                     _delivery_key(claim),
                     _delivery_item(claim),
                     # Text in UTC compares like the times; of a settled one it is no text.
-                    condition="attribute_not_exists(pk)"
+                    condition="attribute_not_exists(pk) OR given_up = :yes"
                     " OR (attribute_type(not_before, :text) AND not_before <= :now)",
-                    values={":text": "S", ":now": moment(now)},
+                    values={":text": "S", ":now": moment(now), ":yes": True},
                 )
             ]
         )

@@ -727,7 +727,7 @@ class MemoryStateTable:
         """As the port says."""
         with self._lock:
             stored = self._deliveries.get(_delivery_key(claim))
-            if stored is not None and (stored.not_before is None or now < stored.not_before):
+            if stored is not None and not _is_open(stored, now):
                 return False
             self._deliveries[_delivery_key(claim)] = claim
             return True
@@ -808,6 +808,10 @@ def _place(target: Target) -> tuple[str, str]:
 
 def _delivery_key(delivery: Delivery) -> tuple[str, str, str, str]:
     return delivery.subject, delivery.message, delivery.channel, delivery.target
+
+
+def _is_open(delivery: Delivery, now: datetime) -> bool:
+    return delivery.given_up or (delivery.not_before is not None and delivery.not_before <= now)
 
 
 def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:

@@ -1,12 +1,18 @@
-"""The queue of deliveries.
+"""The queue of deliveries, and the one of those that were given up.
 
-This module must not know what is delivered.
+This module must not know how anything is delivered.
 """
 
 from __future__ import annotations
 
+import json
+
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
+from governor.adapters.sns import alert_document
+from governor.domain.alert import Alert
+
+_WHY_CHARACTERS = 1000
 
 
 class SqsQueue:
@@ -28,4 +34,28 @@ class SqsQueue:
         with aws_errors("sqs:SendMessage"):
             self._clients.client("sqs").send_message(
                 QueueUrl=self._url, MessageBody=body, DelaySeconds=seconds
+            )
+
+
+class SqsDeadLetters:
+    """Fulfils `governor.channels.dispatch.Park` with the delivery queue's dead-letter queue.
+
+    The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does; the
+    reason is the message attribute `ErrorMessage`, as Lambda and EventBridge leave theirs.
+    """
+
+    def __init__(self, clients: Clients, url: str) -> None:
+        self._clients = clients
+        self._url = url
+
+    def __call__(self, alert: Alert, why: str) -> None:
+        """As the Protocol says."""
+        text = "".join(character if character.isprintable() else " " for character in why)
+        with aws_errors("sqs:SendMessage"):
+            self._clients.client("sqs").send_message(
+                QueueUrl=self._url,
+                MessageBody=json.dumps({"again": alert_document(alert)}),
+                MessageAttributes={
+                    "ErrorMessage": {"DataType": "String", "StringValue": text[:_WHY_CHARACTERS]}
+                },
             )

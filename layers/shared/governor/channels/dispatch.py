@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Protocol
 
 from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
@@ -55,6 +56,14 @@ def new_digest_id() -> str:
     return DIGEST_PREFIX + secrets.token_hex(16)
 
 
+class Park(Protocol):
+    """Keeps an alert that was given up, where a person sees it and can put it back."""
+
+    def __call__(self, alert: Alert, why: str) -> None:
+        """`why` says which channels have not taken it, and what they said. Raises: CloudError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatched:
     """How many took and refused it now, and how many are left; `retry_after_seconds` as the soonest asks."""
@@ -91,6 +100,8 @@ class _Item:
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """What was settled now."""
+    given_up: list[tuple[Delivery, str]] = field(default_factory=list)
+    """With what the channel said."""
     unnoted: list[Delivery] = field(default_factory=list)
     """Of these, what the table has not taken yet."""
 
@@ -114,19 +125,21 @@ class Dispatch:
     state: StateTable
     signer: LinkSigner
     registry: Registry
+    park: Park
     digest_id: Callable[[], str] = new_digest_id
     sleep: Callable[[float], None] = time.sleep
 
-    def __call__(self, alerts: Sequence[Alert]) -> Dispatched:
+    def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
         """Sends what is left to be sent; several alerts come to a person as one message.
 
-        What a channel does not take of an alert that is older than a day counts as refused.
+        What a channel does not take of an alert that is older than a day counts as refused, and is parked for
+        a person; with `again` somebody wants it tried once more.
 
         Raises:
             CloudError: what is known of the alerts could not be read, or not be written that nobody has one;
                 repeat it.
         """
-        items = [item for alert in alerts if (item := self._item(alert)) is not None]
+        items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
             return Dispatched(0, 0)
         for route in self.registry.routes(self._audience(items[0].alert), self._told(items[0])):
@@ -137,6 +150,9 @@ class Dispatch:
             else:
                 for item in open_items:
                     self._try(route, [item])
+        for item in items:
+            if item.given_up:
+                self._give_up(item)
         self._note_again(items)
         for item in items:
             if item.is_nowhere:
@@ -165,7 +181,7 @@ class Dispatch:
         """The policy's, as it is now."""
         return self.policies.base().policy.approval
 
-    def _item(self, alert: Alert) -> _Item | None:
+    def _item(self, alert: Alert, again: bool) -> _Item | None:
         """`None` for a question that was answered or has expired meanwhile: nobody is asked what is over."""
         name = alert.facts.get("episode")
         episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
@@ -182,7 +198,11 @@ class Dispatch:
             for delivery in known
             if delivery.message == alert.dedup_id and delivery.channel != NOWHERE
         }
-        done = {key: delivery for key, delivery in own.items() if delivery.is_settled}
+        done = {
+            key: delivery
+            for key, delivery in own.items()
+            if delivery.is_settled and not (again and delivery.given_up)
+        }
         waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
         return _Item(alert, episode, known, done, waiting)
 
@@ -273,7 +293,21 @@ class Dispatch:
             self._leave(route, item, wanted)
             return
         _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
-        self._settle(item, replace(self._record(route, item), refused=f"given up: {why}"))
+        given_up = replace(self._record(route, item), refused=f"given up: {why}", given_up=True)
+        item.given_up.append((given_up, why))
+
+    def _give_up(self, item: _Item) -> None:
+        """One message for all its channels. It counts as given up only where a person can put it back."""
+        try:
+            self.park(item.alert, "; ".join(why for _, why in item.given_up))
+        except CloudError:
+            _log.exception("%s could not be parked", item.alert.dedup_id)
+            for delivery, _ in item.given_up:
+                item.left.append(None)
+                self._is_noted(replace(delivery, refused=None, given_up=False, not_before=self.clock.now()))
+            return
+        for delivery, _ in item.given_up:
+            self._settle(item, delivery)
 
     def _settle(self, item: _Item, delivery: Delivery) -> None:
         item.done[delivery.channel, delivery.target] = delivery

@@ -16,7 +16,7 @@ from governor.channels.compose import QUESTIONS, subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
-from governor.domain.delivery import Flush, Queued
+from governor.domain.delivery import Again, Flush, Queued
 from governor.errors import GovernorError, InputError
 from governor.ports import Clock, StateTable
 
@@ -55,7 +55,7 @@ class Worker:
     make: Callable[[], Dispatch]
     state: StateTable
     queue: Queue
-    parse: Callable[[str], Alert | Flush]
+    parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
     """Called with what was done and the seconds by which the message is, or will be, late."""
 
@@ -90,6 +90,9 @@ class Worker:
         found = self.parse(body)
         if isinstance(found, Flush):
             return self._flush(dispatch, found.group)
+        if isinstance(found, Again):
+            with self._lease(subject_of(found.alert)):
+                return dispatch([found.alert], again=True)
         rule = dispatch.rule()
         if found.kind not in QUESTIONS or rule.digest_from == 0:
             with self._lease(subject_of(found)):
