@@ -95,6 +95,11 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"}, "keep_until: a time"),
         ({"answer": "keep", "keep_until": "9999-12-31T23:59:59-05:00"}, "keep_until: a time"),
         ({"answer": "exempt", "reason": "\ud800"}, "reason: a text"),
+        ({"answer": "exempt", "reason": "licence\x1b[2J server"}, "control characters"),
+        ({"answer": "exempt", "reason": "licence\x07"}, "control characters"),
+        ({**STOP, "reason": "\x00"}, "control characters"),
+        ({**STOP, "reason": "\t"}, "control characters"),
+        ({"answer": "exempt", "reason": "licence\x9b2J"}, "control characters"),
         ({**STOP, "by": "bob"}, "unknown field 'by'"),
     ],
 )
@@ -105,6 +110,18 @@ def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, 
 
     assert (400, True) == (answer.status, said in answer.document["error"])
     assert ApprovalStatus.PENDING is status(world)
+
+
+def test_a_reason_may_have_lines_and_any_script() -> None:
+    """What nobody could abuse is kept as it was written."""
+    world = World(decide=False)
+    reason = "licence server\nтреба до п'ятниці 👩‍💻"
+
+    assert 200 == post(world, answer="exempt", reason=reason).status
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert approval.decision is not None
+    assert reason == approval.decision.reason
 
 
 def test_a_termination_names_the_instance() -> None:

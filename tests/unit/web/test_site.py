@@ -373,6 +373,8 @@ def test_a_termination_needs_the_id_typed() -> None:
         {"answer": "exempt"},
         {"answer": "exempt", "reason": "   "},
         {"answer": "exempt", "reason": "x" * 301},
+        {"answer": "exempt", "reason": "licence\x1b[2J server"},
+        {"answer": "approve", "losses": "accepted", "reason": "\x07"},
         {"answer": "detonate"},
         {},
     ],
