@@ -115,7 +115,7 @@ def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, 
 def test_a_reason_may_have_lines_and_any_script() -> None:
     """What nobody could abuse is kept as it was written."""
     world = World(decide=False)
-    reason = "licence server\nтреба до п'ятниці 👩‍💻"
+    reason = "licence server\nnötig für 学習 👩‍💻"
 
     assert 200 == post(world, answer="exempt", reason=reason).status
     approval = world.state.approval(APPROVAL_ID)
