@@ -9,6 +9,7 @@ import pytest
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact
+from governor.domain.episode import Terms
 from governor.domain.policy import Action, Ownership
 from governor.usecases.decide import Decide
 from governor.usecases.list_questions import ListQuestions
@@ -88,7 +89,7 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "exempt"}, "needs a reason"),
         ({"answer": "exempt", "reason": "x" * 301}, "at most 300"),
         ({"answer": "exempt", "reason": {}}, "at most 300"),
-        ({"answer": "approve"}, "local disks"),
+        ({"answer": "approve"}, "local disks would be lost for good: repeat it with --accept-losses"),
         ({**STOP, "losses_accepted": "yes"}, "losses_accepted: true"),
         ({**STOP, "losses_accepted": False}, "local disks"),
         ({**STOP, "instance_id": 5}, "instance_id: the id"),
@@ -128,8 +129,20 @@ def test_a_termination_names_the_instance() -> None:
     """As on the page."""
     world = World(decide=False, action=Action.TERMINATE)
 
-    assert 400 == post(world, **STOP, instance_id="i-0").status
+    refused = post(world, **STOP, instance_id="i-0")
+    assert (400, True) == (refused.status, "name it with --instance-id" in refused.document["error"])
     assert 200 == post(world, **STOP, instance_id="i-0123456789abcdef0").status
+
+
+def test_an_identity_that_counts_for_nobody_is_told_what_to_do_in_a_terminal() -> None:
+    """Two people are needed, and an ARN may be anybody's second name."""
+    terms = Terms(people_needed=2, known_people=frozenset({"bob@example.com"}))
+    world = World(decide=False, action=Action.TERMINATE, terms=terms)
+    refused = post(world, **STOP, instance_id="i-0123456789abcdef0")
+
+    assert 403 == refused.status
+    assert f"map aws:{ALICE} to your address in ownership.contacts" in refused.document["error"]
+    assert "sign in" not in refused.document["error"]
 
 
 def test_a_late_answer_is_told_who_was_first() -> None:

@@ -11,6 +11,8 @@ from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
 from governor.ports import Clock, StateTable, Workflow
 from governor.usecases.deliver_decision import DeliverDecision
 
+_ON_ITS_PAGE = "no button can say so; open its page"
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -107,14 +109,27 @@ def _check_confirmed(
         return
     if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
         raise DecisionRefused(
-            "this plan terminates the instance: type its id into the field to approve",
+            f"this plan terminates the instance: {_how_to_type(decision)} to approve",
             status=approval.status.value,
         )
     if episode.plan.loses_local_disks and not accepted:
         raise DecisionRefused(
-            "what is on its local disks would be lost for good: tick the box that says so to approve",
+            f"what is on its local disks would be lost for good: {_how_to_accept(decision)} to approve",
             status=approval.status.value,
         )
+
+
+def _how_to_type(decision: Decision) -> str:
+    """As it is done where the answer was given."""
+    if decision.channel == "cli":
+        return "name it with --instance-id"
+    return _ON_ITS_PAGE if decision.channel == "slack" else "type its id into the field"
+
+
+def _how_to_accept(decision: Decision) -> str:
+    if decision.channel == "cli":
+        return "repeat it with --accept-losses"
+    return _ON_ITS_PAGE if decision.channel == "slack" else "tick the box that says so"
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:
