@@ -298,7 +298,7 @@ def approval_site() -> ApprovalSite:
     return ApprovalSite(
         show=show,
         show_digest=ShowDigest(_state(), show),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        decide=Decide(_state(), _workflow(), SystemClock(), _announcer()),
         undoer=LambdaUndoer(_clients(), _settings().undo_function_name),
         signer=_signer(),
         clock=SystemClock(),
@@ -361,7 +361,7 @@ def slack_actions() -> SlackActions:
     return SlackActions(
         signing_secret=secret.get("slack_signing_secret", ""),
         show=ShowApproval(state=_state(), clock=SystemClock()),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        decide=Decide(_state(), _workflow(), SystemClock(), _announcer()),
         directory=lambda: _policies_or_last().base().policy.ownership.directory,
         whisper=SlackWhisper(lambda: slack_app_client(token, api_url)),
         clock=SystemClock(),
@@ -382,7 +382,7 @@ def approval_api() -> ApprovalApi:
     return ApprovalApi(
         questions=ListQuestions(_state(), clock, targets),
         show=ShowApproval(state=_state(), clock=clock),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=clock),
+        decide=Decide(_state(), _workflow(), clock, _announcer()),
         directory=lambda: base.ownership.directory,
         clock=clock,
     )

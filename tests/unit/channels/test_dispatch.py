@@ -21,7 +21,8 @@ from governor.channels.registry import Registry, Route, Told
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
-from governor.domain.approval import Answer
+from governor.domain.approval import Answer, Decision
+from governor.domain.approval_messages import first_yes_alert
 from governor.domain.contacts import Contact
 from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.episode import Outcome, Terms
@@ -379,6 +380,28 @@ def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
     assert [EVERYBODY] * 3 == [office.got(stage) for stage in ("escalate", "stopped", "undone")]
     end = office.channels["slack", "C0ALL"].sent[1]
     assert (True, "slack-thread") == (end.is_outcome, end.thread)
+
+
+def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
+    """Each by a link of their own, once; in chats in the thread. Where the question is over, nobody does."""
+    office = Office()
+    episode = office.post.world.state.episode(office.post.world.ref)
+    assert episode is not None
+    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    first = first_yes_alert(episode, yes, NOW + timedelta(hours=1))
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), first, first):
+        office.post.dispatch([alert])
+
+    assert EVERYBODY == office.got("first-yes")
+    told = {target: channel.sent[-1] for (_, target), channel in office.channels.items()}
+    assert ("bob@example.com", "broadcast") == (recipient(told["bob@example.com"]), recipient(told["C0ALL"]))
+    assert ("slack-thread", False, "Look and decide") == (
+        told["C0ALL"].thread,
+        told["C0ALL"].is_outcome,
+        told["C0ALL"].link_text,
+    )
+    office.post.world.state.void(APPROVAL_ID, "it woke up", expired=False)
+    assert Dispatched(0, 0) == office.post.dispatch([replace(first, dedup_id="late")])
 
 
 def test_who_did_not_take_the_escalation_hears_no_end() -> None:

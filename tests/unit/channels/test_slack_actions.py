@@ -46,7 +46,7 @@ class Slack:
         self.actions = SlackActions(
             SECRET,
             ShowApproval(state, clock),
-            Decide(state, self.world.workflow, clock),
+            Decide(state, self.world.workflow, clock, self.world.announcer),
             lambda: self.world.policies.policy.ownership.directory,
             self.whisper,
             clock,

@@ -28,7 +28,7 @@ def api(world: Any) -> ApprovalApi:
     return ApprovalApi(
         questions=ListQuestions(world.state, world.clock, [TARGET]),
         show=ShowApproval(world.state, world.clock),
-        decide=Decide(world.state, world.workflow, world.clock),
+        decide=Decide(world.state, world.workflow, world.clock, world.announcer),
         directory=lambda: world.policies.policy.ownership.directory,
         clock=world.clock,
     )

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
+from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer
 from governor.domain.approval import ApprovalStatus
 from governor.domain.delivery import Delivery
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
@@ -73,6 +73,7 @@ class World:
         self.workflow = MemoryWorkflow(waiting={TOKEN})
         self.clock = FakeClock(NOW)
         self.undoer = FakeUndoer()
+        self.announcer = RecordingAnnouncer()
         facts = make_facts(instance)
         self.state.take_lock(self.ref)
         self.state.save_opened(
@@ -100,7 +101,7 @@ class World:
         self.site = ApprovalSite(
             show=show,
             show_digest=ShowDigest(self.state, show),
-            decide=Decide(self.state, self.workflow, self.clock),
+            decide=Decide(self.state, self.workflow, self.clock, self.announcer),
             undoer=self.undoer,
             signer=SIGNER,
             clock=self.clock,

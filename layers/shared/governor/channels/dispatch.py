@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
-from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
+from governor.channels.compose import OPEN, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Message
 from governor.channels.registry import Registry, Route, Told
@@ -44,7 +44,7 @@ _NO_CHANNEL = (
     "subscribe to the alert topic"
 )
 _ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
-_FOLLOWS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
+_FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
 """Goes to everybody too who has taken an earlier message of the episode: who was asked hears the end."""
 
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
@@ -182,10 +182,10 @@ class Dispatch:
         return self.policies.base().policy.approval
 
     def _item(self, alert: Alert, again: bool) -> _Item | None:
-        """`None` for a question that was answered or has expired meanwhile: nobody is asked what is over."""
+        """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
         name = alert.facts.get("episode")
         episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
-        if episode is not None and alert.kind in QUESTIONS:
+        if episode is not None and alert.kind in OPEN:
             approval = self.state.approval(episode.approval_id)
             now = self.clock.now()
             if approval is not None and (
@@ -384,12 +384,12 @@ class Dispatch:
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
         question."""
-        if episode is None or alert.link is None:
+        if episode is None or (alert.link is None and alert.kind not in OPEN):
             return alert.link
         return self.signer.link(episode.approval_id, route.person or BROADCAST, self._expiry(alert, episode))
 
     def _expiry(self, alert: Alert, episode: Episode) -> UtcDatetime:
-        approval = self.state.approval(episode.approval_id) if alert.kind in QUESTIONS else None
+        approval = self.state.approval(episode.approval_id) if alert.kind in OPEN else None
         return approval.expires_at if approval else self.clock.now() + _RECORD_LINK
 
 
