@@ -189,6 +189,8 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
         print(f"  {question['subject']}\n    {demo.await_mail(question['instance_id'])}")
     _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
     print(f"  and all mail, as SES has taken it, at {cloud.endpoint_url}/_ministack/ses/messages")
+    _say("the same questions on the command line, in another terminal in this folder:")
+    print(f"  {scene.command_line()}")
     if auto:
         _say(f"answering all {len(questions)} by the HTTP POST that a browser would send")
         for question in questions:

@@ -26,8 +26,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import doctor, health, policy, simulate
 from cli.errors import CommandError
 from cli.policy import printable
+from governor.channels.message import clip
 
 _SECONDS = 30
+_CELL_CHARACTERS = 40
+"""Of a table; a tag may have 256, and an id of ours has 32."""
 
 
 class Api:
@@ -120,8 +123,9 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
         )
         for q in questions
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
+    cells = [[clip(cell, _CELL_CHARACTERS) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -115,6 +116,16 @@ class Scene:
                 return found
             time.sleep(0.1)
         raise TimeoutError(f"no {count} alerts of kind {kind}, but {[mail['kind'] for mail in self.mail]}")
+
+    def command_line(self) -> str:
+        """What to type in the project's folder to list the questions of this cloud, in any other terminal.
+
+        Its API's own address ends in `.localhost`, which browsers resolve and Python does not.
+        """
+        api = {"GOVERNOR_API_URL": self.cloud.reachable_url(self.outputs["ApiUrl"])}
+        variables = {**self.cloud.environment(), **api}
+        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        return f"export {given}; bin/governor approvals list"
 
     def sent_mail(self) -> list[dict[str, Any]]:
         """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
 from cli.governor import main
+from local.cloud import ROOT
 from tests.integration.stage import Stage
 
 
@@ -57,6 +60,27 @@ def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> No
     assert "exempted" == stage.outcome(exempted)
     code, _, err = run(capsys, "approvals", "keep", approval_id, "--until", "4h")
     assert (1, True) == (code, "already decided" in err)
+
+
+def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:
+    """In a shell that knows nothing of the local cloud; whoever has typed it once goes on without it."""
+    instance_id, _ = stage.ask()
+    question = stage.episode(instance_id).approval_id
+    line = f"{stage.scene.command_line()} && bin/governor approvals keep {question} --until 4h"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stderr[-2000:]
+    assert question in done.stdout
+    assert "decided to keep" in done.stdout
+    assert "kept" == stage.outcome(instance_id)
 
 
 def test_nobody_gets_in_without_a_signature(stage: Stage, api: str) -> None:

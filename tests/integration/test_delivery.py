@@ -153,6 +153,25 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     await_received(stage, "pagerduty", instance_id)
     to_finops = [mail for mail in stage.scene.sent_mail() if mail["To"] == ["finops@example.com"]]
     assert ["Escalation"] == [m["Subject"].split(":")[0] for m in to_finops if instance_id in m["BodyText"]]
+    link = link_in(stage, await_mail(stage, instance_id, "finops@example.com", "Escalation"))
+    assert 303 == decide(link, "approve")[0]
+    for address in ("finops@example.com", "alice@example.com", "bob@example.com"):
+        await_mail(stage, instance_id, address, "stopped")
+
+
+def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage) -> None:
+    """Each by a link of their own, and in Slack in the thread; the second one's yes carries the plan out."""
+    dear = "{digest_from: 0, two_people_above_usd_per_hour: 0.1}"
+    stage.policy(f"mode: ask\nplan: {{action: terminate}}\napproval: {dear}{PEOPLE}")
+    instance_id, _ = stage.ask()
+    link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
+    assert 303 == decide(link, "approve", typed_instance_id=instance_id)[0]
+
+    told = await_mail(stage, instance_id, "bob@example.com", "One of two has approved")
+    assert "alice@example.com has approved" in told["BodyText"]
+    assert 2 == len(await_received(stage, "slack", instance_id, 2))
+    assert 303 == decide(link_in(stage, told), "approve", typed_instance_id=instance_id)[0]
+    assert "terminated" == stage.outcome(instance_id)
 
 
 def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> None:

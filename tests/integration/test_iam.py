@@ -10,9 +10,12 @@ import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from governor.adapters.sns import alert_document
+from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome
 from local.cloud import ROOT, LocalCloud
 from local.fleet import T4
@@ -134,6 +137,60 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     assert "interrupted" == guarded.outcome(asked)
     assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
     guarded.policy("mode: ask")
+
+
+def test_a_first_yes_is_told(guarded: Stage) -> None:
+    """The function of the page may publish."""
+    guarded.policy(
+        "mode: ask\nplan: {action: terminate}\napproval: {two_people_above_usd_per_hour: 0.1}\n"
+        "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
+    )
+    instance_id, link = guarded.ask()
+    for person, typed in (("alice@example.com", instance_id), ("bob@example.com", instance_id)):
+        assert 303 == decide(guarded.personal(link, person), "approve", typed_instance_id=typed)[0]
+
+    assert guarded.await_mail(instance_id, "approval-first-yes")
+    assert "terminated" == guarded.outcome(instance_id)
+
+
+def test_what_is_given_up_is_kept_and_can_be_put_back(guarded: Stage) -> None:
+    """With what the channel said; put back it goes to that channel alone."""
+    sqs, receivers = guarded.scene.cloud.client("sqs"), guarded.scene.receivers
+    urls = sqs.list_queues()["QueueUrls"]
+    failures = next(url for url in urls if "DeliveryFailures" in url)
+    queue = next(url for url in urls if "DeliveryQueue" in url)
+    name = "a-message-of-the-day-before-yesterday"
+    alert = Alert(
+        AlertKind.SWEEP_FAILED,
+        Severity.WARNING,
+        TARGET.account,
+        TARGET.region,
+        name,
+        ("It failed.",),
+        name,
+        datetime.now(tz=UTC) - timedelta(days=2),
+    )
+
+    def taken(channel: str) -> int:
+        every = receivers.received(channel)
+        return sum(one.status < 300 and name in str(one.payload) for one in every)
+
+    receivers.fail("teams", 503, about=name)
+    sqs.send_message(QueueUrl=queue, MessageBody=json.dumps(alert_document(alert)))
+
+    def kept() -> dict[str, Any] | None:
+        found = sqs.receive_message(QueueUrl=failures, MessageAttributeNames=["All"])
+        messages: list[dict[str, Any]] = found.get("Messages", [])
+        return next((one for one in messages if name in one["Body"]), None)
+
+    message = guarded.eventually(kept, "nothing is kept")
+    assert "teams: it answered 503" == message["MessageAttributes"]["ErrorMessage"]["StringValue"]
+    guarded.eventually(lambda: taken("webhook") or None, "the webhook got nothing")
+    assert 0 == taken("teams")
+
+    sqs.send_message(QueueUrl=queue, MessageBody=message["Body"])
+    guarded.eventually(lambda: taken("teams") or None, "it was not tried again")
+    assert (1, 1) == (taken("teams"), taken("webhook"))
 
 
 def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:

@@ -74,6 +74,14 @@ def test_a_mistake_has_its_file_line_and_path(
             "ownership: {contacts: {a: {emails: [alice@example.com], lists: [all@example.com]}}}",
             "can be met by nobody: ownership.contacts names 1 people",
         ),
+        (
+            "approval: {two_people_above_usd_per_hour: 5}\n"
+            "plan: {action: terminate}\n"
+            "ownership: {contacts: {\n"
+            "  a: {emails: [al@example.com, bob@example.com], identities: {'slack:U012': al@example.com}},\n"
+            "  b: {emails: [alice@example.com], identities: {'slack:U012': alice@example.com}}}}",
+            "slack:U012 has the addresses al@example.com and alice@example.com, and so counts as two people",
+        ),
         ("breaker: {turned_idle_percent: 95}", "hardly ever trips"),
     ],
 )

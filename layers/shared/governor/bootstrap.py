@@ -365,7 +365,7 @@ def approval_site() -> ApprovalSite:
     return ApprovalSite(
         show=show,
         show_digest=ShowDigest(_state(), show),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        decide=Decide(_state(), _workflow(), SystemClock(), _announcer()),
         undoer=LambdaUndoer(_clients(), _settings().undo_function_name),
         signer=_signer(),
         clock=SystemClock(),
@@ -401,6 +401,7 @@ def delivery_worker(seen: Callable[[Dispatched, float], None]) -> Worker:
 
 def _dispatch() -> Dispatch:
     from governor.adapters.ses import SesMailService
+    from governor.adapters.sqs import SqsDeadLetters, SqsParkedAlerts
     from governor.channels.dispatch import Dispatch
     from governor.channels.registry import Registry
 
@@ -411,7 +412,8 @@ def _dispatch() -> Dispatch:
     except ConfigurationError as error:
         secret, problem = {}, str(error)
     registry = Registry(secret, mail, known.email_sender, SystemClock(), problem)
-    return Dispatch(SystemClock(), _policies_or_last(keep=True), _state(), _signer(), registry)
+    park = SqsParkedAlerts(SqsDeadLetters(_clients(), known.delivery_failures_url))
+    return Dispatch(SystemClock(), _policies_or_last(keep=True), _state(), _signer(), registry, park)
 
 
 def slack_actions() -> SlackActions:
@@ -426,7 +428,7 @@ def slack_actions() -> SlackActions:
     return SlackActions(
         signing_secret=secret.get("slack_signing_secret", ""),
         show=ShowApproval(state=_state(), clock=SystemClock()),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=SystemClock()),
+        decide=Decide(_state(), _workflow(), SystemClock(), _announcer()),
         directory=lambda: _policies_or_last().base().policy.ownership.directory,
         whisper=SlackWhisper(lambda: slack_app_client(token, api_url)),
         clock=SystemClock(),
@@ -447,7 +449,7 @@ def approval_api() -> ApprovalApi:
     return ApprovalApi(
         questions=ListQuestions(_state(), clock, targets),
         show=ShowApproval(state=_state(), clock=clock),
-        decide=Decide(state=_state(), workflow=_workflow(), clock=clock),
+        decide=Decide(_state(), _workflow(), clock, _announcer()),
         directory=lambda: base.ownership.directory,
         clock=clock,
     )

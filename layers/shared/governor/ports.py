@@ -474,6 +474,14 @@ class StateTable(Protocol):
         """What became of the messages about a subject."""
         ...
 
+    def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
+        """Keeps the claim, good until its `not_before`; true when this caller shall send the message there.
+
+        False when it is settled (but for what was given up), or must not be tried yet: as the channel has
+        said, or because another caller's claim holds.
+        """
+        ...
+
     def note_delivery(self, delivery: Delivery) -> None:
         """Keeps it, in place of an earlier record of the same message, channel and target."""
         ...

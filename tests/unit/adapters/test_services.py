@@ -16,9 +16,12 @@ from governor.adapters.clients import Clients
 from governor.adapters.pricing import AwsPriceBook
 from governor.adapters.secrets import SecretDocument, SecretVersions
 from governor.adapters.sns import SnsAnnouncer
+from governor.adapters.sqs import SqsDeadLetters, SqsParkedAlerts
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.stepfunctions import StepFunctionsWorkflow
+from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind, Severity
+from governor.domain.delivery import Again
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy import Policy, Prices
 from governor.errors import (
@@ -117,6 +120,23 @@ def test_an_answer_that_could_not_be_sent_is_raised() -> None:
     flow, _ = workflow(send_task_success=[client_error("ThrottlingException")])
     with pytest.raises(Throttled):
         flow.answer("token", {})
+
+
+# SQS
+
+
+@pytest.mark.parametrize("why", ["slack: it answered 503", "x" * 5000, "slack:\x1b[31m it\x00answered\n503"])
+def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(aws: Clients, why: str) -> None:
+    """As the message that asks to try it again, whatever the reason holds."""
+    sqs = aws.client("sqs")
+    url = sqs.create_queue(QueueName="failures")["QueueUrl"]
+    given_up = alert(at=NOW.replace(microsecond=0))
+    SqsParkedAlerts(SqsDeadLetters(aws, url))(given_up, why)
+
+    (kept,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
+    assert Again(given_up) == parse_queued(kept["Body"])
+    said = kept["MessageAttributes"]["ErrorMessage"]["StringValue"]
+    assert (why[:5], True) == (said[:5], said.isprintable() and len(said) <= 1000)
 
 
 # SNS

@@ -535,6 +535,45 @@ def test_deliveries_come_back_as_they_were(table: StateTable) -> None:
     assert [sent, refused] == sorted(table.deliveries("episode"), key=lambda one: one.channel)
 
 
+def test_a_delivery_is_one_claimants_until_it_lapses_or_is_settled(table: StateTable) -> None:
+    """Whoever claims it sends it; a claim left behind by somebody who died is taken over."""
+    until = NOW + timedelta(seconds=300)
+    claim = Delivery("episode", "ask-1", "email", "a@example.com", NOW, not_before=until)
+    assert table.claim_delivery(claim, NOW)
+    assert not table.claim_delivery(claim, until - timedelta(microseconds=1))
+    assert table.claim_delivery(replace(claim, target="b@example.com"), NOW)
+    assert [claim] == [one for one in table.deliveries("episode") if one.target == claim.target]
+
+    later = replace(claim, at=until, not_before=until + timedelta(seconds=300))
+    assert table.claim_delivery(later, until)
+    assert not table.claim_delivery(later, until)
+    table.note_delivery(replace(claim, not_before=None, delivery_id="7"))
+    assert not table.claim_delivery(later, until + timedelta(days=1))
+
+
+def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
+    """By whoever was told to try it again."""
+    given_up = Delivery(
+        "episode", "ask-1", "email", "a@example.com", NOW, refused="given up: 503", given_up=True
+    )
+    table.note_delivery(given_up)
+    assert [given_up] == list(table.deliveries("episode"))
+    claim = replace(given_up, at=NOW, refused=None, given_up=False, not_before=NOW + timedelta(seconds=300))
+
+    assert table.claim_delivery(claim, NOW)
+    assert not table.claim_delivery(claim, NOW)
+
+
+def test_what_was_left_can_be_claimed_from_its_time_on(table: StateTable) -> None:
+    """Not before the time that the channel has asked for."""
+    left = Delivery("episode", "ask-1", "email", "a@example.com", NOW, not_before=NOW + timedelta(seconds=70))
+    table.note_delivery(left)
+    claim = replace(left, not_before=NOW + timedelta(seconds=400))
+
+    assert not table.claim_delivery(claim, NOW + timedelta(seconds=69, microseconds=999_999))
+    assert table.claim_delivery(claim, NOW + timedelta(seconds=70))
+
+
 def test_the_outbox_keeps_each_message_once_until_it_is_dropped(table: StateTable) -> None:
     """In order, by group."""
     for message in ("b", "a", "a"):

@@ -11,21 +11,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from governor.adapters.links import HmacLinkSigner
 from governor.adapters.sns import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
-from governor.channels.registry import Registry, Route
+from governor.channels.registry import Registry, Route, Told
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
-from governor.domain.approval import Answer
+from governor.domain.approval import Answer, Decision
+from governor.domain.approval_messages import first_yes_alert
 from governor.domain.contacts import Contact
-from governor.domain.delivery import NOWHERE, Queued
+from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.episode import Outcome, Terms
-from governor.domain.messages import Stage, outcome_alert, stage_alert
+from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
+from governor.domain.units import iso
 from governor.errors import InputError, Throttled
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER, asked
@@ -62,10 +65,12 @@ class FakeRegistry:
 
     routes_: list[Route]
     asked: list[tuple[Contact, ...]] = field(default_factory=list)
+    told: list[tuple[Told, ...]] = field(default_factory=list)
 
-    def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
         """As the registry says."""
         self.asked.append(tuple(contacts))
+        self.told.append(tuple(told))
         return tuple(self.routes_)
 
 
@@ -82,7 +87,17 @@ class Post:
         address = "alice@example.com"
         self.registry = FakeRegistry([Route(self.mail, address, address), Route(self.chat, "C0ML")])
         registry: Any = self.registry
-        self.dispatch = Dispatch(self.world.clock, self.world.policies, self.world.state, SIGNER, registry)
+        self.slept: list[float] = []
+        self.parked: list[tuple[Alert, str]] = []
+        self.dispatch = Dispatch(
+            self.world.clock,
+            self.world.policies,
+            self.world.state,
+            SIGNER,
+            registry,
+            lambda alert, why: self.parked.append((alert, why)),
+            sleep=self.slept.append,
+        )
 
     def alert(self, stage: Stage = Stage.ASK) -> Alert:
         """A stage's message, as it comes out of the queue."""
@@ -163,10 +178,86 @@ def test_a_channel_that_wants_to_wait_long_holds_up_no_other() -> None:
 def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
     """Counted as refused, which raises an alarm."""
     post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=1, seconds=1))
     post.chat.failures = [DeliveryRetryable("503", channel="slack")]
 
-    assert Dispatched(1, 1) == post.dispatch([post.alert()], give_up=True)
+    assert Dispatched(1, 1) == post.dispatch([old])
     assert "given up: slack: 503" == post.records()["slack"]
+    assert [(old, "slack: 503")] == post.parked
+
+
+def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
+    """What a channel has refused for good is not: trying it again would change nothing."""
+    post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    post.registry.routes_ = [Route(FakeChannel(name), name) for name in ("slack", "teams", "email")]
+    for route, error in zip(
+        post.registry.routes_,
+        (
+            DeliveryRetryable("503", channel="slack"),
+            ValueError("a library's own"),
+            DeliveryRefused("verify the sender", channel="email"),
+        ),
+        strict=True,
+    ):
+        route.channel.failures = [error]  # type: ignore[attr-defined]
+
+    assert Dispatched(0, 3) == post.dispatch([old])
+    assert [(old, "slack: 503; teams: ValueError")] == post.parked
+    assert Dispatched(0, 0) == post.dispatch([old])
+    assert 1 == len(post.parked)
+
+
+def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
+    """Only where it was given up; a channel that is still down gives it back at once."""
+    post, queue = Post(), FakeQueue()
+    old = replace(post.outcome(), at=NOW - timedelta(days=2))
+    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    post.dispatch([old])
+    again = queued(post, body=json.dumps({"again": alert_document(old)}))
+
+    assert [] == worker(post, queue, [])([again])
+    assert ([], 2) == (post.chat.sent, len(post.parked))
+    assert [] == worker(post, queue, [])([again])
+    assert (1, 1, 2) == (len(post.mail.sent), len(post.chat.sent), len(post.parked))
+    assert {"email": None, "slack": None} == post.records()
+
+
+def test_what_cannot_be_kept_is_not_given_up_yet() -> None:
+    """Else nobody could put it back."""
+    post = Post()
+    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    parked, post.dispatch = post.dispatch, replace(post.dispatch, park=_unreachable)
+
+    assert Dispatched(1, 0, left=1) == post.dispatch([old])
+    assert None is post.records()["slack"]
+    assert Dispatched(0, 1) == parked([old])
+
+
+def _unreachable(alert: Alert, why: str) -> None:
+    raise Throttled(f"{alert.dedup_id}: {why}")
+
+
+def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() -> None:
+    """Nor for that of the message that asked to send both."""
+    fleet = Fleet(3)
+    fleet.mail.failures = [DeliveryRetryable("429", channel="email", retry_after_seconds=70)]
+    waiting = fleet.alerts()
+    day_old = {**json.loads(waiting[0].body), "at": iso(NOW - timedelta(days=1, seconds=1))}
+    waiting[0] = replace(waiting[0], body=json.dumps(day_old))
+    fleet.worker(waiting)
+    bodies, fleet.queue.put = fleet.queue.put[:1], []
+    flush = Queued("f0", "rf0", bodies[0][0], 1, sent_at=NOW - timedelta(days=2))
+
+    assert ["f0"] == fleet.worker([flush])
+    assert Dispatched(3, 1, left=2, retry_after_seconds=70) == fleet.seen[-1]
+    assert [(waiting[0].body, "email: 429")] == [
+        (json.dumps(alert_document(alert)), why) for alert, why in fleet.parked
+    ]
+    fleet.world.clock.moment = NOW + timedelta(seconds=70)
+    assert [] == fleet.worker([flush])
+    assert 2 == len(fleet.mail.sent[0].sections)
 
 
 def test_a_webhook_alone_reaches_nobody() -> None:
@@ -219,7 +310,7 @@ def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
     post.mail.failures = [DeliveryRetryable("503", channel="email")]
     post.dispatch([post.alert()])
 
-    assert {} == post.records()
+    assert {"email": None} == post.records()
 
 
 def test_later_messages_name_the_first_ones_thread() -> None:
@@ -239,6 +330,123 @@ def test_an_escalation_goes_to_the_next_group_too() -> None:
     post.dispatch([post.alert(Stage.ESCALATE)])
 
     assert [(ML,), (ML, FINOPS)] == post.registry.asked
+
+
+class Office:
+    """A post whose routes the registry makes itself, with one channel for each address and conversation."""
+
+    def __init__(self) -> None:
+        self.post = Post()
+        self.channels: dict[tuple[str, str], FakeChannel] = {}
+        self.registry = registry(mail=object(), slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+        office: Any = self
+        self.post.dispatch = replace(self.post.dispatch, registry=office)
+
+    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
+        """As the registry says, with other channels."""
+        return tuple(
+            replace(
+                route,
+                channel=self.channels.setdefault(
+                    (route.channel.name, route.target), FakeChannel(route.channel.name)
+                ),
+            )
+            for route in self.registry.routes(contacts, told)
+        )
+
+    def got(self, stage: str) -> list[str]:
+        """Who has got the message of a stage, each as often as it came."""
+        return sorted(
+            target
+            for (_, target), channel in self.channels.items()
+            for message in channel.sent
+            if message.stage == stage
+        )
+
+
+EVERYBODY = ["C0ALL", "C0ML", "alice@example.com", "bob@example.com", "finops@example.com"]
+
+
+def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
+    """Once each, and their conversation's first message is changed; its buttons would stay live."""
+    office = Office()
+    episode = office.post.world.state.episode(office.post.world.ref)
+    assert episode is not None
+    undone = undo_alert(episode, "link:bob@example.com", "page", NOW)
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), office.post.outcome(), undone):
+        office.post.dispatch([alert])
+
+    assert ["C0ML", "alice@example.com", "bob@example.com"] == office.got("ask")
+    assert [EVERYBODY] * 3 == [office.got(stage) for stage in ("escalate", "stopped", "undone")]
+    end = office.channels["slack", "C0ALL"].sent[1]
+    assert (True, "slack-thread") == (end.is_outcome, end.thread)
+
+
+def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
+    """Each by a link of their own, once; in chats in the thread. Where the question is over, nobody does."""
+    office = Office()
+    episode = office.post.world.state.episode(office.post.world.ref)
+    assert episode is not None
+    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    first = first_yes_alert(episode, yes, NOW + timedelta(hours=1))
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), first, first):
+        office.post.dispatch([alert])
+
+    assert EVERYBODY == office.got("first-yes")
+    told = {target: channel.sent[-1] for (_, target), channel in office.channels.items()}
+    assert ("bob@example.com", "broadcast") == (recipient(told["bob@example.com"]), recipient(told["C0ALL"]))
+    assert ("slack-thread", False, "Look and decide") == (
+        told["C0ALL"].thread,
+        told["C0ALL"].is_outcome,
+        told["C0ALL"].link_text,
+    )
+    office.post.world.state.void(APPROVAL_ID, "it woke up", expired=False)
+    assert Dispatched(0, 0) == office.post.dispatch([replace(first, dedup_id="late")])
+
+
+def test_who_did_not_take_the_escalation_hears_no_end() -> None:
+    """It would be the end of what they never heard of."""
+    office = Office()
+    office.channels["email", "finops@example.com"] = FakeChannel(
+        "email", [DeliveryRefused("no such box", channel="email")]
+    )
+    office.post.dispatch([office.post.alert()])
+    office.post.dispatch([office.post.alert(Stage.ESCALATE)])
+    office.post.dispatch([office.post.outcome()])
+
+    assert "finops@example.com" not in office.got("stopped")
+
+
+def test_who_has_left_the_policy_hears_the_end_by_a_link_that_proves_nobody() -> None:
+    """They were asked; but the policy no longer names them."""
+    office = Office()
+    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE)):
+        office.post.dispatch([alert])
+    policies = office.post.world.policies
+    policies.policy = replace(
+        policies.policy, ownership=Ownership(contacts={"ml": ML}, default_contacts=("ml",))
+    )
+    office.post.dispatch([office.post.outcome()])
+
+    assert EVERYBODY == office.got("stopped")
+    ends = {target: channel.sent[-1] for (_, target), channel in office.channels.items()}
+    assert "bob@example.com" == recipient(ends["bob@example.com"])
+    assert "broadcast" == recipient(ends["finops@example.com"])
+
+
+def test_an_address_that_is_a_person_s_and_a_list_s_gets_one_mail() -> None:
+    """As the person's."""
+    both = (Contact(lists=("alice@example.com",)), Contact(emails=("alice@example.com",)))
+    routes = registry(mail=object()).routes(both, [Told("email", "alice@example.com")])
+
+    assert [("alice@example.com", "alice@example.com")] == [(one.target, one.person) for one in routes]
+
+
+def test_what_an_incoming_webhook_took_is_no_conversation_of_the_app() -> None:
+    """The app came after it."""
+    slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+
+    assert ["C0ALL"] == [one.target for one in slack.routes((FINOPS,), [Told("slack", "incoming webhook")])]
 
 
 def test_a_channel_that_is_not_for_it_is_left_out() -> None:
@@ -287,7 +495,146 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
     assert 1 == len(post.chat.sent)
     assert Dispatched(1, 0) == post.dispatch([post.alert()])
     post.mail.failures = [RuntimeError("again")]
-    assert Dispatched(1, 1) == post.dispatch([post.alert(Stage.REMIND)], give_up=True)
+    old = replace(post.alert(Stage.REMIND), at=NOW - timedelta(days=2))
+    assert Dispatched(1, 1) == post.dispatch([old])
+
+
+@dataclass
+class BusyTable:
+    """Throttles calls of one method of a table, from the first on, as often as told; then calls it."""
+
+    table: Any
+    method: str
+    times: int
+
+    def __post_init__(self) -> None:
+        self._real = getattr(self.table, self.method)
+        setattr(self.table, self.method, self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Raises: Throttled."""
+        if self.times:
+            self.times -= 1
+            raise Throttled("ProvisionedThroughputExceeded")
+        return self._real(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["ask", "outcome"])
+def test_two_workers_with_the_same_message_send_it_once(kind: str) -> None:
+    """SNS and SQS deliver at least once; here the second one comes while the first one is sending."""
+    post, other = Post(), list[Dispatched]()
+    alert = post.alert() if kind == "ask" else post.outcome()
+
+    @dataclass
+    class Slow(FakeChannel):
+        def send(self, message: Message) -> Delivered:
+            other.append(post.dispatch([alert]))
+            return FakeChannel.send(self, message)
+
+    slow = Slow("slack")
+    post.registry.routes_ = [Route(slow, "C0ML")]
+
+    assert (Dispatched(1, 0), [Dispatched(0, 0, left=1, retry_after_seconds=300)]) == (
+        post.dispatch([alert]),
+        other,
+    )
+    assert (1, Dispatched(0, 0)) == (len(slow.sent), post.dispatch([alert]))
+
+
+def test_a_claim_that_is_lost_at_the_last_moment_is_the_other_s() -> None:
+    """Both have read that nobody is at it."""
+    post = Post()
+    claimed = Delivery(
+        post.world.ref.execution_name,
+        post.alert().dedup_id,
+        "slack",
+        "C0ML",
+        NOW,
+        not_before=NOW + timedelta(minutes=5),
+    )
+    real = post.world.state.deliveries
+
+    def as_it_was(subject: str) -> list[Delivery]:
+        found = real(subject)
+        post.world.state.note_delivery(claimed)
+        return found
+
+    post.world.state.deliveries = as_it_was  # type: ignore[method-assign]
+
+    assert Dispatched(1, 0, left=1) == post.dispatch([post.alert()])
+    assert [] == post.chat.sent
+
+
+def test_a_worker_that_died_while_it_sent_swallows_nothing() -> None:
+    """Whether the channel had taken it nobody knows; from five minutes on it is sent again."""
+    post = Post()
+    post.registry.routes_ = post.registry.routes_[:1]
+    post.mail.failures = [SystemExit()]  # type: ignore[list-item]
+    with pytest.raises(SystemExit):
+        post.dispatch([post.alert()])
+
+    post.world.clock.moment = NOW + timedelta(seconds=299)
+    assert Dispatched(0, 0, left=1, retry_after_seconds=1) == post.dispatch([post.alert()])
+    post.world.clock.moment = NOW + timedelta(seconds=300)
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
+
+
+def test_what_was_taken_is_noted_after_all() -> None:
+    """The table was busy just then; the repetition sends nothing again, and the other channel was served."""
+    post = Post()
+    BusyTable(post.world.state, "note_delivery", times=3)
+
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+    assert [1.0, 4.0] == post.slept
+    assert Dispatched(0, 0) == post.dispatch([post.alert()])
+    assert (1, 1, {"email": None, "slack": None}) == (
+        len(post.mail.sent),
+        len(post.chat.sent),
+        post.records(),
+    )
+
+
+def test_what_was_taken_and_could_not_be_noted_is_sent_again_once_its_claim_has_lapsed() -> None:
+    """At least once: a question that is on nobody's record would fail."""
+    post = Post()
+    post.registry.routes_ = post.registry.routes_[:1]
+    busy = BusyTable(post.world.state, "note_delivery", times=100)
+
+    assert Dispatched(1, 0, left=1, retry_after_seconds=300) == post.dispatch([post.alert()])
+    busy.times = 0
+    post.world.clock.moment = NOW + timedelta(seconds=15)
+    assert Dispatched(0, 0, left=1, retry_after_seconds=285) == post.dispatch([post.alert()])
+    post.world.clock.moment = NOW + timedelta(seconds=300)
+    assert Dispatched(1, 0) == post.dispatch([post.alert()])
+    assert 2 == len(post.mail.sent)
+
+
+@pytest.mark.parametrize("method", ["claim_delivery", "put_digest"])
+def test_a_table_that_is_busy_for_one_route_holds_up_no_other(method: str) -> None:
+    """What is left is tried again at once: no claim stays behind."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    BusyTable(fleet.world.state, method, times=1)
+
+    fleet.queue.put, again = fleet.queue.put[:1], fleet.queue.put[:1]
+    assert ["f0"] == fleet.flush()
+    assert (0, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+    fleet.queue.put = again
+    assert [] == fleet.flush()
+    assert (1, 3) == (len(fleet.mail.sent), len(fleet.hook.sent))
+
+
+def test_a_link_that_cannot_be_signed_yet_is_left() -> None:
+    """The keys could not be read."""
+    post = Post()
+    dispatch = replace(post.dispatch, signer=HmacLinkSigner(_unreadable, "https://api.example.com"))
+
+    assert Dispatched(0, 0, left=2) == dispatch([post.alert()])
+    assert Dispatched(2, 0) == post.dispatch([post.alert()])
+
+
+def _unreadable() -> dict[str, str]:
+    raise Throttled("Secrets Manager is busy")
 
 
 def test_people_who_share_no_address_share_no_group() -> None:
@@ -450,7 +797,28 @@ def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> Non
     assert ("It raised an error.", "Threshold Crossed") == post.mail.sent[0].sections[0].lines
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{}", '{"version": 2}', '{"AlarmName": "x"}', "not json"])
+def test_an_alert_that_was_given_up_survives_the_queue() -> None:
+    """CloudWatch's too, in our words."""
+    alarm = parse_queued(ALARM % "ALARM")
+    for alert in (alarm, Post().alert()):
+        assert isinstance(alert, Alert)
+        assert Again(alert) == parse_queued(json.dumps({"again": alert_document(alert)}))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2}',
+        '{"AlarmName": "x"}',
+        '{"again": {}}',
+        '{"again": {"again": {}}}',
+        '{"again"',
+        "not json",
+    ],
+)
 def test_what_is_no_alert_is_refused(body: str) -> None:
     """With what does not fit."""
     with pytest.raises(InputError, match="the alert was refused"):
@@ -483,11 +851,22 @@ def test_each_stored_channel_is_a_route() -> None:
         ("email", "bob@example.com", "bob@example.com"),
         ("email", "finops@example.com", "finops@example.com"),
         ("slack", "C0ML", None),
+        ("slack", "C0ALL", None),
         ("teams", "workflow", None),
         ("pagerduty", "service", None),
         ("webhook", "webhook", None),
     ] == routes
     assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,)) if r.channel.name == "slack"]
+
+
+def test_a_conversation_of_one_contact_s_own_takes_the_secret_s_from_no_other() -> None:
+    """With Slack as the only channel an escalation reaches the next group; each conversation once."""
+    slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+    nowhere_else = registry(slack_bot_token="xoxb-1-abc")
+
+    assert ["C0ML", "C0ALL"] == [route.target for route in slack.routes((ML, FINOPS, FINOPS))]
+    assert ["C0ALL"] == [route.target for route in slack.routes(())]
+    assert ["C0ML"] == [route.target for route in nowhere_else.routes((ML, FINOPS))]
 
 
 def test_nothing_stored_is_no_route() -> None:
@@ -551,13 +930,20 @@ class Fleet:
         address = "alice@example.com"
         registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
         numbers = iter(range(1, 100))
-        dispatch = Dispatch(
-            world.clock, world.policies, world.state, SIGNER, registry, lambda: f"digest-{next(numbers)}"
+        self.parked: list[tuple[Alert, str]] = []
+        self.dispatch = Dispatch(
+            world.clock,
+            world.policies,
+            world.state,
+            SIGNER,
+            registry,
+            lambda alert, why: self.parked.append((alert, why)),
+            digest_id=lambda: f"digest-{next(numbers)}",
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()
         self.worker = Worker(
             world.clock,
-            lambda: dispatch,
+            lambda: self.dispatch,
             world.state,
             self.queue,
             parse_queued,
@@ -671,8 +1057,33 @@ def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> N
     assert (1, []) == (len(fleet.mail.sent), list(fleet.world.state.outbox(group)))
 
 
-def test_two_workers_do_not_send_the_same_group() -> None:
-    """The second one comes back later."""
+def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_people() -> None:
+    """They went into the outbox together; nobody gets the others' any more."""
+    fleet, office = Fleet(3), Office()
+    office.registry = registry(mail=object())
+    fleet.dispatch = replace(fleet.dispatch, registry=office)  # type: ignore[arg-type]
+    waiting = fleet.alerts()
+    body = json.loads(waiting[0].body)
+    waiting[0] = replace(waiting[0], body=json.dumps({**body, "project": "vision"}))
+    fleet.worker(waiting)
+    policies = fleet.world.policies
+    ownership = Ownership(
+        contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), project_owners={"vision": "finops"}
+    )
+    policies.policy = replace(policies.policy, ownership=ownership)
+    assert [] == fleet.flush()
+
+    sent = {target: channel.sent for (_, target), channel in office.channels.items()}
+    assert {"alice@example.com": 2, "bob@example.com": 2, "finops@example.com": 1} == {
+        target: len(messages) for target, messages in sent.items()
+    }
+    assert body["instance_id"] == sent["finops@example.com"][0].facts.instance_id
+    assert body["instance_id"] not in {one.facts.instance_id for one in sent["alice@example.com"]}
+
+
+def test_two_workers_do_not_send_the_same_group(caplog: pytest.LogCaptureFixture) -> None:
+    """The second one comes back later, and nothing is wrong with that."""
+    caplog.set_level("INFO")
     fleet = Fleet(3)
     fleet.worker(fleet.alerts())
     group = json.loads(fleet.queue.put[0][0])["flush"]
@@ -680,4 +1091,20 @@ def test_two_workers_do_not_send_the_same_group() -> None:
 
     assert ["f0", "f1", "f2"] == fleet.flush()
     assert [] == fleet.mail.sent
-    fleet.world.state.end_lease(group)
+    assert {("INFO", None)} == {(record.levelname, record.exc_info) for record in caplog.records}
+    assert "another worker" in caplog.text
+
+
+@pytest.mark.parametrize("stage", ["ask", "outcome"])
+def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
+    """Nor does one tell its end before the other is done with the question, and knows who has it."""
+    post, queue = Post(), FakeQueue()
+    digest_rule(post, digest_from=0)
+    alert = post.alert() if stage == "ask" else post.outcome()
+    message = queued(post, body=json.dumps(alert_document(alert)))
+    assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)
+
+    assert (["m1"], [], [("r1", 15)]) == (worker(post, queue, [])([message]), post.mail.sent, queue.hidden)
+    post.world.state.end_lease(post.world.ref.execution_name)
+    assert [] == worker(post, queue, [])([message])
+    assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)

@@ -46,7 +46,7 @@ class Slack:
         self.actions = SlackActions(
             SECRET,
             ShowApproval(state, clock),
-            Decide(state, self.world.workflow, clock),
+            Decide(state, self.world.workflow, clock, self.world.announcer),
             lambda: self.world.policies.policy.ownership.directory,
             self.whisper,
             clock,
@@ -121,7 +121,11 @@ def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
     """Keep and stop by default; no exemption."""
     slack = Slack()
     slack.press("exempt", user="U0EVE", reason="mine")
-    assert (ApprovalStatus.PENDING, True) == (slack.status, "Not taken" in slack.said[0][2])
+    text = (
+        "Not taken: the policy does not know slack:U0EVE, and lets nobody in particular exempt by a button: "
+        "use the link of your own mail, or the command line."
+    )
+    assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
 
     slack.press("exempt", reason="licence server")
     assert ApprovalStatus.EXEMPTED is slack.status
@@ -132,7 +136,30 @@ def test_a_termination_is_for_the_page() -> None:
     slack = Slack(action=Action.TERMINATE)
     slack.press("approve")
 
-    assert (ApprovalStatus.PENDING, True) == (slack.status, "type its id" in slack.said[0][2])
+    assert (ApprovalStatus.PENDING, True) == (slack.status, "open its page" in slack.said[0][2])
+
+
+def test_a_press_of_one_of_two_people_is_told_to_be_a_known_one() -> None:
+    """By the Slack identity that the policy would have to name."""
+    slack = Slack(action=Action.TERMINATE)
+    episode = slack.world._stored()
+    terms = replace(episode.terms, people_needed=2)
+    slack.world.state._episodes[slack.world.ref.execution_name] = replace(episode, terms=terms)
+    slack.press("approve", user="U0EVE")
+
+    assert ApprovalStatus.PENDING is slack.status
+    assert "map slack:U0EVE to your address in ownership.contacts" in slack.said[0][2]
+
+
+def test_a_wiped_disk_is_for_the_page() -> None:
+    """There is no box to tick in Slack."""
+    slack = Slack()
+    episode = slack.world._stored()
+    plan = replace(episode.plan, loses_local_disks=True)
+    slack.world.state._episodes[slack.world.ref.execution_name] = replace(episode, plan=plan)
+    slack.press("approve")
+
+    assert (ApprovalStatus.PENDING, True) == (slack.status, "open its page" in slack.said[0][2])
 
 
 def test_a_second_press_is_told_who_was_first() -> None:

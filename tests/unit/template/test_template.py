@@ -209,6 +209,7 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("OIDC_CLIENT_SECRET_ARN" in environment) == ("ClientSecret" in sids)
     assert ("DELIVERY_QUEUE_URL" in environment) == ("DeliveryQueue" in sids)
     assert ("DEAD_LETTER_QUEUE_URL" in environment) == ("KeepWhatCannotBeRead" in sids)
+    assert ("DELIVERY_FAILURES_URL" in environment) == ("DeliveryFailures" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
 
@@ -221,6 +222,21 @@ def test_the_api_is_throttled_at_its_stage() -> None:
     for stage in stages:
         limits = stage["DefaultRouteSettings"]
         assert (20, 10) == (limits["ThrottlingBurstLimit"], limits["ThrottlingRateLimit"])
+
+
+def test_what_is_given_up_can_be_put_back() -> None:
+    """One function keeps it, in the queue that SQS redrives into the one it came from; it may read nothing
+    there."""
+    reaching = {
+        (name, tuple(actions(statement)))
+        for name, function in FUNCTIONS.items()
+        for statement in statements(function)
+        if "DeliveryFailures" in str(statement["Resource"])
+    }
+    redrive = RESOURCES["DeliveryQueue"]["Properties"]["RedrivePolicy"]
+
+    assert {("DeliverAlertFunction", ("sqs:SendMessage",))} == reaching
+    assert {"Fn::GetAtt": ["DeliveryFailures", "Arn"]} == redrive["deadLetterTargetArn"]
 
 
 def test_the_table_survives_mistakes() -> None:

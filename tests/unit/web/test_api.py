@@ -9,6 +9,7 @@ import pytest
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact
+from governor.domain.episode import Terms
 from governor.domain.policy import Action, Ownership
 from governor.usecases.decide import Decide
 from governor.usecases.list_questions import ListQuestions
@@ -27,7 +28,7 @@ def api(world: Any) -> ApprovalApi:
     return ApprovalApi(
         questions=ListQuestions(world.state, world.clock, [TARGET]),
         show=ShowApproval(world.state, world.clock),
-        decide=Decide(world.state, world.workflow, world.clock),
+        decide=Decide(world.state, world.workflow, world.clock, world.announcer),
         directory=lambda: world.policies.policy.ownership.directory,
         clock=world.clock,
     )
@@ -88,13 +89,18 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "exempt"}, "needs a reason"),
         ({"answer": "exempt", "reason": "x" * 301}, "at most 300"),
         ({"answer": "exempt", "reason": {}}, "at most 300"),
-        ({"answer": "approve"}, "local disks"),
+        ({"answer": "approve"}, "local disks would be lost for good: repeat it with --accept-losses"),
         ({**STOP, "losses_accepted": "yes"}, "losses_accepted: true"),
         ({**STOP, "losses_accepted": False}, "local disks"),
         ({**STOP, "instance_id": 5}, "instance_id: the id"),
         ({"answer": "keep", "keep_until": "0001-01-01T00:00:00+05:00"}, "keep_until: a time"),
         ({"answer": "keep", "keep_until": "9999-12-31T23:59:59-05:00"}, "keep_until: a time"),
         ({"answer": "exempt", "reason": "\ud800"}, "reason: a text"),
+        ({"answer": "exempt", "reason": "licence\x1b[2J server"}, "control characters"),
+        ({"answer": "exempt", "reason": "licence\x07"}, "control characters"),
+        ({**STOP, "reason": "\x00"}, "control characters"),
+        ({**STOP, "reason": "\t"}, "control characters"),
+        ({"answer": "exempt", "reason": "licence\x9b2J"}, "control characters"),
         ({**STOP, "by": "bob"}, "unknown field 'by'"),
     ],
 )
@@ -107,12 +113,36 @@ def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, 
     assert ApprovalStatus.PENDING is status(world)
 
 
+def test_a_reason_may_have_lines_and_any_script() -> None:
+    """What nobody could abuse is kept as it was written."""
+    world = World(decide=False)
+    reason = "licence server\nnötig für 学習 👩‍💻"
+
+    assert 200 == post(world, answer="exempt", reason=reason).status
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert approval.decision is not None
+    assert reason == approval.decision.reason
+
+
 def test_a_termination_names_the_instance() -> None:
     """As on the page."""
     world = World(decide=False, action=Action.TERMINATE)
 
-    assert 400 == post(world, **STOP, instance_id="i-0").status
+    refused = post(world, **STOP, instance_id="i-0")
+    assert (400, True) == (refused.status, "name it with --instance-id" in refused.document["error"])
     assert 200 == post(world, **STOP, instance_id="i-0123456789abcdef0").status
+
+
+def test_an_identity_that_counts_for_nobody_is_told_what_to_do_in_a_terminal() -> None:
+    """Two people are needed, and an ARN may be anybody's second name."""
+    terms = Terms(people_needed=2, known_people=frozenset({"bob@example.com"}))
+    world = World(decide=False, action=Action.TERMINATE, terms=terms)
+    refused = post(world, **STOP, instance_id="i-0123456789abcdef0")
+
+    assert 403 == refused.status
+    assert f"map aws:{ALICE} to your address in ownership.contacts" in refused.document["error"]
+    assert "sign in" not in refused.document["error"]
 
 
 def test_a_late_answer_is_told_who_was_first() -> None:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow
+from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer
 from governor.domain.approval import ApprovalStatus
 from governor.domain.delivery import Delivery
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
@@ -78,6 +78,7 @@ class World:
         self.workflow = MemoryWorkflow(waiting={TOKEN})
         self.clock = FakeClock(NOW)
         self.undoer = FakeUndoer()
+        self.announcer = RecordingAnnouncer()
         facts = make_facts(instance)
         self.state.take_lock(self.ref)
         self.state.save_opened(
@@ -106,7 +107,7 @@ class World:
         self.site = ApprovalSite(
             show=show,
             show_digest=ShowDigest(self.state, show),
-            decide=Decide(self.state, self.workflow, self.clock),
+            decide=Decide(self.state, self.workflow, self.clock, self.announcer),
             undoer=self.undoer,
             signer=SIGNER,
             clock=self.clock,
@@ -381,6 +382,8 @@ def test_a_termination_needs_the_id_typed() -> None:
         {"answer": "exempt"},
         {"answer": "exempt", "reason": "   "},
         {"answer": "exempt", "reason": "x" * 301},
+        {"answer": "exempt", "reason": "licence\x1b[2J server"},
+        {"answer": "approve", "losses": "accepted", "reason": "\x07"},
         {"answer": "detonate"},
         {},
     ],
@@ -635,7 +638,7 @@ def test_the_page_says_who_was_told_and_names_nobody() -> None:
 
     assert "2026-11-20 12:02 UTC, ask by email: taken" in page
     assert "ask by teams: refused" in page
-    assert "ask by slack: tried again from 2026-11-21 12:02 UTC on" in page
+    assert "ask by slack: on its way, or tried again from 2026-11-21 12:02 UTC on" in page
     assert "alice@example.com" not in page.split("Who was told")[1].split("</section>")[0]
 
 

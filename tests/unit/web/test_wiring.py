@@ -16,6 +16,7 @@ NAMES = {
     "AWS_REGION": "us-east-1",
     "HUB_ACCOUNT_ID": "123456789012",
     "TABLE_NAME": "state",
+    "ALERT_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:alerts",
     "POLICY_PARAMETER": "policy",
     "REMEDIATION_STATE_MACHINE_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:remediation",
     "LINK_KEY_SECRET_ARN": "arn:aws:secretsmanager:us-east-1:123456789012:secret:keys-abcdef",

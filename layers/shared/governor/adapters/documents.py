@@ -203,6 +203,7 @@ def delivery_document(delivery: Delivery) -> Document:
         "delivery_id": delivery.delivery_id,
         "thread": delivery.thread,
         "refused": delivery.refused,
+        "given_up": delivery.given_up,
         "not_before": moment_or_none(delivery.not_before),
     }
 
@@ -218,6 +219,7 @@ def delivery_from_document(document: Mapping[str, Any]) -> Delivery:
         delivery_id=document.get("delivery_id"),
         thread=document.get("thread"),
         refused=document.get("refused"),
+        given_up=bool(document.get("given_up")),
         not_before=_parsed(document.get("not_before")),
     )
 

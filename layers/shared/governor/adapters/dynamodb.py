@@ -570,13 +570,24 @@ class DynamoStateTable:
                 found.append(delivery_from_document(item))
         return found
 
+    def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
+        """As the port says."""
+        return self._wins(
+            [
+                self._insertion(
+                    _delivery_key(claim),
+                    _delivery_item(claim),
+                    # Text in UTC compares like the times; of a settled one it is no text.
+                    condition="attribute_not_exists(pk) OR given_up = :yes"
+                    " OR (attribute_type(not_before, :text) AND not_before <= :now)",
+                    values={":text": "S", ":now": moment(now), ":yes": True},
+                )
+            ]
+        )
+
     def note_delivery(self, delivery: Delivery) -> None:
         """As the port says."""
-        # A target may be an address: hashed, so that it fits the key and stands in one place only.
-        target = hashlib.sha256(delivery.target.encode()).hexdigest()[:16]
-        key = f"DELIVERIES#{delivery.subject}", f"{delivery.message}#{delivery.channel}#{target}"
-        document = {**delivery_document(delivery), "expires_at_epoch": _epoch(delivery.at + _DELIVERIES_KEPT)}
-        self._put(key, document)
+        self._put(_delivery_key(delivery), _delivery_item(delivery))
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
         """As the port says."""
@@ -774,6 +785,16 @@ def _became(ledger: LedgerEntry | None) -> str | None:
 
 
 # keys
+
+
+def _delivery_key(delivery: Delivery) -> _Key:
+    # A target may be an address: hashed, so that it fits the key and stands in one place only.
+    target = hashlib.sha256(delivery.target.encode()).hexdigest()[:16]
+    return f"DELIVERIES#{delivery.subject}", f"{delivery.message}#{delivery.channel}#{target}"
+
+
+def _delivery_item(delivery: Delivery) -> Document:
+    return {**delivery_document(delivery), "expires_at_epoch": _epoch(delivery.at + _DELIVERIES_KEPT)}
 
 
 def _target_pk(target: Target) -> str:

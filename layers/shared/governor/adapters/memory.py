@@ -854,11 +854,19 @@ class MemoryStateTable:
         """As the port says."""
         return [one for key, one in sorted(self._deliveries.items()) if key[0] == subject]
 
+    def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
+        """As the port says."""
+        with self._lock:
+            stored = self._deliveries.get(_delivery_key(claim))
+            if stored is not None and not _is_open(stored, now):
+                return False
+            self._deliveries[_delivery_key(claim)] = claim
+            return True
+
     def note_delivery(self, delivery: Delivery) -> None:
         """As the port says."""
         with self._lock:
-            key = delivery.subject, delivery.message, delivery.channel, delivery.target
-            self._deliveries[key] = delivery
+            self._deliveries[_delivery_key(delivery)] = delivery
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
         """As the port says."""
@@ -927,6 +935,14 @@ class MemoryStateTable:
 
 def _place(target: Target) -> tuple[str, str]:
     return target.account, target.region
+
+
+def _delivery_key(delivery: Delivery) -> tuple[str, str, str, str]:
+    return delivery.subject, delivery.message, delivery.channel, delivery.target
+
+
+def _is_open(delivery: Delivery, now: datetime) -> bool:
+    return delivery.given_up or (delivery.not_before is not None and delivery.not_before <= now)
 
 
 def _ledger_place(entry: LedgerEntry) -> tuple[str, str]:

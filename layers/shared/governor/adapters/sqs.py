@@ -1,14 +1,18 @@
-"""The queue of deliveries, and the one for what cannot be used.
+"""The queue of deliveries, and those for what cannot be used or was given up.
 
-This module must not know what is in them.
+This module must not know what is in them, but for the form of an alert.
 """
 
 from __future__ import annotations
 
+import json
+
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
+from governor.adapters.sns import alert_document
+from governor.domain.alert import Alert
 
-_LONGEST_REASON = 1_000
+_WHY_CHARACTERS = 1000
 
 
 class SqsQueue:
@@ -34,7 +38,7 @@ class SqsQueue:
 
 
 class SqsDeadLetters:
-    """The port `DeadLetters`. The reason stands where Lambda puts it for what it gives up itself."""
+    """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, as Lambda and EventBridge leave it."""
 
     def __init__(self, clients: Clients, url: str) -> None:
         self._clients = clients
@@ -42,8 +46,23 @@ class SqsDeadLetters:
 
     def keep(self, body: str, reason: str) -> None:
         """As the port says."""
-        attribute = {"DataType": "String", "StringValue": reason[:_LONGEST_REASON]}
+        text = "".join(character if character.isprintable() else " " for character in reason)
+        attribute = {"DataType": "String", "StringValue": text[:_WHY_CHARACTERS]}
         with aws_errors("sqs:SendMessage"):
             self._clients.client("sqs").send_message(
                 QueueUrl=self._url, MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
             )
+
+
+class SqsParkedAlerts:
+    """Fulfils `governor.channels.dispatch.Park` with the delivery queue's dead-letter queue.
+
+    The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does.
+    """
+
+    def __init__(self, letters: SqsDeadLetters) -> None:
+        self._letters = letters
+
+    def __call__(self, alert: Alert, why: str) -> None:
+        """As the Protocol says."""
+        self._letters.keep(json.dumps({"again": alert_document(alert)}), why)

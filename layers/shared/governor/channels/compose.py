@@ -20,6 +20,8 @@ from governor.domain.units import money
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
+OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
+"""Worth a word only while the question is open."""
 _ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
 _TOLD = frozenset({*QUESTIONS, AlertKind.IDLE_FOUND})
 

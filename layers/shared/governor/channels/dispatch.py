@@ -9,14 +9,16 @@ import hashlib
 import logging
 import math
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Protocol
 
-from governor.channels.compose import QUESTIONS, digest_of, message_of, subject_of
+from governor.channels.compose import OPEN, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered, Message
-from governor.channels.registry import Registry, Route
+from governor.channels.message import Message
+from governor.channels.registry import Registry, Route, Told
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact, addresses, list_addresses
@@ -25,17 +27,25 @@ from governor.domain.episode import Episode, episode_from_execution_name
 from governor.domain.policy import ApprovalRule
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
+from governor.errors import CloudError
 from governor.ports import Clock, LinkSigner, Policies, StateTable
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
+_TRIED_FOR = timedelta(days=1)
+"""Since the alert was made; what no channel takes for so long is given up."""
+_CLAIM_SECONDS = 300
+"""The time-out of the function: who holds a claim for longer has died, sent or not."""
+_NOTE_PAUSES_SECONDS = (1.0, 4.0)
+"""Before a record is written again that the table did not take."""
 _ONLY_MACHINES = "only a webhook has it, and no person reads that"
 _NO_CHANNEL = (
     "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel secret, or "
     "subscribe to the alert topic"
 )
 _ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
-
+_FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
+"""Goes to everybody too who has taken an earlier message of the episode: who was asked hears the end."""
 
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
@@ -44,6 +54,14 @@ _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 def new_digest_id() -> str:
     """128 random bits; the prefix tells the page what it is."""
     return DIGEST_PREFIX + secrets.token_hex(16)
+
+
+class Park(Protocol):
+    """Keeps an alert that was given up, where a person sees it and can put it back."""
+
+    def __call__(self, alert: Alert, why: str) -> None:
+        """`why` says which channels have not taken it, and what they said. Raises: CloudError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +90,20 @@ class _Item:
 
     alert: Alert
     episode: Episode | None
-    threads: Mapping[tuple[str, str], str]
+    known: Sequence[Delivery]
+    """All records of its episode."""
     done: dict[tuple[str, str], Delivery]
     waiting: dict[tuple[str, str], Delivery]
-    """Those that a channel wants not before a time."""
+    """Those that a channel wants not before a time, or that somebody is at."""
+    claimed: set[tuple[str, str]] = field(default_factory=set)
+    """By this worker."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """What was settled now."""
+    given_up: list[tuple[Delivery, str]] = field(default_factory=list)
+    """With what the channel said."""
+    unnoted: list[Delivery] = field(default_factory=list)
+    """Of these, what the table has not taken yet."""
 
     @property
     def is_nowhere(self) -> bool:
@@ -88,35 +113,47 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Alerts to the same people. Safe to repeat: what a channel has taken or refused is not sent to it
-    again."""
+    """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed before it
+    is sent, and what a channel has taken or refused is not sent to it again.
+
+    It is sent again only when its record could not be written after the channel had taken it, by whoever
+    comes after its claim has lapsed.
+    """
 
     clock: Clock
     policies: Policies
     state: StateTable
     signer: LinkSigner
     registry: Registry
+    park: Park
     digest_id: Callable[[], str] = new_digest_id
+    sleep: Callable[[float], None] = time.sleep
 
-    def __call__(self, alerts: Sequence[Alert], *, give_up: bool = False) -> Dispatched:
+    def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
         """Sends what is left to be sent; several alerts come to a person as one message.
 
-        With `give_up` this is the last try: what a channel does not take now counts as refused.
+        What a channel does not take of an alert that is older than a day counts as refused, and is parked for
+        a person; with `again` somebody wants it tried once more.
 
         Raises:
-            CloudError: the state table or the keys of the links could not be reached; repeat it.
+            CloudError: what is known of the alerts could not be read, or not be written that nobody has one;
+                repeat it.
         """
-        items = [item for alert in alerts if (item := self._item(alert)) is not None]
+        items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
             return Dispatched(0, 0)
-        for route in self.registry.routes(self._audience(items[0].alert)):
+        for route in self.registry.routes(self._audience(items[0].alert), self._told(items[0])):
             key = route.channel.name, route.target
             open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
             if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
-                self._send_digest(route, open_items, give_up)
+                self._try(route, open_items)
             else:
                 for item in open_items:
-                    self._send_one(route, item, give_up)
+                    self._try(route, [item])
+        for item in items:
+            if item.given_up:
+                self._give_up(item)
+        self._note_again(items)
         for item in items:
             if item.is_nowhere:
                 self._note_nowhere(item)
@@ -144,11 +181,11 @@ class Dispatch:
         """The policy's, as it is now."""
         return self.policies.base().policy.approval
 
-    def _item(self, alert: Alert) -> _Item | None:
-        """`None` for a question that was answered or has expired meanwhile: nobody is asked what is over."""
+    def _item(self, alert: Alert, again: bool) -> _Item | None:
+        """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
         name = alert.facts.get("episode")
         episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
-        if episode is not None and alert.kind in QUESTIONS:
+        if episode is not None and alert.kind in OPEN:
             approval = self.state.approval(episode.approval_id)
             now = self.clock.now()
             if approval is not None and (
@@ -161,12 +198,16 @@ class Dispatch:
             for delivery in known
             if delivery.message == alert.dedup_id and delivery.channel != NOWHERE
         }
-        done = {key: delivery for key, delivery in own.items() if delivery.is_settled}
+        done = {
+            key: delivery
+            for key, delivery in own.items()
+            if delivery.is_settled and not (again and delivery.given_up)
+        }
         waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
-        return _Item(alert, episode, _threads(known), done, waiting)
+        return _Item(alert, episode, known, done, waiting)
 
     def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
-        """Whether the channel has asked not to be tried yet."""
+        """Whether the channel has asked not to be tried yet, or somebody else is at it."""
         delivery = item.waiting.get(key)
         if delivery is None or delivery.not_before is None:
             return False
@@ -175,15 +216,44 @@ class Dispatch:
             item.left.append(math.ceil(seconds))
         return seconds > 0
 
-    def _send_one(self, route: Route, item: _Item, give_up: bool) -> None:
+    def _try(self, route: Route, items: Sequence[_Item]) -> None:
+        """One message by one route. What stands in its way stands in the way of no other."""
+        try:
+            self._deliver(route, items)
+        except CloudError:
+            _log.exception("a delivery by %s is left", route.channel.name)
+            for item in items:
+                self._leave(route, item, None)
+
+    def _deliver(self, route: Route, items: Sequence[_Item]) -> None:
+        message = self._message(route, items[0]) if len(items) == 1 else None
+        if message is not None and not route.channel.takes(message):
+            return
+        mine = [item for item in items if self._claim(route, item)]
+        if not mine:
+            return
+        if message is None:
+            message = self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
+        self._send(route, mine, message)
+
+    def _claim(self, route: Route, item: _Item) -> bool:
+        """Whether it is this worker's to send: the queue may give the same message to two at once."""
+        now = self.clock.now()
+        claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
+        if not self.state.claim_delivery(claim, now):
+            item.left.append(None)
+            return False
+        item.claimed.add((route.channel.name, route.target))
+        return True
+
+    def _message(self, route: Route, item: _Item) -> Message:
         alert, episode = item.alert, item.episode
-        key = route.channel.name, route.target
+        thread = _threads(item.known).get((route.channel.name, route.target))
         link = self._link(route, alert, episode)
         picture = _picture(episode) if route.channel.name == "email" else None
-        message = message_of(alert, episode, link=link, thread=item.threads.get(key), picture_png=picture)
-        self._send(route, [item], message, give_up)
+        return message_of(alert, episode, link=link, thread=thread, picture_png=picture)
 
-    def _send_digest(self, route: Route, items: Sequence[_Item], give_up: bool) -> None:
+    def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
         episodes = [item.episode for item in items if item.episode is not None]
         if len(episodes) < len(items):
             raise AssertionError("only questions come together, and each has its episode")
@@ -193,66 +263,92 @@ class Dispatch:
             self._expiry(item.alert, episode) for item, episode in zip(items, episodes, strict=True)
         )
         link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
-        alerts = [item.alert for item in items]
-        message = digest_of(alerts, episodes, link=link, digest_id=digest_id)
-        self._send(route, items, message, give_up)
+        return digest_of([item.alert for item in items], episodes, link=link, digest_id=digest_id)
 
-    def _send(self, route: Route, items: Sequence[_Item], message: Message, give_up: bool) -> None:
-        if not route.channel.takes(message):
-            return
-        now = self.clock.now()
-        found: Delivered | None = None
-        refused = None
+    def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         try:
             found = route.channel.send(message)
         except DeliveryRetryable as error:
-            if not give_up:
-                _log.warning("a delivery is left: %s", error)
-                self._leave(route, items, error.retry_after_seconds)
-                return
-            refused = f"given up: {error}"
-            _log.error("a delivery was given up: %s", error)
+            _log.warning("a delivery was not taken: %s", error)
+            for item in items:
+                self._postpone(route, item, str(error), error.retry_after_seconds)
         except DeliveryRefused as error:
-            refused = str(error)
             _log.error("a delivery was refused: %s", error)
+            for item in items:
+                self._settle(item, replace(self._record(route, item), refused=str(error)))
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
             _log.exception("a delivery by %s failed", route.channel.name)
-            if not give_up:
-                self._leave(route, items, None)
-                return
-            refused = f"given up: {route.channel.name}: {type(error).__name__}"
-        for item in items:
-            # A digest is the message of many episodes: none of them may change it at its end.
-            thread = (found.thread or message.thread) if found and len(items) == 1 else None
-            delivery = Delivery(
-                subject=subject_of(item.alert),
-                message=item.alert.dedup_id,
-                channel=route.channel.name,
-                target=route.target,
-                at=now,
-                delivery_id=found.delivery_id if found else None,
-                thread=thread,
-                refused=refused,
-            )
-            self.state.note_delivery(delivery)
-            item.done[delivery.channel, delivery.target] = delivery
-            item.news.append(delivery)
+            for item in items:
+                self._postpone(route, item, f"{route.channel.name}: {type(error).__name__}", None)
+        else:
+            for item in items:
+                # A digest is the message of many episodes: none of them may change it at its end.
+                thread = (found.thread or message.thread) if len(items) == 1 else None
+                taken = replace(self._record(route, item), delivery_id=found.delivery_id, thread=thread)
+                self._settle(item, taken)
 
-    def _leave(self, route: Route, items: Sequence[_Item], wanted: int | None) -> None:
-        now = self.clock.now()
+    def _postpone(self, route: Route, item: _Item, why: str, wanted: int | None) -> None:
+        """Tried again later, unless it has been tried for long enough."""
+        if self.clock.now() - item.alert.at <= _TRIED_FOR:
+            self._leave(route, item, wanted)
+            return
+        _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
+        given_up = replace(self._record(route, item), refused=f"given up: {why}", given_up=True)
+        item.given_up.append((given_up, why))
+
+    def _give_up(self, item: _Item) -> None:
+        """One message for all its channels. It counts as given up only where a person can put it back."""
+        try:
+            self.park(item.alert, "; ".join(why for _, why in item.given_up))
+        except CloudError:
+            _log.exception("%s could not be parked", item.alert.dedup_id)
+            for delivery, _ in item.given_up:
+                item.left.append(None)
+                self._is_noted(replace(delivery, refused=None, given_up=False, not_before=self.clock.now()))
+            return
+        for delivery, _ in item.given_up:
+            self._settle(item, delivery)
+
+    def _settle(self, item: _Item, delivery: Delivery) -> None:
+        item.done[delivery.channel, delivery.target] = delivery
+        item.news.append(delivery)
+        if not self._is_noted(delivery):
+            item.unnoted.append(delivery)
+
+    def _leave(self, route: Route, item: _Item, wanted: int | None) -> None:
+        """To be tried again, and by whoever comes first: the claim on it ends."""
+        item.left.append(wanted)
+        if (route.channel.name, route.target) in item.claimed:
+            later = self.clock.now() + timedelta(seconds=wanted or 0)
+            self._is_noted(self._record(route, item, not_before=later))
+
+    def _note_again(self, items: Sequence[_Item]) -> None:
+        """What was taken and is not on record is sent again when its claim lapses."""
+        for pause in _NOTE_PAUSES_SECONDS:
+            if any(item.unnoted for item in items):
+                self.sleep(pause)
+            for item in items:
+                item.unnoted = [delivery for delivery in item.unnoted if not self._is_noted(delivery)]
         for item in items:
-            item.left.append(wanted)
-            if wanted is not None:
-                self.state.note_delivery(
-                    Delivery(
-                        subject=subject_of(item.alert),
-                        message=item.alert.dedup_id,
-                        channel=route.channel.name,
-                        target=route.target,
-                        at=now,
-                        not_before=now + timedelta(seconds=wanted),
-                    )
-                )
+            item.left += [_CLAIM_SECONDS] * len(item.unnoted)
+
+    def _is_noted(self, delivery: Delivery) -> bool:
+        try:
+            self.state.note_delivery(delivery)
+        except CloudError as error:
+            _log.warning("a record of %s by %s is left: %s", delivery.message, delivery.channel, error)
+            return False
+        return True
+
+    def _record(self, route: Route, item: _Item, *, not_before: UtcDatetime | None = None) -> Delivery:
+        return Delivery(
+            subject=subject_of(item.alert),
+            message=item.alert.dedup_id,
+            channel=route.channel.name,
+            target=route.target,
+            at=self.clock.now(),
+            not_before=not_before,
+        )
 
     def _note_nowhere(self, item: _Item) -> None:
         alert, refused = item.alert, sum(not delivery.was_taken for delivery in item.done.values())
@@ -273,15 +369,27 @@ class Dispatch:
             return (*asked, *directory.escalated(alert.owner, alert.project))
         return asked
 
+    def _told(self, item: _Item) -> Sequence[Told]:
+        """Whoever the policy no longer names gets a link that proves nobody."""
+        if item.alert.kind not in _FOLLOWS:
+            return ()
+        directory = self.policies.base().policy.ownership.directory
+        people = addresses(tuple(directory.contacts.values()))
+        return [
+            Told(one.channel, one.target, one.target if one.target in people else None)
+            for one in item.known
+            if one.was_taken
+        ]
+
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
         question."""
-        if episode is None or alert.link is None:
+        if episode is None or (alert.link is None and alert.kind not in OPEN):
             return alert.link
         return self.signer.link(episode.approval_id, route.person or BROADCAST, self._expiry(alert, episode))
 
     def _expiry(self, alert: Alert, episode: Episode) -> UtcDatetime:
-        approval = self.state.approval(episode.approval_id) if alert.kind in QUESTIONS else None
+        approval = self.state.approval(episode.approval_id) if alert.kind in OPEN else None
         return approval.expires_at if approval else self.clock.now() + _RECORD_LINK
 
 

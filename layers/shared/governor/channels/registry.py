@@ -35,6 +35,9 @@ KEYS = frozenset(
 )
 """What may stand in the channel secret. Addresses of Slack and PagerDuty are for their other regions."""
 
+_INCOMING = "incoming webhook"
+"""In place of a conversation: the webhook is bound to one, and does not say to which."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -44,6 +47,15 @@ class Route:
     """
 
     channel: Channel
+    target: str
+    person: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who has taken a message of the same episode before: as a route, less its channel."""
+
+    channel: str
     target: str
     person: str | None = None
 
@@ -63,9 +75,13 @@ class Registry:
     problem: str | None = None
     """Why the secret cannot be read as what it must be."""
 
-    def routes(self, contacts: Sequence[Contact]) -> tuple[Route, ...]:
-        """Every way to these contacts, and those that are for everybody."""
-        return (*self._unknown(), *self._mails(contacts), *self._slack(contacts), *self._others())
+    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
+        """Every way to these contacts, to those who were told before, and those that are for everybody.
+
+        Each address and conversation once; what the contacts say of one goes before what `told` says.
+        """
+        mails, places = self._mails(contacts, told), self._slack(contacts, told)
+        return (*self._unknown(), *mails, *places, *self._others())
 
     def _unknown(self) -> list[Route]:
         if self.problem is not None:
@@ -76,7 +92,7 @@ class Registry:
         known = ", ".join(sorted(KEYS))
         return [_refusing("secret", f"the channel secret has the unknown key {unknown[0]!r}; known: {known}")]
 
-    def _mails(self, contacts: Sequence[Contact]) -> list[Route]:
+    def _mails(self, contacts: Sequence[Contact], told: Sequence[Told]) -> list[Route]:
         mail, sender = self.mail, self.sender
         if mail is None or sender is None:
             return []
@@ -87,10 +103,15 @@ class Registry:
                 "email", address, lambda: EmailChannel(mail, sender=sender, recipient=address), person
             )
 
-        people = [mailbox(address, address) for address in addresses(contacts)]
-        return people + [mailbox(address, None) for address in list_addresses(contacts)]
+        found: dict[str, str | None] = {address: address for address in addresses(contacts)}
+        for address in list_addresses(contacts):
+            found.setdefault(address, None)
+        for one in told:
+            if one.channel == "email":
+                found.setdefault(one.target, one.person)
+        return [mailbox(address, person) for address, person in found.items()]
 
-    def _slack(self, contacts: Sequence[Contact]) -> list[Route]:
+    def _slack(self, contacts: Sequence[Contact], told: Sequence[Told]) -> list[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
         if not token and not webhook:
             return []
@@ -106,13 +127,14 @@ class Registry:
             return [
                 _route(
                     "slack",
-                    "incoming webhook",
+                    _INCOMING,
                     lambda: SlackWebhookChannel(slack_webhook_client(webhook), self.clock),
                 )
             ]
         api_url = self.secret.get("slack_api_url") or API_URL
-        own = [contact.slack_channel for contact in contacts if contact.slack_channel]
-        default = [self.secret["slack_channel"]] if self.secret.get("slack_channel") else []
+        default = self.secret.get("slack_channel")
+        places = [contact.slack_channel or default for contact in contacts] or [default]
+        places += [one.target for one in told if one.channel == "slack" and one.target != _INCOMING]
 
         def conversation(place: str) -> Route:
             return _route(
@@ -126,7 +148,7 @@ class Registry:
                 ),
             )
 
-        return [conversation(place) for place in dict.fromkeys(own or default)]
+        return [conversation(place) for place in dict.fromkeys(places) if place]
 
     def _others(self) -> list[Route]:
         secret, clock = self.secret, self.clock

@@ -8,21 +8,20 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
-from governor.channels.compose import QUESTIONS
+from governor.channels.compose import QUESTIONS, subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
-from governor.domain.delivery import Flush, Queued
+from governor.domain.delivery import Again, Flush, Queued
 from governor.errors import GovernorError, InputError
 from governor.ports import Clock, StateTable
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_SECONDS, _LONGEST_BACKOFF_SECONDS = 15, 900
-_TRIED_FOR = timedelta(days=1)
 _LEASE_SECONDS = 300
 """The time-out of the function: who holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
@@ -42,7 +41,7 @@ class Queue(Protocol):
 
 
 class LeaseTaken(GovernorError):
-    """Somebody else sends the same group at this moment."""
+    """Somebody else sends the same group, or about the same episode, at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Worker:
     make: Callable[[], Dispatch]
     state: StateTable
     queue: Queue
-    parse: Callable[[str], Alert | Flush]
+    parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
     """Called with what was done and the seconds by which the message is, or will be, late."""
 
@@ -70,8 +69,13 @@ class Worker:
 
     def _is_done(self, one: Queued) -> bool:
         try:
-            done = self._work(self.make(), one.body, self._is_last(one))
+            done = self._work(self.make(), one.body)
             self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
+        except LeaseTaken as error:
+            _log.info("a message is left: %s", error)
+            self.seen(Dispatched(0, 0, left=1), self._late(one))
+            self._hide(one, None)
+            return False
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
             _log.exception("a message was not delivered")
@@ -82,33 +86,40 @@ class Worker:
             self._hide(one, done.retry_after_seconds)
         return not done.left
 
-    def _is_last(self, one: Queued) -> bool:
-        """Whether it has been tried for so long that it is given up, on record and with an alarm."""
-        return one.sent_at is not None and self.clock.now() - one.sent_at > _TRIED_FOR
-
-    def _work(self, dispatch: Dispatch, body: str, give_up: bool) -> Dispatched:
+    def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
         found = self.parse(body)
         if isinstance(found, Flush):
-            return self._flush(dispatch, found.group, give_up)
+            return self._flush(dispatch, found.group)
+        if isinstance(found, Again):
+            with self._lease(subject_of(found.alert)):
+                return dispatch([found.alert], again=True)
         rule = dispatch.rule()
         if found.kind not in QUESTIONS or rule.digest_from == 0:
-            return dispatch([found], give_up=give_up)
+            with self._lease(subject_of(found)):
+                return dispatch([found])
         group = dispatch.group(found)
         self.state.put_outbox(group, found.dedup_id, body, found.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
 
-    def _flush(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
+    def _flush(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
-        if not self.state.take_lease(group, self.clock.now(), _LEASE_SECONDS):
+        with self._lease(group):
+            return self._send_group(dispatch, group)
+
+    @contextmanager
+    def _lease(self, name: str) -> Iterator[None]:
+        """The queue hands out at least once, and to several at a time: one at a time sends."""
+        if not self.state.take_lease(name, self.clock.now(), _LEASE_SECONDS):
             raise LeaseTaken("another worker sends these messages now")
         try:
-            return self._send_group(dispatch, group, give_up)
+            yield
         finally:
-            self.state.end_lease(group)
+            self.state.end_lease(name)
 
-    def _send_group(self, dispatch: Dispatch, group: str, give_up: bool) -> Dispatched:
-        alerts = []
+    def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
+        """What went into the outbox together may be for different people by now: each goes to its own."""
+        audiences: dict[str, list[tuple[str, Alert]]] = {}
         for name, text in self.state.outbox(group):
             try:
                 found = self.parse(text)
@@ -118,16 +129,17 @@ class Worker:
                 self.state.drop_outbox(group, name)
                 continue
             if isinstance(found, Alert):
-                alerts.append((name, found))
+                audiences.setdefault(dispatch.group(found), []).append((name, found))
         digest_from = dispatch.rule().digest_from
-        together = bool(digest_from) and len(alerts) >= digest_from
         total = Dispatched(0, 0)
-        for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
-            done = dispatch([alert for _, alert in part], give_up=give_up)
-            if not done.left:
-                for name, _ in part:
-                    self.state.drop_outbox(group, name)
-            total = total.plus(done)
+        for alerts in audiences.values():
+            together = bool(digest_from) and len(alerts) >= digest_from
+            for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
+                done = dispatch([alert for _, alert in part])
+                if not done.left:
+                    for name, _ in part:
+                        self.state.drop_outbox(group, name)
+                total = total.plus(done)
         return total
 
     def _hide(self, one: Queued, wanted: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.delivery import Flush
+from governor.domain.delivery import Again, Flush
 from governor.domain.units import as_utc
 from governor.errors import InputError
 
@@ -51,24 +51,30 @@ class _AlarmDocument(BaseModel):
     arn: Annotated[str, Field(alias="AlarmArn")]
 
 
-def parse_queued(body: str) -> Alert | Flush:
+def parse_queued(body: str) -> Alert | Flush | Again:
     """What the body of a queued message asks for.
 
     Raises:
-        InputError: neither an alert of ours nor an alarm nor a flush; names what does not fit.
+        InputError: neither an alert of ours, new or given up, nor an alarm nor a flush; names what does not
+            fit.
     """
     try:
         if body.startswith('{"flush"'):
             return Flush(_FlushDocument.model_validate_json(body).flush)
+        if body.startswith('{"again"'):
+            return Again(_alert(_AgainDocument.model_validate_json(body).again))
         if '"AlarmName"' in body:
             return _alarm(_AlarmDocument.model_validate_json(body))
-        found = _AlertDocument.model_validate_json(body)
+        return _alert(_AlertDocument.model_validate_json(body))
     except ValidationError as error:
         where = "; ".join(
             f"{'.'.join(str(part) for part in item['loc']) or '(body)'}: {item['msg']}"
             for item in error.errors(include_url=False, include_input=False)
         )
         raise InputError(f"the alert was refused: {where}") from error
+
+
+def _alert(found: _AlertDocument) -> Alert:
     return Alert(
         kind=found.kind,
         severity=found.severity,
@@ -84,6 +90,12 @@ def parse_queued(body: str) -> Alert | Flush:
         link=found.link,
         facts=found.facts,
     )
+
+
+class _AgainDocument(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    again: _AlertDocument
 
 
 class _FlushDocument(BaseModel):

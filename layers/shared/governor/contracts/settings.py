@@ -53,6 +53,11 @@ class Settings:
         return self._need("DEAD_LETTER_QUEUE_URL")
 
     @property
+    def delivery_failures_url(self) -> str:
+        """The dead-letter queue of deliveries."""
+        return self._need("DELIVERY_FAILURES_URL")
+
+    @property
     def email_sender(self) -> str | None:
         """The address that mail is sent from; absent where none is sent."""
         return self.variables.get("EMAIL_SENDER", "").strip() or None

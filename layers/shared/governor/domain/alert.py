@@ -24,6 +24,8 @@ class AlertKind(StrEnum):
     APPROVAL_REQUESTED = "approval-requested"
     APPROVAL_REMINDER = "approval-reminder"
     APPROVAL_ESCALATION = "approval-escalation"
+    APPROVAL_FIRST_YES = "approval-first-yes"
+    """The first of two people has approved."""
     IDLE_FOUND = "idle-found"
     """Told without a question: observe or auto mode, or a plan that only notifies."""
     OUTCOME = "outcome"

@@ -5,6 +5,7 @@ This module must not know HTTP, signatures or Step Functions.
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -91,7 +92,7 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
 
     Raises:
         DecisionRefused: already decided, void or expired; `keep` without a date, with one in the past or
-            beyond the policy's maximum; `exempt` without a reason.
+            beyond the policy's maximum; `exempt` without a reason; a reason with control characters.
     """
     if approval.status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=approval.status.value)
@@ -110,6 +111,15 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
             )
     if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
         raise DecisionRefused("an exemption needs a reason", status=approval.status.value)
+    if has_controls(decision.reason or ""):
+        raise DecisionRefused(
+            "the reason holds control characters: write it in plain text", status=approval.status.value
+        )
+
+
+def has_controls(text: str) -> bool:
+    """Whether it holds control characters but line feeds: terminals and logs that show a record obey them."""
+    return any(unicodedata.category(character) == "Cc" for character in text if character != "\n")
 
 
 def _why_closed(approval: Approval) -> str:

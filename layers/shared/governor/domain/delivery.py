@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from governor.domain.alert import Alert
 from governor.domain.units import UtcDatetime
 
 NOWHERE = "none"
@@ -30,8 +31,11 @@ class Delivery:
     delivery_id: str | None = None
     thread: str | None = None
     refused: str | None = None
+    given_up: bool = False
+    """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None
-    """Left to be tried again, and not earlier: the channel has said so."""
+    """Left to be tried again, and not earlier: the channel has said so, or somebody is sending it now and may
+    have died."""
 
     @property
     def is_settled(self) -> bool:
@@ -58,6 +62,13 @@ class Queued:
     body: str
     receives: int
     sent_at: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Asks to try once more where an alert was given up: somebody has put it back into the queue."""
+
+    alert: Alert
 
 
 @dataclass(frozen=True, slots=True)

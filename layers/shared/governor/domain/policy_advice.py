@@ -42,6 +42,21 @@ def _of_acting(policy: Policy) -> Iterator[str]:
                 "approval.two_people_above_usd_per_hour can be met by nobody: ownership.contacts names "
                 f"{len(named)} people by address (emails); name two or more"
             )
+        yield from _of_one_with_two_addresses(policy)
+
+
+def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
+    """Known only where both stand for one identity; that two addresses are one human's is not to be seen."""
+    found: dict[str, dict[str, None]] = {}
+    for contact in policy.ownership.contacts.values():
+        for identity, address in contact.identities.items():
+            found.setdefault(identity, {})[address.lower()] = None
+    for identity, several in found.items():
+        if len(several) > 1:
+            yield (
+                f"{identity} has the addresses {' and '.join(several)}, and so counts as two people under "
+                "approval.two_people_above_usd_per_hour; list one of them in ownership.contacts"
+            )
 
 
 def _of_judging(policy: Policy) -> Iterator[str]:

@@ -68,14 +68,21 @@ def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision
     if decision.answer is Answer.APPROVE and terms.people_needed > 1:
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must approve this one: use "
-            "the link of your own mail, or sign in as one of them",
+            f"the link of your own mail, or {_how_to_be_known(decision)}",
             status=status,
         )
-    raise NotAllowed(
-        f"this link went to a list, and the policy lets nobody {power(decision.answer, plan)} by it: use the "
-        "link of your own mail, or the command line",
-        status=status,
-    )
+    wanted = power(decision.answer, plan)
+    if decision.channel == "slack":
+        why = f"the policy does not know {decision.by}, and lets nobody in particular {wanted} by a button"
+    else:
+        why = f"this link went to a list, and the policy lets nobody {wanted} by it"
+    raise NotAllowed(f"{why}: use the link of your own mail, or the command line", status=status)
+
+
+def _how_to_be_known(decision: Decision) -> str:
+    if decision.channel == "page":
+        return "sign in as one of them"
+    return f"have somebody map {decision.by} to your address in ownership.contacts"
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:

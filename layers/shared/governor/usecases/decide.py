@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 
 from governor.domain.approval import Answer, Approval, Decision, check_decision
+from governor.domain.approval_messages import first_yes_alert
 from governor.domain.episode import Episode
 from governor.domain.terms import check_terms
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
-from governor.ports import Clock, StateTable, Workflow
+from governor.ports import Announcer, Clock, StateTable, Workflow
 from governor.usecases.deliver_decision import DeliverDecision
+
+_log = logging.getLogger(__name__)
+_ON_ITS_PAGE = "no button can say so; open its page"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Decide:
     state: StateTable
     workflow: Workflow
     clock: Clock
+    announcer: Announcer
 
     def __call__(
         self,
@@ -66,6 +72,8 @@ class Decide:
         _check_confirmed(episode, approval, decision, typed_instance_id, losses_accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
+            if approval.first_yes is None and stored.first_yes == decision:
+                self._tell_first(episode, decision, approval)
             if stored.first_yes is not None and stored.first_yes.person == decision.person:
                 return Decided(stored, delivered=True, needs_another=True)
         try:
@@ -74,6 +82,13 @@ class Decide:
             return self._lost(approval_id, decision, error)
         # Before the first task waits there is nobody to hand it to; that task finds it in the table.
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
+
+    def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
+        """The yes stands whether or not others can be told: a failure here is none of the answer."""
+        try:
+            self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
+        except CloudError:
+            _log.exception("a first yes could not be announced")
 
     def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
         """Somebody was faster: another person, or this one's own repeated request."""
@@ -107,14 +122,27 @@ def _check_confirmed(
         return
     if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
         raise DecisionRefused(
-            "this plan terminates the instance: type its id into the field to approve",
+            f"this plan terminates the instance: {_how_to_type(decision)} to approve",
             status=approval.status.value,
         )
     if episode.plan.loses_local_disks and not accepted:
         raise DecisionRefused(
-            "what is on its local disks would be lost for good: tick the box that says so to approve",
+            f"what is on its local disks would be lost for good: {_how_to_accept(decision)} to approve",
             status=approval.status.value,
         )
+
+
+def _how_to_type(decision: Decision) -> str:
+    """As it is done where the answer was given."""
+    if decision.channel == "cli":
+        return "name it with --instance-id"
+    return _ON_ITS_PAGE if decision.channel == "slack" else "type its id into the field"
+
+
+def _how_to_accept(decision: Decision) -> str:
+    if decision.channel == "cli":
+        return "repeat it with --accept-losses"
+    return _ON_ITS_PAGE if decision.channel == "slack" else "tick the box that says so"
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from governor.domain.approval import Answer, Decision
+from governor.domain.approval import Answer, Decision, has_controls
 from governor.domain.contacts import Directory
 from governor.domain.messages import cost_lines, plan_lines
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -140,7 +140,9 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
         raise InputError(f"answer: one of {', '.join(answer.value for answer in Answer)}") from None
     reason = document.get("reason")
     if reason is not None and not (_is_text(reason) and len(reason) <= _LONGEST_REASON):
-        raise InputError(f"reason: a text of at most {_LONGEST_REASON} characters")
+        raise InputError(
+            f"reason: a text of at most {_LONGEST_REASON} characters, without control characters"
+        )
     if not isinstance(document.get("instance_id"), str | None):
         raise InputError("instance_id: the id of the instance as text, where the plan terminates it")
     if not isinstance(document.get("losses_accepted", False), bool):
@@ -163,7 +165,7 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
 
 def _is_text(value: object) -> bool:
     """JSON can name halves of characters (`\\ud800`), which no table stores and no page shows."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or has_controls(value):
         return False
     try:
         value.encode()

@@ -156,7 +156,7 @@ def _told(deliveries: Sequence[Delivery]) -> list[str]:
         elif delivery.was_taken:
             lines.append(f"{what}: taken")
         elif delivery.refused is None:
-            lines.append(f"{what}: tried again from {_when(delivery.not_before)} on")
+            lines.append(f"{what}: on its way, or tried again from {_when(delivery.not_before)} on")
         else:
             lines.append(f"{what}: refused")
     return lines

@@ -1,0 +1,66 @@
+"""`governor approvals` as a person in a terminal reads it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from cli.governor import _list
+
+QUESTION = {
+    "id": "a" * 32,
+    "instance_id": "i-0123456789abcdef0",
+    "instance_type": "p4d.24xlarge",
+    "account": "123456789012",
+    "region": "us-east-1",
+    "usd_per_day": "786.4872",
+    "action": "stop",
+    "expires_at": "2026-11-20T13:00:00Z",
+    "instance_name": "train-a",
+}
+
+
+class FakeApi:
+    """Answers every call with these questions."""
+
+    def __init__(self, *questions: dict[str, Any]) -> None:
+        self.questions = questions
+
+    def call(self, method: str, path: str) -> dict[str, Any]:
+        """As the API."""
+        assert ("GET", "/api/approvals") == (method, path)
+        return {"questions": list(self.questions)}
+
+
+def listed(capsys: pytest.CaptureFixture[str], *questions: dict[str, Any]) -> list[str]:
+    """The lines of the list."""
+    api: Any = FakeApi(*questions)
+    _list(api, argparse.Namespace(json=False))
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_name_as_long_as_a_tag_may_be_makes_no_line_longer_than_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Cut, and that is seen; whole in `show`, and with `--json`."""
+    head, short, cut = listed(capsys, QUESTION, {**QUESTION, "instance_name": "n" * 255})
+
+    assert short.endswith("train-a")
+    assert cut.endswith("  " + "n" * 39 + "…")
+    assert head.index("NAME") + 40 == len(cut)
+
+
+def test_no_cell_widens_its_column_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a type or a Region is called one day."""
+    lines = listed(capsys, QUESTION, {**QUESTION, "instance_type": "x" * 255, "region": "y" * 255})
+
+    assert 8 * 42 >= max(len(line) for line in lines)
+
+
+def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names are whatever somebody chose."""
+    lines = listed(capsys, {**QUESTION, "instance_name": "\x1b[2J\x07train"})
+
+    assert lines[1].endswith("?[2J?train")
