@@ -84,6 +84,22 @@ class Demo:
             time.sleep(0.2)
         raise LocalCloudError(f"no mail about {instance_id} in time")
 
+    def warn(self, name: str) -> float:
+        """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until whoever is
+        on call has been paged.
+        """
+        (warned,) = [i for i, member in self.scene.members.items() if member.name == name]
+        began = time.time()
+        self.scene.simulation.spot_warning(warned)
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < until:
+            hooks = [c for c in self.scene.simulation.commands() if warned in c["InstanceIds"]]
+            pages = [p for p in self.scene.receivers.received("pagerduty") if warned in str(p.payload)]
+            if hooks and pages:
+                return float(hooks[0]["at"]) - began
+            time.sleep(0.2)
+        raise LocalCloudError(f"{name} was not asked to save its work, or nobody was paged, in time")
+
     def approve(self, question: dict[str, Any]) -> None:
         """Presses the button as a browser would: reads the page, sends its form back."""
         url = self.await_mail(question["instance_id"])
@@ -187,6 +203,8 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     print(f"  the mails to {OWNER}:")
     for question in questions:
         print(f"  {question['subject']}\n    {demo.await_mail(question['instance_id'])}")
+    _say("EC2 takes train-a back in two minutes: its checkpoint hook, its owner, and whoever is on call")
+    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; paged")
     _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
     print(f"  and all mail, as SES has taken it, at {cloud.endpoint_url}/_ministack/ses/messages")
     _say("the same questions on the command line, in another terminal in this folder:")

@@ -96,7 +96,18 @@ def demo_fleet() -> tuple[Member, ...]:
     """The fleet; `expected` is the verdict each member must get."""
     owner = {"Owner": "ml-platform", "Project": "vision"}
     return (
-        Member("train-a", "p4d.24xlarge", A100, 8, busy, "busy", "a training job on all GPUs", tags=owner),
+        Member(
+            "train-a",
+            "p4d.24xlarge",
+            A100,
+            8,
+            busy,
+            "busy",
+            "a training job on all GPUs, on Spot capacity",
+            lifecycle="spot",
+            spot_request_type="one-time",
+            tags=owner,
+        ),
         Member(
             "notebook-1", "g5.xlarge", A10G, 1, idle, "idle", "a forgotten notebook", data_gib=200, tags=owner
         ),

@@ -21,7 +21,7 @@ from local.simulation import InstanceSpec, Simulation, VolumeSpec
 STACK = "gpu-governor"
 SENDER = "gpu-governor@example.com"
 CHECKPOINT_DOCUMENT = "gpu-governor-on-interruption"
-SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988"}
+SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988", "p4d.24xlarge": "9.8321"}
 TEMPLATE = ROOT / "template.yaml"
 
 

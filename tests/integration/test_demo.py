@@ -24,6 +24,7 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
     )
     assert 0 == done.returncode, done.stderr[-2000:]
     assert "; bin/governor approvals list\n" in done.stdout
+    assert "asked to save its work after" in done.stdout
     summary = json.loads(done.stdout.splitlines()[-1])
 
     states = [action["state"] for action in summary["actions"]]

@@ -38,7 +38,7 @@ class SqsQueue:
 
 
 class SqsDeadLetters:
-    """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, as Lambda and EventBridge leave it."""
+    """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, where Lambda leaves its own."""
 
     def __init__(self, clients: Clients, url: str) -> None:
         self._clients = clients
