@@ -66,7 +66,8 @@ def test_a_look_that_fails_leaves_the_sweep_alone(stage: Stage) -> None:
     stage.policy("mode: ask\nplan: {action: notify-only}")
     stage.launch(**OWNED)
     forget_turn(stage)
-    stage.scene.simulation.set_fault("cloudwatch:ListMetrics", "AccessDenied", times=1)
+    # Of the health's own list: the sweep lists what jobs publish.
+    stage.scene.simulation.set_fault("cloudwatch:ListMetrics", "AccessDenied", match={"Namespace": HARDWARE})
 
     result = stage.scene.sweep()["results"][0]
 
