@@ -16,7 +16,7 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.breaker import Change, assess
+from governor.domain.breaker import Change, SweepDay, assess, count_turned, remember
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Shape, Target
@@ -124,6 +124,7 @@ class _Sweeps:
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None
+        self._sweep_days: tuple[SweepDay, ...] = ()
         self.freezes = 0
 
     def run(self) -> None:
@@ -186,7 +187,10 @@ class _Sweeps:
         # Those that were not read work on: they are part of the whole.
         judged = sum(change.before in _WORKING for change in changes)
         changes += [Change(VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)] * (self._working - judged)
-        if assess(changes, self._rule) is not None:
+        turned = count_turned(changes)
+        before = [day for day in self._sweep_days if day.day < now.date()]
+        self._sweep_days = remember(self._sweep_days, now.date(), turned, self._rule)
+        if assess(turned, self._rule, before) is not None:
             self.freezes += self._tripped_at is None
             self._tripped_at = now
         elif self._tripped_at is not None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, Decision
+from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
@@ -315,6 +316,14 @@ class StateTable(Protocol):
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Work resumed: the next idleness is told anew."""
+        ...
+
+    def sweep_days(self, target: Target) -> Sequence[SweepDay]:
+        """What the sweeps of the last days have seen turning at once, oldest day first."""
+        ...
+
+    def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
+        """Replaces it. Of two sweeps at once one may be lost; the next one makes up for it."""
         ...
 
     def breaker(self, target: Target) -> BreakerState | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.memory import MemoryStateTable
 from governor.domain.approval import Answer, ApprovalStatus
+from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
@@ -98,6 +99,18 @@ def test_marks_are_noted_and_removed(table: StateTable) -> None:
 
     table.set_marked(TARGET, INSTANCE_ID, None)
     assert table.record(TARGET, INSTANCE_ID).marked_at is None
+
+
+def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
+    """As it was set last, in the order of days."""
+    days = (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7))
+    assert () == tuple(table.sweep_days(TARGET))
+
+    table.set_sweep_days(TARGET, days[:1])
+    table.set_sweep_days(TARGET, days)
+
+    assert days == tuple(table.sweep_days(TARGET))
+    assert () == tuple(table.sweep_days(replace(TARGET, region="eu-west-1")))
 
 
 def test_the_breaker_changes_once(table: StateTable) -> None:

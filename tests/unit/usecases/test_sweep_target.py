@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from governor.domain.alert import AlertKind
+from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Instance
 from governor.domain.policy import AppliedPolicy, Mode, Policy
@@ -192,6 +193,22 @@ def test_managed_instances_are_told_and_never_marked() -> None:
     assert (0, 0) == (summary.episodes_started, summary.marked)
     assert "managed-elsewhere" == world.verdict(instance_id)
     assert 1 == told(world, AlertKind.MANAGED_IDLE)
+
+
+def test_far_more_than_ever_before_freezes_although_most_go_on_working() -> None:
+    """Six of thirty are no half; but no sweep of the last days saw more than one turn."""
+    world = FleetWorld()
+    ids = [world.add(number, BUSY) for number in range(30)]
+    world.sweep()
+    known = [SweepDay(NOW.date() - timedelta(days=age), 1, 0) for age in (3, 2, 1)]
+    world.state.set_sweep_days(TARGET, known)
+    for instance_id in ids[:6]:
+        world.publish(instance_id, [0.0] * 12)
+
+    summary = world.sweep(65)
+
+    assert (True, 0) == (summary.frozen, summary.episodes_started)
+    assert 6 == world.state.sweep_days(TARGET)[-1].most_idle
 
 
 def test_an_outage_that_looks_like_idleness_freezes_everything() -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_never
 
 from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
@@ -506,6 +507,23 @@ def record_from_document(target: Target, instance_id: str, document: Mapping[str
         quiet_until=_parsed(document.get("quiet_until")),
         quiet_launch_time=_parsed(document.get("quiet_launch_time")),
         marked_at=_parsed(document.get("marked_at")),
+    )
+
+
+def sweep_days_document(days: Sequence[SweepDay]) -> Document:
+    """What sweeps have seen turning at once, by day."""
+    return {"days": {one.day.isoformat(): [one.most_idle, one.most_silent] for one in days}}
+
+
+def sweep_days_from_document(document: Mapping[str, Any]) -> tuple[SweepDay, ...]:
+    """The inverse of `sweep_days_document`.
+
+    Raises:
+        KeyError, TypeError, ValueError: not such a document.
+    """
+    return tuple(
+        SweepDay(date.fromisoformat(day), int(most_idle), int(most_silent))
+        for day, (most_idle, most_silent) in sorted(document["days"].items())
     )
 
 

@@ -3,6 +3,7 @@
     TARGET#account#region    OBSERVATIONS#nnn            what the last sweep saw, packed, in chunks
                              INSTANCE#id                 instance record; holds the lock
                              BREAKER                     the tripped breaker
+                             SWEEP-DAYS                  the most that turned at once in a sweep, by day
                              SWEEP#time                  sweep history (30 days)
                              OPENLEDGER#id#execution     booked and not settled
     EPISODE#execution        EPISODE                     the episode
@@ -57,12 +58,15 @@ from governor.adapters.documents import (
     packed_history,
     packed_observations,
     record_from_document,
+    sweep_days_document,
+    sweep_days_from_document,
     unpacked_evidence,
     unpacked_history,
     unpacked_observations,
 )
 from governor.adapters.errors import aws_errors
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter, parse_month
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
@@ -188,6 +192,19 @@ class DynamoStateTable:
             self._update(key, {}, remove=attributes, condition="attribute_exists(pk)")
         except ConflictError:
             return  # no record, so nothing to remove
+
+    def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
+        """As the port says."""
+        key = (_target_pk(target), "SWEEP-DAYS")
+        item = self._get(key)
+        if item is None:
+            return ()
+        with _readable(*key):
+            return sweep_days_from_document(item)
+
+    def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
+        """As the port says."""
+        self._put((_target_pk(target), "SWEEP-DAYS"), sweep_days_document(days))
 
     def breaker(self, target: Target) -> BreakerState | None:
         """As the port says."""

@@ -11,6 +11,7 @@ from typing import Any
 from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
 from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
 from governor.domain.episode import (
@@ -587,6 +588,7 @@ class MemoryStateTable:
         self._deliveries: dict[tuple[str, str, str, str], Delivery] = {}
         self._observations: dict[tuple[str, str], dict[str, Observation]] = {}
         self._records: dict[tuple[str, str, str], InstanceRecord] = {}
+        self._sweep_days: dict[tuple[str, str], tuple[SweepDay, ...]] = {}
         self._breakers: dict[tuple[str, str], BreakerState] = {}
         self._episodes: dict[str, Episode] = {}
         self._approvals: dict[str, Approval] = {}
@@ -629,6 +631,14 @@ class MemoryStateTable:
             if (*_place(target), instance_id) in self._records:
                 record = self.record(target, instance_id)
                 self._store(replace(record, quiet_until=None, quiet_launch_time=None))
+
+    def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
+        """As the port says."""
+        return self._sweep_days.get(_place(target), ())
+
+    def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
+        """As the port says."""
+        self._sweep_days[_place(target)] = tuple(days)
 
     def breaker(self, target: Target) -> BreakerState | None:
         """As the port says."""

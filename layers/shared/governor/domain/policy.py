@@ -286,12 +286,22 @@ class Breaker:
     """Fewer instances than this turning at once never trip the breaker."""
     hold_minutes: int = 180
     """How long it stays open after the last sweep that would have tripped it."""
+    unusual_times_the_most: float | None = 3.0
+    """More than this many times the most that ever turned in a sweep of the last days trips it as well,
+    however small a share of the fleet it is; `None`: never."""
+    history_days: int = 14
+    history_days_needed: int = 3
+    """Days of sweeps before they count as knowledge of the fleet."""
 
     def __post_init__(self) -> None:
         _between("turned_idle_percent", self.turned_idle_percent, 1, 100)
         _between("turned_silent_percent", self.turned_silent_percent, 1, 100)
         _between("minimum_instances", self.minimum_instances, 1, 10_000)
         _between("hold_minutes", self.hold_minutes, 0, 10_080)
+        if self.unusual_times_the_most is not None:
+            _between("unusual_times_the_most", self.unusual_times_the_most, 1, 100)
+        _between("history_days", self.history_days, 1, 60)
+        _between("history_days_needed", self.history_days_needed, 1, self.history_days)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.breaker import Change, assess, is_outage
+from governor.domain.breaker import Change, assess, count_turned, is_outage, remember
 from governor.domain.cost import Rate
 from governor.domain.episode import (
     BreakerState,
@@ -256,7 +256,12 @@ class SweepTarget:
         self, target: Target, cases: Sequence[_Case], base: Policy, now: datetime, summary: SweepSummary
     ) -> bool:
         """Freezes and releases. True while a freeze is so young that its alert is all there is to say."""
-        why = assess([_change(case) for case in cases], base.breaker)
+        turned = count_turned([_change(case) for case in cases])
+        history = self.state.sweep_days(target)
+        why = assess(turned, base.breaker, [day for day in history if day.day < now.date()])
+        learnt = remember(history, now.date(), turned, base.breaker)
+        if learnt != tuple(history):
+            self._attempt(summary, "sweep history", lambda: self.state.set_sweep_days(target, learnt))
         tripped = self.state.breaker(target)
         hold = timedelta(minutes=base.breaker.hold_minutes)
         just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
