@@ -517,13 +517,15 @@ def test_what_was_undone_has_no_button_any_more() -> None:
     assert "ada had it started again" in page
 
 
-def test_the_record_of_a_termination_tells_how_to_rebuild() -> None:
-    """Launch facts, and which snapshot was which device."""
+@pytest.mark.parametrize("outcome", [Outcome.TERMINATED, Outcome.FAILED])
+def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> None:
+    """Launch facts, and which snapshot was which device; also where the flow failed after it had asked."""
     world = World(Action.TERMINATE)
     world.post("approve", typed_instance_id="i-0123456789abcdef0")
     world.state.set_snapshots(world.ref, {"snap-1": "vol-0123456789abcdef0"})
     world.change(instance=replace(world.episode.instance, launch=LaunchFacts(image_id="ami-1")))
-    world.end(Outcome.TERMINATED)
+    world.state.note_step(world.ref, "terminate", NOW)
+    world.end(outcome)
 
     page = world.get().body
 
