@@ -70,14 +70,15 @@ class Api:
 
 
 def _refusal(error: HTTPError) -> str:
+    """What the API said; what only API Gateway or a proxy can have said is put into words."""
     try:
         said = json.loads(error.read())
         text = said.get("error") or said.get("message")
     except (ValueError, AttributeError):
-        text = None
-    if text is None or (error.code in (401, 403) and "error" not in said):
+        said, text = {}, None
+    if error.code in (401, 403) and "error" not in said:
         return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
-    return str(text)
+    return printable(str(text)) if text else f"the API answered {error.code} without a reason: try again"
 
 
 def find_api(stack: str, session: boto3.Session) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,9 @@ class Sender:
     def __init__(self, stage: Stage, link: str, operation_id: str) -> None:
         self.operation_id = operation_id
         self.slack_secret = stage.scene.receivers.slack_signing_secret.encode()
-        self.csrf = hidden_fields(request(link)[1])["csrf"]
+        page = request(link)[1]
+        self.csrf = hidden_fields(page)["csrf"]
+        self.offered = re.findall(r'<option value="([^"]+)"', page)[0]
         self.genuine = False
 
     def sign(self, prepared: PreparedRequest) -> PreparedRequest:
@@ -93,9 +96,12 @@ class Sender:
         return {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": f"v0={mac}"}
 
     def fill_in(self, case: Case) -> None:
-        """The hidden field of the page."""
+        """The hidden field of the page, and an end that it offers: no example would guess either."""
         if self.genuine and self.operation_id == "answerOnPage" and isinstance(case.body, dict):
             case.body["csrf"] = self.csrf
+            if case.body.get("answer") == "keep" and "keep_until" in case.body:
+                case.body["keep_until"] = self.offered
+                case.body.pop("keep_date", None)
 
 
 def trial(strategy: Any, answered: Callable[[Case], None]) -> Callable[[], None]:

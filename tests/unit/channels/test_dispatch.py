@@ -25,11 +25,11 @@ from governor.domain.approval import Answer, Decision
 from governor.domain.approval_messages import first_yes_alert
 from governor.domain.contacts import Contact
 from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
-from governor.domain.episode import Outcome, Terms
+from governor.domain.episode import Episode, EpisodeRef, Outcome, Terms
 from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
 from governor.domain.units import iso
-from governor.errors import InputError, Throttled
+from governor.errors import CloudError, InputError, Throttled
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER, asked
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -1079,6 +1079,26 @@ def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_peop
     }
     assert body["instance_id"] == sent["finops@example.com"][0].facts.instance_id
     assert body["instance_id"] not in {one.facts.instance_id for one in sent["alice@example.com"]}
+
+
+def test_a_question_that_cannot_be_read_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """It waits; the two others are sent, each by itself."""
+    fleet = Fleet(3)
+    fleet.worker(fleet.alerts())
+    read, broken = fleet.world.state.episode, fleet.refs[1]
+
+    def unreadable(ref: EpisodeRef) -> Episode | None:
+        if ref == broken:
+            raise CloudError("an item of another release", operation="dynamodb:GetItem")
+        return read(ref)
+
+    fleet.world.state.episode = unreadable  # type: ignore[method-assign]
+    fleet.queue.put = fleet.queue.put[:1]
+
+    assert ["f0"] == fleet.flush()
+    assert broken.instance_id not in {message.facts.instance_id for message in fleet.mail.sent}
+    assert (2, 2) == (len(fleet.mail.sent), len(fleet.hook.sent))
+    assert "was not delivered" in caplog.text
 
 
 def test_two_workers_do_not_send_the_same_group(caplog: pytest.LogCaptureFixture) -> None:

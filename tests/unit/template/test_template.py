@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from governor.channels.dispatch import TRIED_FOR
+from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from tests.unit.template.machines import ROOT, rules, template
 
 TEMPLATE = template()
@@ -224,9 +226,19 @@ def test_the_api_is_throttled_at_its_stage() -> None:
         assert (20, 10) == (limits["ThrottlingBurstLimit"], limits["ThrottlingRateLimit"])
 
 
+def test_the_function_gives_up_before_the_queue_does() -> None:
+    """With the reason and on record; what SQS moves by itself says neither. Twice as many receives are left
+    as a day of the shortest waits takes, for those that met another worker."""
+    waits, receives = 0.0, 0
+    while waits < TRIED_FOR.total_seconds():
+        waits += min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(receives, 10))
+        receives += 1
+
+    assert 2 * receives < RESOURCES["DeliveryQueue"]["Properties"]["RedrivePolicy"]["maxReceiveCount"]
+
+
 def test_what_is_given_up_can_be_put_back() -> None:
-    """One function keeps it, in the queue that SQS redrives into the one it came from; it may read nothing
-    there."""
+    """One function keeps it, in the dead-letter queue of the one it came from; it may read nothing there."""
     reaching = {
         (name, tuple(actions(statement)))
         for name, function in FUNCTIONS.items()

@@ -15,10 +15,11 @@ from governor.domain.episode import BreakerState, Outcome, Phase
 from governor.domain.evidence import MetricSource, evidence_hash
 from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.plan import Step
-from governor.domain.policy import Action, Mode, PlanRule, Policy
+from governor.domain.policy import Action, Mode, Ownership, PlanRule, Policy
 from governor.errors import CloudError, DecisionRefused, Throttled, Unavailable
 from governor.usecases.decide import Decide
-from tests.builders import NOW, TARGET
+from governor.usecases.open_episode import owner_and_project
+from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import PRICE, decision, opener, ref_of, stored_episode
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
@@ -246,3 +247,10 @@ def test_the_first_tag_that_is_set_names_the_owner(tags: dict[str, str], who: tu
     episode = stored_episode(world, ref_of(world, instance_id))
 
     assert who == (episode.owner, episode.project)
+
+
+def test_owner_and_project_are_one_printable_line() -> None:
+    """They stand in mails and on the page, and anybody who may tag writes them."""
+    tags = {"Owner": "ada\nBcc: eve", "Project": "vision\u202e"}
+
+    assert ("ada Bcc: eve", "vision") == owner_and_project(make_instance(tags=tags), Ownership())

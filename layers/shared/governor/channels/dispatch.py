@@ -32,7 +32,7 @@ from governor.ports import Clock, LinkSigner, Policies, StateTable
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
-_TRIED_FOR = timedelta(days=1)
+TRIED_FOR = timedelta(days=1)
 """Since the alert was made; what no channel takes for so long is given up."""
 _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
@@ -289,7 +289,7 @@ class Dispatch:
 
     def _postpone(self, route: Route, item: _Item, why: str, wanted: int | None) -> None:
         """Tried again later, unless it has been tried for long enough."""
-        if self.clock.now() - item.alert.at <= _TRIED_FOR:
+        if self.clock.now() - item.alert.at <= TRIED_FOR:
             self._leave(route, item, wanted)
             return
         _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)

@@ -17,11 +17,11 @@ from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
 from governor.domain.delivery import Again, Flush, Queued
-from governor.errors import GovernorError, InputError
+from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock, StateTable
 
 _log = logging.getLogger(__name__)
-_FIRST_WAIT_SECONDS, _LONGEST_BACKOFF_SECONDS = 15, 900
+FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS = 15, 900
 _LEASE_SECONDS = 300
 """The time-out of the function: who holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
@@ -135,15 +135,31 @@ class Worker:
         for alerts in audiences.values():
             together = bool(digest_from) and len(alerts) >= digest_from
             for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
-                done = dispatch([alert for _, alert in part])
-                if not done.left:
-                    for name, _ in part:
-                        self.state.drop_outbox(group, name)
-                total = total.plus(done)
+                total = total.plus(self._send_part(dispatch, group, part))
         return total
 
+    def _send_part(self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]) -> Dispatched:
+        """Together, and where that fails each by itself: one that cannot be worked on holds up no other."""
+        try:
+            done = dispatch([alert for _, alert in part])
+        except (Throttled, Unavailable):
+            raise  # in a moment all of them go together
+        except Exception:  # noqa: BLE001 - logged, and the queue repeats it
+            if len(part) == 1:
+                _log.exception("the waiting message %s was not delivered", part[0][0])
+                return Dispatched(0, 0, left=1)
+            _log.warning("messages that wait together are tried one by one", exc_info=True)
+            total = Dispatched(0, 0)
+            for one in part:
+                total = total.plus(self._send_part(dispatch, group, [one]))
+            return total
+        if not done.left:
+            for name, _ in part:
+                self.state.drop_outbox(group, name)
+        return done
+
     def _hide(self, one: Queued, wanted: int | None) -> None:
-        backoff = min(_LONGEST_BACKOFF_SECONDS, _FIRST_WAIT_SECONDS * 2 ** min(one.receives - 1, 10))
+        backoff = min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(one.receives - 1, 10))
         try:
             self.queue.hide(one.receipt, min(LONGEST_WAIT_SECONDS, max(wanted or 0, backoff)))
         except Exception:  # noqa: BLE001 - logged

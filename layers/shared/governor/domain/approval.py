@@ -117,9 +117,18 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
         )
 
 
+_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks of direction. Other invisible marks are part of names and emoji."""
+
+
 def has_controls(text: str) -> bool:
-    """Whether it holds control characters but line feeds: terminals and logs that show a record obey them."""
-    return any(unicodedata.category(character) == "Cc" for character in text if character != "\n")
+    """Whether it holds control characters but line feeds, or marks that turn or break lines: terminals, logs
+    and pages that show a record obey them."""
+    return any(
+        unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _TURNING
+        for character in text
+        if character != "\n"
+    )
 
 
 def _why_closed(approval: Approval) -> str:
