@@ -404,6 +404,24 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
     assert Dispatched(0, 0) == office.post.dispatch([replace(first, dedup_id="late")])
 
 
+def test_who_left_hears_of_no_first_yes() -> None:
+    """The question is still open, and it is not theirs any more."""
+    office = Office()
+    episode = office.post.world.state.episode(office.post.world.ref)
+    assert episode is not None
+    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    office.post.dispatch([office.post.alert()])
+    policies = office.post.world.policies
+    stays = Contact(emails=("alice@example.com",))
+    ownership = Ownership(contacts={"ml": stays}, default_contacts=("ml",))
+    policies.policy = replace(policies.policy, ownership=ownership)
+    office.post.dispatch([first_yes_alert(episode, yes, NOW + timedelta(hours=1))])
+
+    assert "bob@example.com" in office.got("ask")
+    assert "bob@example.com" not in office.got("first-yes")
+    assert "alice@example.com" in office.got("first-yes")
+
+
 def test_who_did_not_take_the_escalation_hears_no_end() -> None:
     """It would be the end of what they never heard of."""
     office = Office()

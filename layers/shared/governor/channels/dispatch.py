@@ -370,15 +370,19 @@ class Dispatch:
         return asked
 
     def _told(self, item: _Item) -> Sequence[Told]:
-        """Whoever the policy no longer names gets a link that proves nobody."""
+        """Whoever the policy no longer names hears the end, by a link that proves nobody, and nothing before
+        it: a question that is still open is not theirs any more.
+        """
         if item.alert.kind not in _FOLLOWS:
             return ()
         directory = self.policies.base().policy.ownership.directory
         people = addresses(tuple(directory.contacts.values()))
+        is_open = item.alert.kind in OPEN
         return [
             Told(one.channel, one.target, one.target if one.target in people else None)
             for one in item.known
             if one.was_taken
+            and (item.alert.kind not in OPEN or one.channel != "email" or one.target in people)
         ]
 
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
