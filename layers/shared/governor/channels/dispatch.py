@@ -381,8 +381,7 @@ class Dispatch:
         return [
             Told(one.channel, one.target, one.target if one.target in people else None)
             for one in item.known
-            if one.was_taken
-            and (item.alert.kind not in OPEN or one.channel != "email" or one.target in people)
+            if one.was_taken and not (is_open and one.channel == "email" and one.target not in people)
         ]
 
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
