@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from governor.adapters.clients import Clients
+from governor.adapters.event_log import DynamoEventLog
 from governor.adapters.sns import alert_document
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome
@@ -207,6 +209,46 @@ def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
     event["detail"]["statusCode"] = "closed"
     assert ({"told": []}, False) == guarded.invoke("HandleNotice", event)
     guarded.policy("mode: ask")
+
+
+def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage) -> None:
+    """Within a day of it nothing is kept to remind of, and what was kept is dropped: that takes a look."""
+    guarded.policy("mode: ask\nplan: {action: notify-only}")
+    instance_id = guarded.launch()
+    event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
+    event["detail"]["eventArn"] += "-moved"
+    log = DynamoEventLog(Clients(), guarded.scene.outputs["StateTableName"])
+    kept = []
+    for hours in (300, 10):
+        when = datetime.now(tz=UTC) + timedelta(hours=hours)
+        event["detail"]["startTime"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")
+        assert ({"told": [instance_id]}, False) == guarded.invoke("HandleNotice", event)
+        kept.append([notice for notice in log.notices(TARGET) if notice.instance_id == instance_id])
+
+    assert [1, 0] == [len(notices) for notices in kept]
+    guarded.policy("mode: ask")
+
+
+@pytest.mark.parametrize(
+    ("function", "sample"),
+    [
+        ("HandleNotice", "handle_notice/retirement.json"),
+        ("HandleRebalanceRecommendation", "handle_rebalance_recommendation/recommended.json"),
+        ("HandleSpotInterruption", "handle_spot_interruption/terminate.json"),
+    ],
+)
+def test_a_refused_policy_keeps_no_warning_back(guarded: Stage, function: str, sample: str) -> None:
+    """Answered by the last document that was accepted, which its role may read."""
+    guarded.policy("mode: ask\nplan: {action: notify-only}")
+    guarded.launch()
+    guarded.scene.sweep()
+    guarded.policy("mode: reckless")
+    try:
+        event = json.loads((ROOT / "events" / sample).read_text())
+        assert not guarded.invoke(function, {**event, "id": f"refused-{function}"})[1]
+    finally:
+        guarded.policy("mode: ask")
 
 
 def test_the_health_of_gpus_is_told(guarded: Stage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,8 +17,9 @@ from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Cause, Warned
 from governor.domain.policy import Events, Mode, Targets
 from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.usecases import react_interruption, send_checkpoint
 from governor.usecases.tell_warning import Reaction, Told
-from tests.builders import NOW
+from tests.builders import NOW, TARGET
 from tests.unit.usecases.warned_world import DATA, WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
 
@@ -403,3 +405,75 @@ def test_failed_hooks_of_a_mass_are_not_told_one_by_one() -> None:
 
     expected = [AlertKind.SPOT_INTERRUPTION, AlertKind.CHECKPOINT_FAILED, AlertKind.MASS_INTERRUPTION]
     assert expected == world.kinds
+
+
+# late, slow and many
+
+
+@pytest.mark.parametrize(
+    ("changes", "age_minutes"),
+    [({"launch_time": NOW - timedelta(minutes=4)}, 5), ({}, 8)],
+    ids=["it was started again", "it was spared"],
+)
+def test_a_warning_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], age_minutes: int) -> None:
+    """Events may come an hour late: no hook, no alert, and the question of the present run stays open."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True), tags=SIGNAL)
+    if changes:
+        world.world.change_instance(**changes)
+        record = world.world.state.record(TARGET, world.instance.instance_id)
+        assert record.open_episode is not None
+
+    reaction = world.interruption(world.warned(at=NOW - timedelta(minutes=age_minutes)))
+
+    assert ([], [], {}) == (world.sent, world.hook.sent, world.world.ec2.snapshots)
+    assert (None, False, False) == (reaction.told, reaction.checkpoint_sent, voided(world))
+    assert "too late" in reaction.notes[0]
+
+
+def test_what_ec2_still_does_after_its_time_is_answered() -> None:
+    """It may be late itself, by minutes."""
+    world = WarnedWorld()
+
+    assert world.interruption(world.warned(at=NOW - timedelta(minutes=6))).checkpoint_sent
+
+
+def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own warnings come again."""
+    for module in (react_interruption, send_checkpoint):
+        monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.3)
+    world = WarnedWorld()
+    policies = world.world.policies
+    policies.policy = replace(policies.policy, targets=Targets(regions=("us-east-1", "eu-west-1")))
+    here, there = batch(world, 2)
+    answered, describe = threading.Event(), world.world.ec2.describe_all
+
+    def hang(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        if target.region == "eu-west-1":
+            answered.wait(10)
+        return describe(target, instance_ids)
+
+    world.world.ec2.describe_all = hang  # type: ignore[method-assign]
+    done, failed = world.react([replace(there, region="eu-west-1"), here])[::-1]
+    answered.set()
+
+    assert isinstance(done, Reaction)
+    assert [here.instance_id] == [sent[0] for sent in world.hook.sent]
+    assert isinstance(failed, Unavailable)
+
+
+def test_snapshots_wait_for_no_telling_and_for_no_other_snapshot() -> None:
+    """All are told and their questions void before the first; then they are made at the same time."""
+    world = WarnedWorld(Events(snapshot_data_volumes=True))
+    warnings = batch(world, 8)
+    create, together, told = world.world.ec2.create, threading.Barrier(8, timeout=10), []
+
+    def meet(*arguments: Any, **named: Any) -> Any:
+        told.append(len(world.sent))
+        together.wait()
+        return create(*arguments, **named)
+
+    world.world.ec2.create = meet  # type: ignore[method-assign]
+    results = world.react(warnings)
+
+    assert all(isinstance(result, Reaction) and result.snapshots for result in results)
+    assert {6} == set(told)  # five singly, and one for all others

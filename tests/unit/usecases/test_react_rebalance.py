@@ -11,6 +11,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events
 from governor.errors import Unavailable
 from governor.usecases.tell_warning import Told
+from tests.builders import NOW
 from tests.unit.usecases.warned_world import WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
 
@@ -81,3 +82,14 @@ def test_instances_that_are_not_governed_are_nobodys_news() -> None:
     assert not world.rebalance(world.recommended()).ours
 
     assert [] == world.sent
+
+
+def test_a_recommendation_of_an_earlier_run_is_a_line_in_the_log() -> None:
+    """It came late, and the instance was started again since."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True))
+    world.world.change_instance(launch_time=NOW - timedelta(seconds=5))
+
+    reaction = world.rebalance(world.recommended())
+
+    assert ([], [], None) == (world.sent, world.hook.sent, reaction.told)
+    assert "too late" in reaction.notes[0]

@@ -19,6 +19,8 @@ CHECKPOINT_TAG = "GpuGovernorCheckpoint"
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+_LATE = timedelta(minutes=5)
+"""So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
 _OFF = ("off", "no", "false", "none", "never", "0")
 _HOOK = ("hook", "on", "yes", "true", "1")
 
@@ -75,6 +77,16 @@ class Warned:
     def kind(self) -> str:
         """Warnings of one kind in one place are counted together, to tell a mass of them as one."""
         return _KINDS[self.cause]
+
+    def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
+        """Whether it speaks of an earlier run of the instance, or of an end that has long passed it by.
+
+        Events may come an hour late, and what EC2 stops or starts again keeps its id.
+        """
+        if self.at < instance.launch_time:
+            return True
+        has_end = self.cause is not Cause.REBALANCE
+        return has_end and instance.state == "running" and now > self.ends_at + _LATE
 
     @property
     def hook_reason(self) -> str:

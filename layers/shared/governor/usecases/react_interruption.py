@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 
 from governor.domain.episode import Outcome
 from governor.domain.event_messages import interruption_alert
@@ -26,12 +27,17 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, run_all
 from governor.usecases.open_episode import owner_and_project
+from governor.usecases.parallel import at_once
 from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
 
 EVENT_TAG = "GpuGovernor:Event"
+_PATIENCE_SECONDS = 10.0
+"""With an account or Region that hangs: a third of the function's time."""
+_Hooks = Mapping[str, CloudError | None]
+"""What became of the hook, by event id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,30 @@ class _Case:
     decided: Checkpoint | None
     owner: str
     project: str
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one warning has come. `case` is `None` where nothing more is to be done for it."""
+
+    case: _Case | None
+    reaction: Reaction = field(default_factory=Reaction)
+    failed: list[Exception] = field(default_factory=list)
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Tries every step, whatever becomes of those before it."""
+        try:
+            run_all(steps)
+        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
+            self.failed.append(error)
+
+    def result(self) -> Reaction | Exception:
+        """What was done, or the first failure with the others as its notes."""
+        if not self.failed:
+            return self.reaction
+        for other in self.failed[1:]:
+            self.failed[0].add_note(f"also: {other}")
+        return self.failed[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +105,34 @@ class ReactToInterruption:
             [
                 Hooking(case.instance, case.warned, case.decided.signal)
                 for case in cases
-                if isinstance(case, _Case) and case.decided is not None and case.decided.send
+                if isinstance(case, _Case)
+                and case.decided is not None
+                and case.decided.send
+                and not case.warned.is_over(case.instance, self.clock.now())
             ]
         )
-        return [self._react(warned, case, base, hooks) for warned, case in zip(batch, cases, strict=True)]
+        progresses = [
+            self._tell(warned, case, base, hooks) for warned, case in zip(batch, cases, strict=True)
+        ]
+        self._snapshot_all(progresses)
+        for one in progresses:
+            if one.case is not None:
+                one.run(partial(self._advise, one.case, one.reaction))
+        return [one.result() for one in progresses]
 
     def _is_governed(self, warned: Warned, base: Policy) -> bool:
         return self.accounts.governs(base, warned.account, warned.region)
 
     def _describe(self, batch: Sequence[Warned]) -> dict[Target, Mapping[str, Instance] | CloudError]:
-        """All instances, a few calls for each account and Region."""
+        """All instances, a few calls for each account and Region; one that hangs holds up no other."""
         wanted: dict[Target, list[str]] = defaultdict(list)
         for warned in batch:
             wanted[self.accounts.target(warned.account, warned.region)].append(warned.instance_id)
-        found: dict[Target, Mapping[str, Instance] | CloudError] = {}
-        for target, ids in wanted.items():
-            try:
-                found[target] = self.instances.describe_all(target, tuple(dict.fromkeys(ids)))
-            except CloudError as error:
-                found[target] = error
-        return found
+        calls = {
+            target: partial(self.instances.describe_all, target, tuple(dict.fromkeys(ids)))
+            for target, ids in wanted.items()
+        }
+        return at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
 
     def _case_or_error(
         self, warned: Warned, known: Mapping[Target, Mapping[str, Instance] | CloudError], base: Policy
@@ -117,30 +155,28 @@ class ReactToInterruption:
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         return _Case(warned, instance, policy, decided, owner, project)
 
-    def _react(
-        self,
-        warned: Warned,
-        case: _Case | GovernorError | None,
-        base: Policy,
-        hooks: Mapping[str, CloudError | None],
-    ) -> Reaction | Exception:
+    def _tell(
+        self, warned: Warned, case: _Case | GovernorError | None, base: Policy, hooks: _Hooks
+    ) -> _Progress:
+        """Told, and its question taken back."""
+        progress = _Progress(case if isinstance(case, _Case) else None)
+        reaction = progress.reaction
         if isinstance(case, GovernorError):
-            return case
-        if not self._is_governed(warned, base):
-            return Reaction().elsewhere(warned.account, warned.region)
-        reaction = Reaction(ours=case is not None)
-        target = self.accounts.target(warned.account, warned.region)
-        steps: list[Callable[[], object]] = [lambda: self._void(target, warned, reaction)]
-        if case is not None:
-            steps = [*self._telling(case, base, hooks, reaction), *steps, self._advising(case, reaction)]
-        try:
-            run_all(steps)
-        except Exception as error:  # noqa: BLE001 - the caller gets it; the other warnings must have their turn
-            return error
-        return reaction
+            progress.failed.append(case)
+        elif not self._is_governed(warned, base):
+            reaction.elsewhere(warned.account, warned.region)
+        elif case is not None and warned.is_over(case.instance, self.clock.now()):
+            progress.case = None
+            reaction.too_late(warned)
+        else:
+            reaction.ours = case is not None
+            target = self.accounts.target(warned.account, warned.region)
+            telling = [] if case is None else self._telling(case, base, hooks, reaction)
+            progress.run(*telling, lambda: self._void(target, warned, reaction))
+        return progress
 
     def _telling(
-        self, case: _Case, base: Policy, hooks: Mapping[str, CloudError | None], reaction: Reaction
+        self, case: _Case, base: Policy, hooks: _Hooks, reaction: Reaction
     ) -> list[Callable[[], object]]:
         instance, warned, owner, project = case.instance, case.warned, case.owner, case.project
         return [
@@ -152,16 +188,27 @@ class ReactToInterruption:
                 reaction,
             ),
             lambda: self.checkpoint.report(instance, warned, hooks, owner, project, reaction),
-            lambda: self._snapshot(instance, warned, case.policy, reaction),
         ]
 
-    def _advising(self, case: _Case, reaction: Reaction) -> Callable[[], object]:
-        return lambda: self.advise(case.instance, case.policy, case.owner, case.project, reaction)
+    def _snapshot_all(self, progresses: Sequence[_Progress]) -> None:
+        """At the same time: each takes EC2 most of a second. After the telling, which needs none of them."""
+        calls = {
+            number: partial(self._snapshot, case, one.reaction)
+            for number, one in enumerate(progresses)
+            if (case := one.case) is not None
+            and case.policy.events.snapshot_data_volumes
+            and len(case.instance.volumes) > 1
+        }
+        for number, failed in at_once(calls, _PATIENCE_SECONDS, "ec2:CreateSnapshots").items():
+            if failed is not None:
+                progresses[number].failed.append(failed)
 
-    def _snapshot(self, instance: Instance, warned: Warned, policy: Policy, reaction: Reaction) -> None:
+    def _advise(self, case: _Case, reaction: Reaction) -> None:
+        self.advise(case.instance, case.policy, case.owner, case.project, reaction)
+
+    def _snapshot(self, case: _Case, reaction: Reaction) -> None:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""
-        if not policy.events.snapshot_data_volumes or len(instance.volumes) < 2:
-            return
+        instance, warned, policy = case.instance, case.warned, case.policy
         tags = {
             "Name": instance.snapshot_name("before its interruption"),
             EVENT_TAG: warned.event_id,
@@ -183,6 +230,6 @@ class ReactToInterruption:
 
     def _void(self, target: Target, warned: Warned, reaction: Reaction) -> None:
         record = self.state.record(target, warned.instance_id)
-        if record.open_episode is not None:
+        if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
             reason = f"{warned.cause.value} interruption: {warned.action}"
             reaction.voided = self.void(record.open_episode, reason, Outcome.INTERRUPTED)

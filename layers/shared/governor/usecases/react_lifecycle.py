@@ -65,6 +65,8 @@ class ReactToLifecycleAction:
             # The event came late: nobody can save anything any more, and nothing waits.
             run_all(steps)
             return reaction
+        if action.at < instance.launch_time:
+            return reaction.too_late(action.warned(None))
         policy = self.policies.applied_to(instance).policy
         owner, project = owner_and_project(instance, policy.ownership)
         warned = action.warned(self._heartbeat(target, action, reaction))

@@ -41,6 +41,8 @@ class ReactToRebalance:
         instance = self.instances.describe(target, warned.instance_id)
         if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
             return Reaction(ours=False)
+        if warned.is_over(instance, self.clock.now()):
+            return Reaction().too_late(warned)
         policy = self.policies.applied_to(instance).policy
         owner, project = owner_and_project(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None

@@ -8,15 +8,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from governor.domain.event_messages import checkpoint_failed_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned
+from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.once import Once
+from governor.usecases.parallel import at_once
 from governor.usecases.tell_warning import Reaction, Told
 
+_PATIENCE_SECONDS = 10.0
+"""With an account or Region that hangs."""
 _NOT_REACHABLE = "InvalidInstanceId"
 """One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
 
@@ -103,15 +108,20 @@ class SendCheckpoint:
 
     def _send(self, hook: CheckpointHook | None, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
         assert hook is not None
-        alike: dict[tuple[Target, str, int, bool], list[Hooking]] = defaultdict(list)
-        now = self.clock.now()
+        by_target: dict[Target, list[Hooking]] = defaultdict(list)
         for one in wanted:
-            left = one.warned.seconds_left(now)
-            alike[one.instance.target, one.warned.hook_reason, left, one.signal].append(one)
+            by_target[one.instance.target].append(one)
+        now = self.clock.now()
+        calls = {
+            target: partial(_send_to_target, hook, target, theirs, now)
+            for target, theirs in by_target.items()
+        }
         results: dict[str, CloudError | None] = {}
-        for (target, reason, left, signal), group in alike.items():
-            for part in _parts(group, MOST_INSTANCES_A_COMMAND):
-                results |= _send_part(hook, target, reason, left, signal, part)
+        for target, answer in at_once(calls, _PATIENCE_SECONDS, "ssm:SendCommand").items():
+            if isinstance(answer, CloudError):
+                results |= dict.fromkeys([one.key for one in by_target[target]], answer)
+            else:
+                results |= answer
         return results
 
     def _tell_failure(
@@ -122,6 +132,20 @@ class SendCheckpoint:
             self.once(f"{warned.event_id}#checkpoint-failed", lambda: self.announcer.announce(alert))
         except CloudError as untold:
             error.add_note(f"and this could not be told: {untold}")
+
+
+def _send_to_target(
+    hook: CheckpointHook, target: Target, wanted: Sequence[Hooking], now: UtcDatetime
+) -> dict[str, CloudError | None]:
+    """As few commands as there are kinds of them."""
+    alike: dict[tuple[str, int, bool], list[Hooking]] = defaultdict(list)
+    for one in wanted:
+        alike[one.warned.hook_reason, one.warned.seconds_left(now), one.signal].append(one)
+    results: dict[str, CloudError | None] = {}
+    for (reason, left, signal), group in alike.items():
+        for part in _parts(group, MOST_INSTANCES_A_COMMAND):
+            results |= _send_part(hook, target, reason, left, signal, part)
+    return results
 
 
 def _send_part(

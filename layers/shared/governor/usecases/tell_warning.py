@@ -17,6 +17,7 @@ from governor.domain.event_messages import mass_alert
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.interruption import Warned
 from governor.domain.policy import Policy
+from governor.domain.units import iso
 from governor.errors import CloudError, ConflictError
 from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
 from governor.usecases.once import Once, run_all
@@ -50,6 +51,13 @@ class Reaction:
     completed: bool = False
     """The lifecycle hook that an Auto Scaling group waited for was completed."""
     notes: list[str] = field(default_factory=list)
+
+    def too_late(self, warned: Warned) -> Reaction:
+        """Nothing is done: the event is about what is over."""
+        self.notes.append(
+            f"the event of {iso(warned.at)} came too late: it is about an earlier run, or is over"
+        )
+        return self
 
     def elsewhere(self, account: str, region: str) -> Reaction:
         """Nothing is done: the event came from where the policy governs nothing."""
