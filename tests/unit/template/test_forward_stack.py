@@ -42,6 +42,18 @@ def test_a_rule_sends_to_the_hub_and_keeps_what_was_not_taken(name: str) -> None
     assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
 
 
+def test_beside_the_hub_nothing_is_sent_to_it() -> None:
+    """It hears its own events already; each would be answered twice."""
+    rules_there = [r for r in STACK["Resources"].values() if r["Type"] == "AWS::Events::Rule"]
+    both = STACK["Conditions"]["IsElsewhere"]["Fn::Not"][0]["Fn::And"]
+
+    assert {"IsElsewhere"} == {rule["Condition"] for rule in rules_there}
+    assert [
+        [{"Ref": "AWS::AccountId"}, {"Ref": "HubAccountId"}],
+        [{"Ref": "AWS::Region"}, {"Ref": "HubRegion"}],
+    ] == [one["Fn::Equals"] for one in both]
+
+
 def test_the_role_may_put_events_on_that_bus_alone() -> None:
     """And the bus is the one that the hub's stack makes."""
     (policy,) = STACK["Resources"]["ForwarderRole"]["Properties"]["Policies"]
