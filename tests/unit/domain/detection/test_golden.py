@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from governor.domain.detection.history import Gap
 from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.detection.threshold import ThresholdDetector
-from tests.unit.domain.detection.builders import BUSY, HOLE, IDLE, Row, bins_of, days, history_of
+from tests.unit.domain.detection.builders import BUSY, DAY, HOLE, HOUR, IDLE, Row, bins_of, days, history_of
 
 PLAIN = ThresholdDetector()
 SURVIVAL = SurvivalDetector()
@@ -46,9 +47,9 @@ NONE_LIKE_IT = "no earlier idle stretch near this time of day is like it"
             id="training ended two hours ago, the first time",
         ),
         pytest.param(
-            bins_of((BUSY, 30), (IDLE, 0.75)),
+            bins_of((BUSY, 30), (IDLE, 11 / 12)),
             (False, DID_NOT_STAY),
-            (False, "every GPU under 5 % for 45 min only"),
+            (False, "every GPU under 5 % for 55 min only"),
             id="between two epochs",
         ),
         pytest.param(
@@ -171,12 +172,16 @@ def test_half_a_day_is_proof_whatever_the_past_says() -> None:
 
 
 def test_a_stretch_lost_from_sight_proves_nothing_about_how_long_it_lasted() -> None:
-    """An outage after an hour and a half is neither an interruption by work nor a night."""
+    """An outage is neither an interruption of work nor a stretch that ended when it came."""
     seen = bins_of((BUSY, 5), (IDLE, 3), (BUSY, 5))
     lost = bins_of((BUSY, 5), (IDLE, 3), (HOLE, 5))
 
     assert 3 * 12 == SURVIVAL.proof(history_of(seen).gaps, 0).longest_interruption_bins
     assert 0 == SURVIVAL.proof(history_of(lost).gaps, 0).longest_interruption_bins
+
+    evenings = history_of(OFFICE).gaps
+    lost_evenings = [Gap(day * DAY + 18 * HOUR, 2 * HOUR, ended_by_work=False) for day in range(10, 20)]
+    assert SURVIVAL.proof(evenings, 18 * HOUR) == SURVIVAL.proof([*evenings, *lost_evenings], 18 * HOUR)
 
 
 @pytest.mark.parametrize("minutes", [0, -5, 7])

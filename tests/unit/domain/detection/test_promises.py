@@ -130,6 +130,14 @@ def test_an_hour_of_holes_is_not_made_up_for_by_an_hour_without() -> None:
     assert "less than 80% of 1 h measured" in SURVIVAL.judge(history_of(rows)).reason
 
 
+def test_nor_is_an_hour_of_holes_by_the_newest_hour() -> None:
+    """The other way round: an hour measured in full is enough for the plain rule, and two are asked."""
+    rows = [*bins_of((BUSY, 1)), IDLE, *[HOLE, HOLE, IDLE] * 4, *bins_of((IDLE, 11 / 12))]
+
+    assert is_idle(PLAIN, rows)
+    assert "less than 80% of 2 h measured" in SURVIVAL.judge(history_of(rows)).reason
+
+
 @given(rows=pasts(), data=st.data())
 def test_activity_in_the_newest_hour_never_makes_idle(rows: list[Row], data: st.DataObject) -> None:
     """Work in the newest window is not idle, however sure the past is."""
