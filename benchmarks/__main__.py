@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import cold_start, interruptions, sweep
+from benchmarks import cold_start, interruptions, judge, sweep
 
 
 def main() -> None:
@@ -20,6 +20,11 @@ def main() -> None:
             f"{micros:>11.0f} {one.seconds_at_50_ms:>8.1f} s"
         )
         print(f"  {'':<10} {', '.join(f'{name} {count}' for name, count in sorted(one.calls.items()))}")
+    judging = judge.measure()
+    print(
+        f"\nJudging {judge.INSTANCES:,} instances of {judge.GPUS} GPUs, {judge.POINTS} readings each: "
+        f"{judging:.2f} s"
+    )
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
     steady = {
         "aggregate": sweep.steady_reads_over_unskipped("aggregate", 2_000),
@@ -62,6 +67,7 @@ def main() -> None:
                     f"{one.style}/{one.size}": round(one.over_floor, 3) for one in firsts
                 },
                 "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),
+                "judge_seconds_10000x8x60": round(judging, 2),
                 "peak_mb_10000": round(peak, 1),
                 "us_per_instance": round(max(1e6 * one.seconds / one.size for one in largest), 1),
                 "seconds_10000_at_50_ms": round(max(one.seconds_at_50_ms for one in largest), 1),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from governor.domain.detection.history import BIN_SECONDS, Bin
+from governor.domain.evidence import is_reading
 
 MEMORY_HELD_PERCENT = 2.0
 MEMORY_HELD_MIB = 1024.0
@@ -24,6 +26,7 @@ SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}
 GPU_KINDS = ("gpu", "ambiguous")
 """Intervals that count as GPU work: what cannot be told apart (3 min or less) is taken as work."""
+KINDS = (*GPU_KINDS, "cpu")
 
 
 class TraceError(Exception):
@@ -67,29 +70,41 @@ def read_file(path: Path) -> Iterator[Trace]:
     """All instances of one file, in the order of names.
 
     Raises:
-        TraceError: the columns are of no known family, or a row holds no number where one belongs.
+        TraceError: the columns are of no known family, a row is cut short or holds no number where one
+            belongs, or the compressed file is damaged.
     """
     opener = gzip.open if path.suffix == ".gz" else Path.open
-    with opener(path, "rt", newline="") as file:
-        yield from _read(path.name, file)
+    try:
+        with opener(path, "rt", newline="") as file:
+            yield from _read(path.name, file)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise TraceError(f"{path.name} is damaged: {error}") from error
 
 
 def _read(name: str, file: TextIO) -> Iterator[Trace]:
     rows = csv.DictReader(file)
-    columns = set(rows.fieldnames or ())
     try:
+        columns = set(rows.fieldnames or ())
         if columns >= EVENT_COLUMNS:
-            yield from _from_events(rows)
+            yield from _from_events(_whole(rows))
         elif columns >= SAMPLE_COLUMNS:
             family = "serving" if "memory_used_mib" in columns else "lab"
-            yield from _from_samples(family, rows)
+            yield from _from_samples(family, _whole(rows))
         else:
             raise TraceError(
                 f"{name}: columns {', '.join(sorted(columns)) or 'none'} are neither samples "
                 f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
             )
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise TraceError(f"{name}, line {rows.line_num}: {error}") from error
+
+
+def _whole(rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
+    """The rows; one that was cut short must not pass for one without a measurement."""
+    for row in rows:
+        if None in row or None in row.values():
+            raise ValueError(f"not as many values as there are columns ({len(rows.fieldnames or ())})")
+        yield row
 
 
 @dataclass(slots=True)
@@ -127,23 +142,27 @@ class _Samples:
     last_second: int = 0
 
 
-def _from_samples(family: str, rows: csv.DictReader[str]) -> Iterator[Trace]:
+def _from_samples(family: str, rows: Iterator[Mapping[str, str]]) -> Iterator[Trace]:
     instances: dict[str, _Samples] = {}
     for row in rows:
-        if not row["utilization_gpu"]:
-            continue  # polled, but nothing measured
         one = instances.setdefault(row["instance_id"], _Samples())
         second = int(row["timestamp_s"])
         number = second // BIN_SECONDS
         gpu = row["gpu_index"]
-        _add(one.gpus, gpu, number, float(row["utilization_gpu"]))
+        utilization = float(row["utilization_gpu"] or "nan")
+        if not is_reading(utilization):
+            # Polled, and nothing measured. A GPU that never is exists all the same: nobody saw it idle.
+            one.gpus.setdefault(gpu, _Means(number))
+            continue
+        _add(one.gpus, gpu, number, utilization)
         memory = _memory_over_limit(row)
         if memory is not None:
             _add(one.memory, gpu, number, memory)
         one.first_second = second if one.first_second is None else min(one.first_second, second)
         one.last_second = max(one.last_second, second)
     for name in sorted(instances):
-        yield _trace_of_samples(family, name, instances[name])
+        if instances[name].first_second is not None:
+            yield _trace_of_samples(family, name, instances[name])
 
 
 def _add(means: dict[str, _Means], gpu: str, number: int, value: float) -> None:
@@ -180,11 +199,16 @@ def _trace_of_samples(family: str, name: str, samples: _Samples) -> Trace:
     return Trace(family, name, first, tuple(bins))
 
 
-def _from_events(rows: csv.DictReader[str]) -> Iterator[Trace]:
+def _from_events(rows: Iterator[Mapping[str, str]]) -> Iterator[Trace]:
     instances: dict[str, list[tuple[int, int, bool]]] = {}
     for row in rows:
-        interval = (int(row["start_s"]), int(row["end_s"]), row["kind"] in GPU_KINDS)
-        instances.setdefault(row["instance_id"], []).append(interval)
+        start, end, kind = int(row["start_s"]), int(row["end_s"]), row["kind"]
+        if end < start:
+            raise ValueError(f"an interval that starts at {start} cannot end at {end}")
+        if kind not in KINDS:
+            # Taken for anything else, unknown work would pass for idleness.
+            raise ValueError(f"kind is {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        instances.setdefault(row["instance_id"], []).append((start, end, kind in GPU_KINDS))
     for name in sorted(instances):
         yield _trace_of_events(name, instances[name])
 

@@ -45,6 +45,21 @@ readings = st.one_of(st.none(), st.floats(0, 100))
 one_gpu = st.lists(readings, min_size=12, max_size=12)
 all_gpus = st.lists(one_gpu, min_size=1, max_size=8)
 
+ALL_VETOES = Policy(vetoes=Vetoes(memory_used_percent=50.0))
+FIGURE_LIMITS = {
+    "power_percent_of_limit": 40.0,
+    "memory_used_percent": 50.0,
+    "cpu_percent": 30.0,
+    "network_bytes_per_second": 1e6,
+}
+figures = st.fixed_dictionaries(
+    {
+        name: st.one_of(st.none(), st.floats(0, limit, exclude_max=True), st.floats(0, 2 * limit))
+        for name, limit in FIGURE_LIMITS.items()
+    }
+)
+"""Everything besides utilization that may veto, often quiet."""
+
 
 def kind_of(evidence: Evidence, policy: Policy = POLICY) -> VerdictKind:
     """The verdict on the plain instance."""
@@ -346,6 +361,56 @@ def test_shifting_time_by_whole_periods_changes_only_times(gpus: list[list[float
     moved = make_instance(launch_time=INSTANCE.launch_time + shift)
 
     assert kind_of(here) is judge(moved, NO_HOLD, there, POLICY, NOW + shift).kind
+
+
+@given(all_gpus, figures, st.data())
+def test_more_activity_of_any_kind_never_turns_busy_into_idle(
+    gpus: list[list[float | None]], values: dict[str, float | None], data: st.DataObject
+) -> None:
+    """Raise any figure, let one appear, or let work appear where nothing was measured."""
+    before = make_evidence(*gpus, **values)
+    gpu, at = data.draw(st.integers(0, len(gpus) - 1)), data.draw(st.integers(0, 11))
+    busier = [list(series) for series in gpus]
+    busier[gpu][at] = data.draw(st.floats(max(5, busier[gpu][at] or 0), 100))
+    at_work = [
+        make_evidence(*busier, **values),
+        replace(before, aggregate=(*QUIET[:-1], data.draw(st.floats(5, 100)))),
+        replace(before, work="MLTraining Loss", last_active={"work": NOW}),
+        *(
+            make_evidence(*gpus, **{**values, name: data.draw(st.floats(limit, 2 * limit))})
+            for name, limit in FIGURE_LIMITS.items()
+        ),
+    ]
+
+    assert not any(kind_of(evidence, ALL_VETOES) in IDLE_KINDS for evidence in at_work)
+
+
+@given(all_gpus, figures, st.data())
+def test_a_missing_quiet_figure_never_helps_idleness(
+    gpus: list[list[float | None]], values: dict[str, float | None], data: st.DataObject
+) -> None:
+    """As with readings of GPUs: one that vetoed and was lost is lost, unless the policy requires it."""
+    name = data.draw(st.sampled_from(sorted(values)))
+    value = values[name]
+    if value is not None and value >= FIGURE_LIMITS[name]:
+        return
+    fewer = make_evidence(*gpus, **{**values, name: None})
+
+    if kind_of(make_evidence(*gpus, **values), ALL_VETOES) not in IDLE_KINDS:
+        assert kind_of(fewer, ALL_VETOES) not in IDLE_KINDS
+
+
+@given(all_gpus, figures, st.integers(0, 10**6))
+def test_the_same_evidence_gives_the_same_verdict_at_any_later_time(
+    gpus: list[list[float | None]], values: dict[str, float | None], seconds: int
+) -> None:
+    """Word for word, and as it comes back from the state table: nothing after the window counts."""
+    evidence = make_evidence(*gpus, **values)
+    copy = evidence_from_document(evidence_document(evidence))
+
+    assert judge(INSTANCE, NO_HOLD, evidence, POLICY, NOW) == judge(
+        INSTANCE, NO_HOLD, copy, POLICY, NOW + timedelta(seconds=seconds)
+    )
 
 
 @given(one_gpu, st.floats(0.1, 50), st.floats(50, 100))

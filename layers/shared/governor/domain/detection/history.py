@@ -31,7 +31,10 @@ class BinState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Readings of one bin, one figure a GPU; `None` where nothing was measured."""
+    """Readings of one bin, one figure a GPU; `None` where nothing was measured.
+
+    A figure below 0 or NaN is none: some publishers write it where the driver says N/A.
+    """
 
     utilization: tuple[Percent | None, ...]
     memory_held: bool | None = None
@@ -48,9 +51,10 @@ class Bin:
 def _state(utilization: tuple[Percent | None, ...]) -> BinState:
     if any(value is not None and value >= IDLE_BELOW_PERCENT for value in utilization):
         return BinState.BUSY
-    if not utilization or any(value is None for value in utilization):
-        return BinState.UNKNOWN
-    return BinState.IDLE
+    # In this order NaN compares as no reading, which it is.
+    if utilization and all(value is not None and value >= 0 for value in utilization):
+        return BinState.IDLE
+    return BinState.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

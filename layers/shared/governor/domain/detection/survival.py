@@ -98,10 +98,12 @@ class SurvivalDetector:
         seen = f"every GPU under {IDLE_BELOW_PERCENT:g} % for {_duration(idle)}"
         if idle < proof.bins:
             return Answer(False, f"{seen}, {_duration(proof.bins)} needed: {self._why(proof)}")
-        if not history.is_covered(proof.bins, MINIMUM_COVERAGE):
-            return Answer(
-                False, f"{seen}, but less than {MINIMUM_COVERAGE:.0%} of {_duration(proof.bins)} measured"
-            )
+        # The newest hour too: a well measured morning must not make up for an evening of holes.
+        for bins in (minimum, proof.bins):
+            if not history.is_covered(bins, MINIMUM_COVERAGE):
+                return Answer(
+                    False, f"{seen}, but less than {MINIMUM_COVERAGE:.0%} of {_duration(bins)} measured"
+                )
         return Answer(True, f"{seen}: {self._why(proof)}")
 
     def proof(self, past: Iterable[Gap], start: int) -> Proof:

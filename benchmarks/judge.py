@@ -1,0 +1,84 @@
+"""How long the judgement itself takes: the product's rules over evidence that was already read."""
+
+from __future__ import annotations
+
+import random
+import time
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.stub_aws import ACCOUNT, REGION, instance_id
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, Window
+from governor.domain.instance import Instance, Target
+from governor.domain.policy import IdleRule, Metrics, Policy
+from governor.domain.verdict import NO_HOLD, VerdictKind, judge
+
+INSTANCES = 10_000
+GPUS = 8
+POINTS = 60
+"""An hour, minute by minute."""
+POLICY = Policy(idle=IdleRule(window_minutes=60), metrics=Metrics(period_seconds=60))
+NOW = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
+_ROUNDS = 3
+_SEED = 1
+
+
+def measure(idle_share: float = 0.5) -> float:
+    """Seconds in which all of them are judged, each by its own readings: the best of three rounds.
+
+    Args:
+        idle_share: 0 to 1; of each other instance one GPU works. It hardly matters: for the advice that
+            such an instance gets, all its readings are looked at, too.
+    """
+    fleet = _fleet(idle_share)
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        started = time.perf_counter()
+        verdicts = [judge(instance, NO_HOLD, evidence, POLICY, NOW) for instance, evidence in fleet]
+        best = min(best, time.perf_counter() - started)
+        found = sum(verdict.kind is VerdictKind.IDLE for verdict in verdicts)
+        assert found == round(idle_share * INSTANCES), f"{found} instances were judged idle"
+    return best
+
+
+def _fleet(idle_share: float) -> list[tuple[Instance, Evidence]]:
+    chance = random.Random(_SEED)  # noqa: S311 - made-up load, not a secret
+    return [
+        (_instance(number), _evidence(chance, works=number >= round(idle_share * INSTANCES)))
+        for number in range(INSTANCES)
+    ]
+
+
+def _instance(number: int) -> Instance:
+    return Instance(
+        target=Target(ACCOUNT, REGION),
+        instance_id=instance_id(number),
+        instance_type="p4d.24xlarge",
+        state="running",
+        launch_time=NOW - timedelta(days=3),
+        tags={"Purpose": "GPU-Workload"},
+    )
+
+
+def _evidence(chance: random.Random, *, works: bool) -> Evidence:
+    end = NOW - timedelta(minutes=2)
+    quiet = [_series(chance, 4.0) for _ in range(GPUS)]
+    if works:
+        quiet[chance.randrange(GPUS)] = _series(chance, 100.0)
+    return Evidence(
+        window=Window(end - timedelta(minutes=POINTS), end, timedelta(minutes=1)),
+        source=MetricSource.PER_GPU,
+        gpus=tuple(GpuReadings(str(gpu), series) for gpu, series in enumerate(quiet)),
+        gpus_expected=GPUS,
+        gpus_reporting=GPUS,
+        power_percent_of_limit=12.0,
+        cpu_percent=2.0,
+        network_bytes_per_second=5_000.0,
+        measured_percent={"power": 100.0, "cpu": 100.0, "network": 100.0},
+        read=frozenset({"power", "cpu", "network"}),
+    )
+
+
+def _series(chance: random.Random, top: float) -> Series:
+    """One reading in twenty is missing."""
+    hole = chance.randrange(20)
+    return tuple(None if point % 20 == hole else top * chance.random() for point in range(POINTS))
