@@ -13,11 +13,11 @@ from governor.domain.instance import Target
 from governor.domain.policy import Policy
 from governor.errors import PolicyError
 from governor.ports import MetricAnswer, MetricQuery
-from governor.usecases.ask_the_past import PAST
 from tests.builders import TARGET
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
 
+PAST = timedelta(days=14)
 BINS = int(PAST / timedelta(minutes=5))
 SURVIVAL = Policy(detector="survival")
 UTILIZATION = "nvidia_smi_utilization_gpu"
