@@ -50,9 +50,11 @@ class _Past:
     """1 where there is a reading of it, were it one that measures nothing."""
     seen: tuple[int, ...] = ()
     """The GPUs that published anything in the window. A sweep does not know of others."""
-    states: bytes = b""
+    states: bytearray = field(default_factory=bytearray)
+    """Of the whole instance by bin, as far as it was not stopped."""
     history: History = field(default_factory=lambda: History(0))
     stops: int = 0
+    """So many are left out of `states`."""
 
     def at(self, now: UtcDatetime) -> History:
         """The history that the sweep would read at this moment. Asked about later moments only."""
@@ -64,21 +66,22 @@ class _Past:
         if not self.gpus:
             self._look_at_gpus()
         seen = tuple(gpu for gpu, alive in enumerate(self.published) if alive.find(1, first, end) >= 0)
-        if seen != self.seen or len(track.stops) != self.stops:
-            self.seen, self.stops = seen, len(track.stops)
-            self._begin_anew()
+        if seen != self.seen:
+            self._begin_anew(seen)
+        for stopped, until in track.stops[self.stops :]:
+            # Later than all that was asked about, so the history needs no mending.
+            self.states[stopped:until] = bytes(until - stopped)
+        self.stops = len(track.stops)
         history = self.history
         for state in self.states[len(history.bins) : end]:
             history.append(_BINS[state])
         history.forget_before(history.first_bin + first)
         return history
 
-    def _begin_anew(self) -> None:
-        """A GPU that appears was not measured before, and a stop leaves a hole where others see readings."""
-        states = bytearray(map(_together, zip(*(self.gpus[gpu] for gpu in self.seen), strict=True)))
-        for start, until in self.track.stops:
-            states[start:until] = bytes(until - start)
-        self.states = bytes(states)
+    def _begin_anew(self, seen: tuple[int, ...]) -> None:
+        """A GPU that appears was not measured before."""
+        self.seen, self.stops = seen, 0
+        self.states = bytearray(map(_together, zip(*(self.gpus[gpu] for gpu in seen), strict=True)))
         self.history = History(int(self.track.recording.span.start.timestamp()) // BIN_SECONDS)
 
     def _look_at_gpus(self) -> None:
