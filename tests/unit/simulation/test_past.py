@@ -11,10 +11,16 @@ from datetime import timedelta
 import pytest
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.domain.evidence import MetricSource
+from governor.domain.detection.history import History
+from governor.domain.evidence import MetricSource, empty_evidence
 from governor.domain.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Survival
+from governor.domain.verdict import Verdict, VerdictKind
+from governor.usecases.ask_the_past import Proved, ReadPast
+from governor.usecases.gather_evidence import Gathered, GatherEvidence
 from simulation.outcome import Ending
-from simulation.recording import PERIOD, Recording, highest
+from simulation.past import RecordedPast
+from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
+from simulation.track import Track
 from simulation.wish import wish_of
 from tests.builders import make_instance
 from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, START, at, bins, make_recording, run
@@ -143,3 +149,30 @@ def test_interruptions_that_the_past_counts_are_read() -> None:
     often = replace(SURVIVAL, survival=Survival(unproven_minutes=60, interruption_times=3.0))
     assert timedelta(minutes=20) == wish_of([often]).shortest
     assert timedelta(hours=1) == wish_of([replace(often, detector="threshold")]).shortest
+
+
+@pytest.mark.parametrize("history_days", [1, 14])
+def test_a_recorded_past_is_the_one_that_would_be_read(history_days: int) -> None:
+    """Bin by bin in all that a detector asks, also when a GPU appears and when it leaves the window."""
+    policy = replace(SURVIVAL, survival=Survival(history_days=history_days))
+    gpus = mixed(5, days=3)
+    half = len(gpus[0]) // 2
+    gpus[1] = gpus[1][:half] + [HOLE] * half
+    gpus[3] = [HOLE] * half + gpus[3][half:]
+    recording = by_gpu(gpus)
+    instance = recording.instance
+    evidence = empty_evidence(recording.span)
+    gathered = Gathered(evidence, recording.sets, MetricSource.PER_GPU.value, searched=False)
+    asked = [Proved(instance, policy, gathered, Verdict(VerdictKind.IDLE, "quiet"))]
+    read = ReadPast(GatherEvidence(RecordedMetrics([recording]), ShippedCatalogue()))
+    recorded = RecordedPast([Track(recording, policy)])
+
+    for index in range(24, len(gpus[0]), 25):
+        now = recording.time(index)
+        both = [past(instance.target, asked, now)[instance.instance_id] for past in (read, recorded)]
+        known = [
+            (one.idle_bins, one.is_measured_now, one.now_bin, one.gaps, one.is_covered(12, 0.8))
+            for one in both
+            if isinstance(one, History)
+        ]
+        assert known[0] == known[1], index
