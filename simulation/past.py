@@ -20,7 +20,10 @@ from simulation.track import Track
 
 _BINS = (Bin((None,)), Bin((0.0,)), Bin((100.0,)))
 """One for each state; a history asks a bin for nothing else."""
-_UNKNOWN, _IDLE, _BUSY = range(3)
+_UNKNOWN, _IDLE, _BUSY, _UNMEASURED = range(4)
+"""Of a GPU in a bin; the last is a reading that measures nothing, as some publishers write for N/A."""
+_IS_BUSY, _IS_IDLE = (bytes(state == wanted for state in range(256)) for wanted in (_BUSY, _IDLE))
+_IS_PUBLISHED = bytes(state != _UNKNOWN for state in range(256))
 
 
 class RecordedPast:
@@ -47,7 +50,7 @@ class _Past:
     gpus: tuple[bytes, ...] = ()
     """The state of each GPU by bin."""
     published: tuple[bytes, ...] = ()
-    """1 where there is a reading of it, were it one that measures nothing."""
+    """1 where there is a reading of it."""
     seen: tuple[int, ...] = ()
     """The GPUs that published anything in the window. A sweep does not know of others."""
     states: bytearray = field(default_factory=bytearray)
@@ -81,7 +84,7 @@ class _Past:
     def _begin_anew(self, seen: tuple[int, ...]) -> None:
         """A GPU that appears was not measured before."""
         self.seen, self.stops = seen, 0
-        self.states = bytearray(map(_together, zip(*(self.gpus[gpu] for gpu in seen), strict=True)))
+        self.states = _together([self.gpus[gpu] for gpu in seen])
         self.history = History(int(self.track.recording.span.start.timestamp()) // BIN_SECONDS)
 
     def _look_at_gpus(self) -> None:
@@ -91,17 +94,32 @@ class _Past:
             values = recording.series.get((metric, dimensions, "Maximum"))
             if values is not None:
                 by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
-        merged = [highest(found, recording.span.bins) for found in by_gpu.values()]
-        self.gpus = tuple(bytes(map(_state, values)) for values in merged)
-        self.published = tuple(bytes(value == value for value in values) for values in merged)
+        self.gpus = tuple(
+            _states(found[0] if len(found) == 1 else highest(found, recording.span.bins))
+            for found in by_gpu.values()
+        )
+        self.published = tuple(states.translate(_IS_PUBLISHED) for states in self.gpus)
 
 
-def _state(value: float) -> int:
-    if value >= IDLE_BELOW_PERCENT:
-        return _BUSY
-    return _IDLE if value >= 0 else _UNKNOWN
+def _states(values: array[float]) -> bytes:
+    return bytes(
+        [
+            _BUSY
+            if value >= IDLE_BELOW_PERCENT
+            else _IDLE
+            if value >= 0
+            else _UNMEASURED
+            if value == value
+            else _UNKNOWN
+            for value in values
+        ]
+    )
 
 
-def _together(states: tuple[int, ...]) -> int:
-    """Busy when any GPU is, idle when every GPU is."""
-    return _BUSY if _BUSY in states else min(states)
+def _together(gpus: Sequence[bytes]) -> bytearray:
+    """Busy when any GPU is, idle when every GPU is. All bins at once, as one large number of a byte a bin."""
+    busy, idle = 0, -1
+    for states in gpus:
+        busy |= int.from_bytes(states.translate(_IS_BUSY))
+        idle &= int.from_bytes(states.translate(_IS_IDLE))
+    return bytearray((_BUSY * busy + _IDLE * idle).to_bytes(len(gpus[0])))

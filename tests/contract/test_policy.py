@@ -184,9 +184,7 @@ def test_every_setting_of_survival_is_in_the_docs_with_its_default(request: pyte
 
 def test_a_window_that_is_longer_than_what_the_past_asks_for_says_what_to_set() -> None:
     """The window is the detector's minimum; with the threshold it may be as long as it likes."""
-    with pytest.raises(
-        PolicyError, match=r"unproven_minutes \(120\) .* idle.window_minutes \(180\)"
-    ):
+    with pytest.raises(PolicyError, match=r"unproven_minutes \(120\) .* idle.window_minutes \(180\)"):
         parse_policy("{detector: survival, idle: {window_minutes: 180}}")
     longer = "{detector: survival, idle: {window_minutes: 180}, survival: {unproven_minutes: 240}}"
     assert 180 == parse_policy(longer).base().policy.past_detector.minimum_minutes
