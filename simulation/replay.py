@@ -1,9 +1,9 @@
 """Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved, rechecked.
 
-Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.verdict`, `domain.plan`,
-`domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people who always say
-yes. As in the product, an instance that worked is not read again before its window could be idle. This
-module must not know where readings came from or how results are shown.
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, `AskThePast`, `domain.verdict`,
+`domain.plan`, `domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people
+who always say yes. As in the product, an instance that worked is not read again before its window could be
+idle. This module must not know where readings came from or how results are shown.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from governor.domain.verdict import (
     judge_utilization_only,
 )
 from governor.ports import Policies
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.ask_the_past import AskThePast, Proved
+from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, Event, Replay, Stop
+from simulation.past import RecordedPast
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track
 
@@ -121,6 +123,7 @@ class _Sweeps:
         self._delay = delay
         metrics = RecordedMetrics(track.recording for track in tracks)
         self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
+        self._ask_the_past = AskThePast(RecordedPast(tracks))
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None
@@ -170,10 +173,21 @@ class _Sweeps:
             if settled is not None:
                 verdicts.append(settled)
                 continue
-            evidence = gathered[track.instance.instance_id].evidence
-            verdict_of = judge_utilization_only if _is_told(track, now) else judge
-            verdicts.append(verdict_of(track.instance, NO_HOLD, evidence, track.policy, now))
+            found = gathered[track.instance.instance_id]
+            if _is_told(track, now):
+                verdicts.append(
+                    judge_utilization_only(track.instance, NO_HOLD, found.evidence, track.policy, now)
+                )
+            else:
+                verdicts.append(self._judge_in_full(track, found, now))
         return verdicts
+
+    def _judge_in_full(self, track: Track, gathered: Gathered, now: UtcDatetime) -> Verdict:
+        """By the rules, and by its own past where the policy asks it."""
+        instance, policy = track.instance, track.policy
+        verdict = judge(instance, NO_HOLD, gathered.evidence, policy, now)
+        proved = Proved(instance, policy, gathered, verdict)
+        return self._ask_the_past(instance.target, [proved], now)[instance.instance_id]
 
     def _look_at_breaker(
         self, running: Sequence[tuple[int, Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
@@ -267,8 +281,8 @@ class _Sweeps:
             return False
         target = track.instance.target
         request = _request(track, told=False)
-        evidence = self._gather(target, [request], now)[track.instance.instance_id].evidence
-        verdict = judge(track.instance, NO_HOLD, evidence, track.policy, now)
+        gathered = self._gather(target, [request], now)[track.instance.instance_id]
+        verdict = self._judge_in_full(track, gathered, now)
         if verdict.kind in _WORKING or _works_since(track, index, now):
             track.close(Ending.WOKE_UP, now, verdict.reason)
             return False

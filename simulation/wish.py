@@ -17,7 +17,8 @@ _HOUR = timedelta(hours=1)
 class Wish:
     """What a set of policies looks at.
 
-    `busy_from_percent` is their highest threshold and `shortest` their shortest window, an hour at the most.
+    `busy_from_percent` is their highest threshold, `shortest` the shortest idle stretch that matters to one
+    of them, an hour at the most.
     """
 
     selector: TagMatch
@@ -46,5 +47,13 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
         metrics=checked[0].metrics,
         figures=frozenset().union(*map(wanted_figures, checked)),
         busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
-        shortest=min(_HOUR, *(one.window for one in checked)),
+        shortest=min(_HOUR, *map(_shortest, checked)),
     )
+
+
+def _shortest(policy: Policy) -> timedelta:
+    """The shortest idle stretch that matters: an own past knows of interruptions, too."""
+    if policy.detector != "survival":
+        return policy.window
+    rule = policy.survival
+    return min(policy.window, timedelta(minutes=rule.unproven_minutes) / rule.interruption_times)

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from governor.contracts.policy import parse_policy, policy_schema
-from governor.domain.policy import Action, Health, Mode, Policy
+from governor.domain.detection.survival import SurvivalDetector
+from governor.domain.policy import Action, Health, Mode, Policy, Survival
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -66,6 +67,24 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("managed: {tell_again_after_hours: 1}", "managed"),
         ("metrics: {work: {namespace: AWS/EC2}}", "metrics.work"),
         ("metrics: {work: {name: Loss}}", "metrics.work.name"),
+        ("survival: {chance: 65}", "survival.chance"),
+        ("survival: {needed_chance_percent: 0.65}", "survival"),
+        ("survival: {needed_chance_percent: 100}", "survival"),
+        ("survival: {needed_chance_percent: .nan}", "survival"),
+        ("survival: {worthwhile_hours: 0}", "survival"),
+        ("survival: {similar_start_hours: 0}", "survival"),
+        ("survival: {minimum_evidence: -1}", "survival"),
+        ("survival: {minimum_evidence: 0, prior_weight: 0}", "survival"),
+        ("survival: {prior_weight: -1}", "survival"),
+        ("survival: {unproven_minutes: 0}", "survival"),
+        ("survival: {unproven_minutes: 780}", "survival"),
+        ("survival: {interruption_times: 0}", "survival"),
+        ("survival: {interruption_up_to_hours: 0}", "survival"),
+        ("survival: {longest_proof_hours: 36, history_days: 1}", "survival"),
+        ("survival: {history_days: 64}", "survival"),
+        ("survival: {history_days: 0}", "survival"),
+        ("survival: {ask_again_after_minutes: -1}", "survival"),
+        ("{detector: survival, idle: {window_minutes: 180}}", ""),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -152,3 +171,21 @@ def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest
     written = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["health"]
 
     assert asdict(Health()) == written
+
+
+def test_every_setting_of_survival_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:
+    """They are the detector's own defaults, which the evaluation scores."""
+    text = (request.config.rootpath / "docs" / "policy.md").read_text()
+    written = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["survival"]
+
+    assert asdict(Survival()) == written
+    assert SurvivalDetector() == Policy().past_detector
+
+
+def test_a_window_that_is_longer_than_what_the_past_asks_for_says_what_to_set() -> None:
+    """The window is the detector's minimum; with the threshold it may be as long as it likes."""
+    with pytest.raises(PolicyError, match=r"unproven_minutes \(120\) .* idle.window_minutes \(180\)"):
+        parse_policy("{detector: survival, idle: {window_minutes: 180}}")
+    longer = "{detector: survival, idle: {window_minutes: 180}, survival: {unproven_minutes: 240}}"
+    assert 180 == parse_policy(longer).base().policy.past_detector.minimum_minutes
+    assert 180 == parse_policy("idle: {window_minutes: 180}").base().policy.idle.window_minutes

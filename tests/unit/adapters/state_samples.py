@@ -172,6 +172,7 @@ def observation(**changes: Any) -> Observation:
         searched_at=NOW,
         next_gpu_check_at=NOW,
         advice=("right-size",),
+        not_before=NOW,
         project="llm",
         usd_per_hour=Decimal("21.9576"),
     )

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.memory import MemoryMetrics
 from governor.contracts.policy import parse_policy
-from governor.domain.evidence import Window
+from governor.domain.evidence import Window, empty_evidence, window_before
 from governor.domain.instance import Target
-from governor.domain.policy import Policy
+from governor.domain.policy import IdleRule, Policy, Survival
+from governor.domain.verdict import Verdict, VerdictKind
 from governor.errors import PolicyError
 from governor.ports import MetricAnswer, MetricQuery
-from governor.usecases.ask_the_past import PAST
-from tests.builders import TARGET
+from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
+from governor.usecases.gather_evidence import Gathered, GatherEvidence
+from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
 
-BINS = int(PAST / timedelta(minutes=5))
+PAST = timedelta(days=14)
+PERIOD = timedelta(minutes=5)
+BINS = int(PAST / PERIOD)
 SURVIVAL = Policy(detector="survival")
 UTILIZATION = "nvidia_smi_utilization_gpu"
 BURSTY = [90.0, *[0.0] * 30]
@@ -34,11 +42,23 @@ def world_of(past: Sequence[float | None], policy: Policy = SURVIVAL) -> tuple[F
     return world, instance_id
 
 
-def ending_idle(minutes: int) -> list[float | None]:
-    """The bursty past, with so many idle minutes at its end."""
+def ending_idle(minutes: int, rhythm: Sequence[float] = BURSTY) -> list[float | None]:
+    """The past in this rhythm, with so many idle minutes at its end."""
     idle = minutes // 5
-    past = (BURSTY * (BINS // len(BURSTY) + 1))[: BINS - idle - 1]
+    past = (list(rhythm) * (BINS // len(rhythm) + 1))[: BINS - idle - 1]
     return [*past, 90.0, *[0.0] * idle]
+
+
+def daily(hours: Sequence[int], minutes: int) -> list[float | None]:
+    """Thirteen days that begin with so many idle hours in turn, and so many idle minutes of the next one."""
+    days = [hours[day % len(hours)] * 12 for day in range(13)]
+    past = [value for idle in days for value in [*[0.0] * idle, *[90.0] * (288 - idle)]]
+    return [*past, *[0.0] * (minutes // 5)]
+
+
+NIGHTS = [*[90.0] * 96, *[0.0] * 192]
+"""Eight hours of work, sixteen of rest."""
+PAUSES = [90.0, *[0.0] * 6]
 
 
 def test_a_pause_like_all_its_earlier_ones_is_not_idle_yet() -> None:
@@ -102,3 +122,80 @@ def test_the_detector_is_made_for_one_threshold() -> None:
     """Another one would be another detector."""
     with pytest.raises(PolicyError, match="utilization_below_percent: 5"):
         parse_policy("detector: survival\nidle: {utilization_below_percent: 10}")
+
+
+@pytest.mark.parametrize(
+    ("past", "setting", "kinds"),
+    [
+        (daily((3, 10), 120), {"needed_chance_percent": 40.0}, ("too-young", "idle")),
+        (daily((3, 10), 120), {"worthwhile_hours": 1.0}, ("too-young", "idle")),
+        (daily((8,), 90), {"minimum_evidence": 20.0}, ("idle", "too-young")),
+        (daily((8,), 90), {"prior_weight": 50.0}, ("idle", "too-young")),
+        (daily((8,), 90), {"history_days": 1}, ("idle", "too-young")),
+        (ending_idle(90, NIGHTS), {"similar_start_hours": 6.0}, ("too-young", "idle")),
+        (ending_idle(90, PAUSES), {"unproven_minutes": 60}, ("too-young", "idle")),
+        (ending_idle(230), {"unproven_minutes": 240}, ("idle", "too-young")),
+        (ending_idle(200), {"interruption_times": 1.0}, ("too-young", "idle")),
+        (ending_idle(200), {"interruption_up_to_hours": 2.0}, ("too-young", "idle")),
+        (ending_idle(200), {"longest_proof_hours": 3}, ("too-young", "idle")),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_every_setting_of_the_policy_changes_what_it_is_for(
+    past: list[float | None], setting: dict[str, Any], kinds: tuple[str, str]
+) -> None:
+    """The verdict by default, and with the one setting changed."""
+    found = []
+    for policy in (SURVIVAL, replace(SURVIVAL, survival=Survival(**setting))):
+        world, instance_id = world_of(past, policy)
+        world.sweep()
+        found.append(world.verdict(instance_id))
+    assert kinds == tuple(found)
+
+
+def test_the_idle_rule_s_window_and_coverage_are_the_detector_s() -> None:
+    """The past never asks for less than the rules do, and measures by the same share."""
+    rule = IdleRule(window_minutes=90, minimum_coverage_percent=95)
+    detector = replace(SURVIVAL, idle=rule).past_detector
+    assert (90, 0.95) == (detector.minimum_minutes, detector.minimum_coverage)
+
+
+def test_each_instance_is_judged_by_its_own_policy_over_its_own_past() -> None:
+    """Two that look equally far back share a read; a third looks back further."""
+    windows: list[tuple[int, int]] = []
+    metrics = MemoryMetrics()
+    read = metrics.read
+
+    def noted(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        windows.append((window.bins, len(queries)))
+        return read(target, queries, window)
+
+    metrics.read = noted  # type: ignore[method-assign]
+    proved = []
+    settings = (Survival(), Survival(interruption_times=1.0), Survival(history_days=63))
+    for number, survival in enumerate(settings):
+        instance = make_instance(instance_id=f"i-{number:017x}")
+        metrics.publish(UTILIZATION, {"InstanceId": instance.instance_id}, ending_idle(200))
+        gathered = Gathered(empty_evidence(window_before(NOW, PAST, PERIOD, PERIOD)), None, None, False)
+        policy = replace(SURVIVAL, survival=survival)
+        proved.append(Proved(instance, policy, gathered, Verdict(VerdictKind.IDLE, "quiet")))
+    past = ReadPast(GatherEvidence(metrics, ShippedCatalogue()))
+
+    verdicts = AskThePast(past)(TARGET, proved, NOW)
+
+    assert sorted([(BINS, 2), (63 * 288, 1)]) == sorted(windows)
+    kinds = [verdicts[one.instance.instance_id].kind for one in proved]
+    assert [VerdictKind.TOO_YOUNG, VerdictKind.IDLE, VerdictKind.TOO_YOUNG] == kinds
+
+
+def test_what_needs_a_longer_proof_is_not_read_again_for_a_while() -> None:
+    """A quarter of an hour by default; the reads are what costs."""
+    world, instance_id = world_of(ending_idle(70))
+    world.sweep()
+    reads = len(world.metrics.reads)
+    for _ in range(2):
+        world.sweep(5)
+        assert (reads, "too-young") == (len(world.metrics.reads), world.verdict(instance_id))
+    world.publish(instance_id, ending_idle(300))
+    world.sweep(5)
+    assert (True, "idle") == (len(world.metrics.reads) > reads, world.verdict(instance_id))

@@ -234,6 +234,8 @@ class Observation:
     """Of what another service runs: from when on it is proved idle."""
     managed_told_at: UtcDatetime | None = None
     """When the owner of its environment was last told of it."""
+    not_before: UtcDatetime | None = None
+    """Until when the verdict `too-young` holds, whatever its metrics show."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from governor.domain.contacts import Contact, Directory
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
+from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.health import HealthThresholds
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
@@ -129,6 +130,61 @@ class IdleRule:
         _between("window_minutes", self.window_minutes, 5, 20_160)
         _between("minimum_coverage_percent", self.minimum_coverage_percent, 50, 100)
         _between("grace_after_launch_minutes", self.grace_after_launch_minutes, 0, 10_080)
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """What `detector: survival` asks of an instance's own past, besides the rules. `docs/detector.md`."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+
+    needed_chance_percent: float = 65.0
+    """How likely it must be that `worthwhile_hours` more stay idle. Higher: fewer wrong flags, later ones."""
+    worthwhile_hours: float = 4.0
+    """A stop is worth its trouble when nothing runs for so long."""
+    similar_start_hours: float = 1.0
+    """An earlier stretch counts by how near its start lies in time of day: the width of a bell curve."""
+    minimum_evidence: float = 0.5
+    """So many stretches, counted like that, or the own past is silent and the next three figures decide."""
+    unproven_minutes: int = 120
+    """What is asked at least of an instance whose own past is silent."""
+    interruption_times: float = 1.5
+    """How many times the longest interruption of its work such an instance must be idle."""
+    interruption_up_to_hours: float = 4.0
+    """Up to this length a stretch is an interruption of work; a longer one is a night, and worth a stop."""
+    prior_weight: float = 2.0
+    """How many stretches the assumption counts for that what is idle longer stays idle longer."""
+    longest_proof_hours: int = 12
+    """Idle this long is idle, whatever the past says."""
+    history_days: int = 14
+    """How much of the past is read; two weeks hold every weekday twice. CloudWatch keeps 63 days."""
+    ask_again_after_minutes: int = 15
+    """How long an instance is not looked at again whose past has asked for a longer proof."""
+
+    def __post_init__(self) -> None:
+        _between("needed_chance_percent", self.needed_chance_percent, 1, 99)
+        _between("worthwhile_hours", self.worthwhile_hours, 0.5, 168)
+        _between("similar_start_hours", self.similar_start_hours, 0.1, 24)
+        _between("minimum_evidence", self.minimum_evidence, 0, 100)
+        _between("unproven_minutes", self.unproven_minutes, 5, 20_160)
+        _between("interruption_times", self.interruption_times, 0.1, 10)
+        _between("interruption_up_to_hours", self.interruption_up_to_hours, 0.5, 168)
+        _between("prior_weight", self.prior_weight, 0, 100)
+        _between("longest_proof_hours", self.longest_proof_hours, 1, 336)
+        _between("history_days", self.history_days, 1, 63)
+        _between("ask_again_after_minutes", self.ask_again_after_minutes, 0, 240)
+        if self.unproven_minutes > self.longest_proof_hours * 60:
+            raise ValueError(
+                f"unproven_minutes ({self.unproven_minutes}) must be at most longest_proof_hours "
+                f"({self.longest_proof_hours})"
+            )
+        if self.longest_proof_hours > self.history_days * 24:
+            raise ValueError(
+                f"longest_proof_hours ({self.longest_proof_hours}) must fit in history_days "
+                f"({self.history_days}): what is not read cannot be proved"
+            )
+        if not self.minimum_evidence + self.prior_weight > 0:
+            raise ValueError("minimum_evidence and prior_weight must not both be 0: no past is no chance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -533,6 +589,7 @@ class Policy:
     targets: Targets = field(default_factory=Targets)
     metrics: Metrics = field(default_factory=Metrics)
     idle: IdleRule = field(default_factory=IdleRule)
+    survival: Survival = field(default_factory=Survival)
     vetoes: Vetoes = field(default_factory=Vetoes)
     plan: PlanRule = field(default_factory=PlanRule)
     approval: ApprovalRule = field(default_factory=ApprovalRule)
@@ -556,11 +613,35 @@ class Policy:
             raise ValueError(
                 f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}"
             )
+        if self.detector == "survival" and self.idle.window_minutes > self.survival.unproven_minutes:
+            raise ValueError(
+                f"survival.unproven_minutes ({self.survival.unproven_minutes}) must be at least "
+                f"idle.window_minutes ({self.idle.window_minutes}): the past asks for a longer proof, never "
+                "for a shorter one"
+            )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
             raise ValueError(
                 f"idle.window_minutes ({self.idle.window_minutes}) must be a whole number of periods of "
                 f"metrics.period_seconds ({self.metrics.period_seconds})"
             )
+
+    @property
+    def past_detector(self) -> SurvivalDetector:
+        """Judges an instance's own past, where `detector` is `survival`; the window is its minimum."""
+        rule = self.survival
+        return SurvivalDetector(
+            minimum_minutes=self.idle.window_minutes,
+            needed_chance=rule.needed_chance_percent / 100,
+            worthwhile_hours=rule.worthwhile_hours,
+            similar_start_hours=rule.similar_start_hours,
+            minimum_evidence=rule.minimum_evidence,
+            unproven_minutes=rule.unproven_minutes,
+            interruption_margin=rule.interruption_times,
+            interruption_hours=rule.interruption_up_to_hours,
+            prior_weight=rule.prior_weight,
+            longest_proof_hours=rule.longest_proof_hours,
+            minimum_coverage=self.idle.minimum_coverage_percent / 100,
+        )
 
     @property
     def window(self) -> timedelta:

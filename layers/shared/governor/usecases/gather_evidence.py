@@ -54,6 +54,7 @@ class EvidenceRequest:
         per_gpu: read GPU by GPU although the aggregate exists.
         figures: which of `power`, `memory`, `cpu`, `network` to read for a candidate.
         always: read the figures whatever utilization says.
+        length: how far to look back; `None` takes the policy's idle window.
     """
 
     instance: Instance
@@ -64,6 +65,12 @@ class EvidenceRequest:
     per_gpu: bool = False
     figures: frozenset[str] = frozenset()
     always: bool = False
+    length: timedelta | None = None
+
+    @property
+    def window(self) -> timedelta:
+        """How far it looks back."""
+        return self.policy.window if self.length is None else self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class GatherEvidence:
         """Evidence by instance id. Never raises for a failed read."""
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:
-            groups[request.policy.metrics, request.policy.window].append(request)
+            groups[request.policy.metrics, request.window].append(request)
         gathered: dict[str, Gathered] = {}
         for group in groups.values():
             gathered |= _Batch(self, target, group, now).gather()
@@ -133,9 +140,10 @@ class _Batch:
         self._target = target
         policy = requests[0].policy
         self._names = policy.metrics
-        self._window = window_before(now, policy.window, policy.period, policy.lag)
+        length = requests[0].window
+        self._window = window_before(now, length, policy.period, policy.lag)
         period = max(policy.period, _EC2_PERIOD)
-        self._ec2_window = window_before(now, max(policy.window, period), period, policy.lag)
+        self._ec2_window = window_before(now, max(length, period), period, policy.lag)
         self._work = [
             _Work(
                 request, gather.catalogue.shape(request.instance.instance_type), dimensions=request.dimensions

@@ -17,7 +17,7 @@ from governor.domain.units import UtcDatetime
 from governor.domain.verdict import FIGURES, Verdict, VerdictKind, activity, judge
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
-from governor.usecases.ask_the_past import AskThePast, Proved
+from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
 _SHORTEST_LOOK_MINUTES = 10
@@ -56,7 +56,7 @@ class InspectInstance:
         hold = self.state.record(instance.target, instance.instance_id).hold
         verdict = judge(instance, hold, gathered.evidence, policy, now)
         proved = Proved(instance, policy, gathered, verdict)
-        verdict = AskThePast(self.gather)(instance.target, [proved], now)[instance.instance_id]
+        verdict = AskThePast(ReadPast(self.gather))(instance.target, [proved], now)[instance.instance_id]
         works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
         if works is not None:
             reason = f"work began in the last minutes: {works}"
@@ -72,10 +72,9 @@ class InspectInstance:
         EC2 publishes by its own five minutes.
         """
         left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
-        recent = replace(
-            policy,
-            metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0),
-            idle=replace(policy.idle, window_minutes=max(_SHORTEST_LOOK_MINUTES, left_out)),
+        # Where to read; what the readings mean is for the instance's own policy to say.
+        recent = Policy(
+            metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0)
         )
         request = EvidenceRequest(
             instance=instance,
@@ -85,6 +84,7 @@ class InspectInstance:
             search=False,
             figures=frozenset(FIGURES),
             always=True,
+            length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out)),
         )
         look = self.gather(instance.target, [request], now)[instance.instance_id]
         _must_be_read(look, instance)

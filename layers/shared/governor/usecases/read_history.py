@@ -30,14 +30,10 @@ class ReadHistory:
 
         Nothing is decided by it, so a failed read costs a picture and holds up no question.
         """
-        day = replace(
-            policy,
-            metrics=replace(
-                policy.metrics, period_seconds=int(max(policy.period, SHORTEST_PERIOD).total_seconds())
-            ),
-            idle=replace(policy.idle, window_minutes=int(LENGTH.total_seconds() // 60)),
-        )
-        request = EvidenceRequest(instance=instance, policy=day, per_gpu=True)
+        seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
+        # Utilization alone is read; no other setting has a say in it.
+        names = Policy(metrics=replace(policy.metrics, period_seconds=seconds))
+        request = EvidenceRequest(instance=instance, policy=names, per_gpu=True, length=LENGTH)
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
         evidence = gathered.evidence
         if evidence.read_problem is not None:

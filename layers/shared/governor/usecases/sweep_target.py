@@ -51,7 +51,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
-from governor.usecases.ask_the_past import AskThePast, Proved
+from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
@@ -199,8 +199,10 @@ class SweepTarget:
             if case.unknown is not None:
                 case.verdict = Verdict(VerdictKind.NO_DATA, case.unknown)
                 continue
-            case.verdict = judge_unread(case.instance, case.record.hold, case.policy, now) or _cannot_be_idle(
-                case, now
+            case.verdict = (
+                judge_unread(case.instance, case.record.hold, case.policy, now)
+                or _cannot_be_idle(case, now)
+                or _needs_longer(case, now)
             )
             if case.verdict is None:
                 to_read.append(case)
@@ -221,7 +223,7 @@ class SweepTarget:
             for case in cases
             if case.gathered is not None
         ]
-        judged = AskThePast(self.gather)(target, proved, now)
+        judged = AskThePast(ReadPast(self.gather))(target, proved, now)
         for case in cases:
             case.verdict = judged[case.instance.instance_id]
 
@@ -559,6 +561,16 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     return still_busy(kind, before.last_busy, before.advice, policy)
 
 
+def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
+    """What its past has said a moment ago, from memory: the past is dear to read, and changes slowly."""
+    before = case.before
+    if before is None or before.not_before is None or before.not_before <= now:
+        return None
+    if before.policy_version != case.applied.version or _is_told(case, now):
+        return None
+    return Verdict(VerdictKind.TOO_YOUNG, before.reason, not_before=before.not_before)
+
+
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
     """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep."""
     busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
@@ -674,6 +686,7 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         advice=advice,
         idle_since=_idle_since(case),
         managed_told_at=case.managed_told_at,
+        not_before=verdict.not_before if verdict.kind is VerdictKind.TOO_YOUNG else None,
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )

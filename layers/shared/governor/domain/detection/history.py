@@ -66,6 +66,15 @@ class Gap:
     bins: int
     ended_by_work: bool
 
+    @property
+    def end(self) -> int:
+        """Number of the first bin after it."""
+        return self.start + self.bins
+
+
+def _cut(gap: Gap, start: int) -> Gap:
+    return gap if gap.start >= start else Gap(start, gap.end - start, gap.ended_by_work)
+
 
 class History:
     """One instance's bins, oldest first, and the stretches of idleness in them. Grows at its end only.
@@ -88,6 +97,7 @@ class History:
         self._hole = 0
         self._observed_before: list[int] = [0]
         self._is_in_sight = False
+        self._begin = 0
 
     def append(self, new: Bin) -> None:
         """Takes the next bin."""
@@ -111,6 +121,25 @@ class History:
             self._end_gap(index, ended_by_work=True)
         elif self._idle_start is None:
             self._idle_start = index
+
+    def forget_before(self, number: int) -> None:
+        """As if it had begun with the bin of this number: what came before it is no longer known."""
+        start = min(number - self.first_bin, len(self.bins))
+        if start <= self._begin:
+            return
+        for old in self.bins[self._begin : start]:
+            self.observed_bins -= old.state is not BinState.UNKNOWN
+            self.busy_bins -= old.state is BinState.BUSY
+        self._begin = start
+        first, end = start, len(self.bins)
+        while first < end and self.bins[first].state is BinState.UNKNOWN:
+            first += 1
+        self._is_in_sight = self._is_in_sight and first < end
+        self.observation_start = max(self.observation_start, first)
+        if self._idle_start is not None:
+            self._idle_start = max(self._idle_start, first) if self._is_in_sight else None
+        known = self.first_bin + first
+        self.gaps = [_cut(gap, known) for gap in self.gaps if gap.end > known]
 
     def restart_windows(self) -> None:
         """Windows begin at the newest bin: the instance was stopped before it and works again."""

@@ -1,9 +1,9 @@
 """The detector `survival`: how long must this instance be idle before it is likely to stay so?
 
 It knows two things about an instance: how long its earlier idle stretches lasted, and at what time of day
-they began. Where it has seen stretches like the present one, it asks for as much idleness as makes four more
-hours likely; where it has not, it asks for more than the instance's own interruptions ever took. Nothing is
-fitted at run time, and no workload has to be named.
+they began. Where it has seen stretches like the present one, it asks for as much idleness as makes some
+hours more of it likely; where it has not, it asks for more than the instance's own interruptions ever took.
+Nothing is fitted at run time, and no workload has to be named.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from governor.domain.detection.threshold import MINIMUM_COVERAGE
 BINS_PER_MINUTE = 60 / BIN_SECONDS
 BINS_PER_HOUR = 3600 // BIN_SECONDS
 BINS_PER_DAY = 24 * BINS_PER_HOUR
-WORTHWHILE_BINS = 4 * BINS_PER_HOUR
-"""A stop is worth its trouble when nothing runs for 4 hours: the span that the evaluation calls right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Proof:
 
     bins: int
     chance: float | None
-    """That 4 more hours stay idle, 0 to 1; `None` when the instance's own past says nothing."""
+    """That the worthwhile hours stay idle, too, 0 to 1; `None` when the instance's own past says nothing."""
     evidence: float
     """How many earlier stretches the chance rests on, each counted by its nearness in time of day."""
     longest_interruption_bins: int
@@ -39,14 +37,16 @@ class Proof:
 class SurvivalDetector:
     """Idle when every GPU stayed under 5 % for as long as the instance's own idle stretches call for.
 
-    All defaults but the first and the last two were chosen on recorded traces; `docs/detector.md` tells how
-    far each one matters.
+    `needed_chance`, `similar_start_hours`, `unproven_minutes` and `interruption_margin` were chosen on
+    recorded traces (`docs/detector.md`). The policy's section `survival` sets them and the others.
     """
 
     minimum_minutes: int = 60
     """No flag is raised earlier, whatever the past says: the mission's hour."""
     needed_chance: float = 0.65
-    """Chance, 0 to 1, that 4 more hours stay idle. Higher: fewer wrong flags, later ones."""
+    """Chance, 0 to 1, that the worthwhile hours stay idle, too. Higher: fewer wrong flags, later ones."""
+    worthwhile_hours: float = 4.0
+    """A stop is worth its trouble when nothing runs for so long: the span that the evaluation calls right."""
     similar_start_hours: float = 1.0
     """An earlier stretch counts by how near its start lies in time of day: the width of a bell curve."""
     minimum_evidence: float = 0.5
@@ -58,11 +58,14 @@ class SurvivalDetector:
     interruption_hours: float = 4.0
     """Up to this length a stretch is an interruption of work; a longer one is a night, and worth a stop."""
     prior_weight: float = 2.0
-    """How many stretches the prior counts for: after `a` hours idle, 4 more follow with `sqrt(a / (a + 4))`.
+    """How many stretches the prior counts for: after `a` hours idle, the `w` worthwhile ones follow with a
+    chance of `sqrt(a / (a + w))`.
 
     That is the law of gaps without a scale of their own: the longer idle, the longer it will stay so."""
     longest_proof_hours: int = 12
     """Idle this long is idle, whatever the past says."""
+    minimum_coverage: float = MINIMUM_COVERAGE
+    """Share of the proof, 0 to 1, that must be measured."""
 
     def __post_init__(self) -> None:
         if not 0 < self.minimum_minutes <= self.unproven_minutes <= self.longest_proof_hours * 60:
@@ -72,10 +75,11 @@ class SurvivalDetector:
             )
         if not 0 < self.needed_chance < 1:
             raise ValueError(f"needed_chance is {self.needed_chance}: give a chance between 0 and 1")
-        if min(self.similar_start_hours, self.interruption_hours, self.interruption_margin) <= 0:
-            raise ValueError(
-                "similar_start_hours, interruption_hours and interruption_margin must be positive"
-            )
+        positive = ("similar_start_hours", "interruption_hours", "interruption_margin", "worthwhile_hours")
+        if min(getattr(self, name) for name in positive) <= 0:
+            raise ValueError(f"{', '.join(positive)} must be positive")
+        if not 0 < self.minimum_coverage <= 1:
+            raise ValueError(f"minimum_coverage is {self.minimum_coverage}: give a share up to 1")
         if min(self.minimum_evidence, self.prior_weight) < 0:
             raise ValueError("minimum_evidence and prior_weight must not be negative")
 
@@ -100,9 +104,9 @@ class SurvivalDetector:
             return Answer(False, f"{seen}, {_duration(proof.bins)} needed: {self._why(proof)}")
         # The newest hour too: a well measured morning must not make up for an evening of holes.
         for bins in (minimum, proof.bins):
-            if not history.is_covered(bins, MINIMUM_COVERAGE):
+            if not history.is_covered(bins, self.minimum_coverage):
                 return Answer(
-                    False, f"{seen}, but less than {MINIMUM_COVERAGE:.0%} of {_duration(bins)} measured"
+                    False, f"{seen}, but less than {self.minimum_coverage:.0%} of {_duration(bins)} measured"
                 )
         return Answer(True, f"{seen}: {self._why(proof)}")
 
@@ -122,13 +126,14 @@ class SurvivalDetector:
                 weighted.append((gap, self._nearness(gap.start - start)))
         unproven = max(self.unproven_minutes * BINS_PER_MINUTE, self.interruption_margin * longest)
         cap = self.longest_proof_hours * BINS_PER_HOUR
+        worthwhile = round(self.worthwhile_hours * BINS_PER_HOUR)
         for bins in range(minimum, cap):
-            reached, stayed = _survivors(weighted, bins)
+            reached, stayed = _survivors(weighted, bins, worthwhile)
             if reached < self.minimum_evidence:
                 if bins >= unproven:
                     return Proof(bins, None, reached, longest)
                 continue
-            prior = sqrt(bins / (bins + WORTHWHILE_BINS))
+            prior = sqrt(bins / (bins + worthwhile))
             chance = (stayed + self.prior_weight * prior) / (reached + self.prior_weight)
             if chance >= self.needed_chance:
                 return Proof(bins, chance, reached, longest)
@@ -143,8 +148,8 @@ class SurvivalDetector:
         if proof.chance is not None:
             return (
                 f"{proof.evidence:.1f} (weighted) of its earlier idle stretches began near this time of day "
-                f"and lasted {_duration(proof.bins)}, after which 4 more hours stay idle with a chance of "
-                f"{proof.chance:.0%} ({self.needed_chance:.0%} needed)"
+                f"and lasted {_duration(proof.bins)}, after which {self.worthwhile_hours:g} more hours stay "
+                f"idle with a chance of {proof.chance:.0%} ({self.needed_chance:.0%} needed)"
             )
         if proof.bins >= self.longest_proof_hours * BINS_PER_HOUR:
             return f"{self.longest_proof_hours} h of idleness are proof, whatever its past says"
@@ -157,14 +162,14 @@ class SurvivalDetector:
         )
 
 
-def _survivors(weighted: Iterable[tuple[Gap, float]], bins: int) -> tuple[float, float]:
-    """Weights of the stretches that lasted `bins`, and of those that lasted 4 hours more.
+def _survivors(weighted: Iterable[tuple[Gap, float]], bins: int, worthwhile: int) -> tuple[float, float]:
+    """Weights of the stretches that lasted `bins`, and of those that lasted `worthwhile` bins more.
 
     A stretch that was lost from sight before that is left out: nobody knows how it went on.
     """
     reached = stayed = 0.0
     for gap, weight in weighted:
-        if gap.bins >= bins + WORTHWHILE_BINS:
+        if gap.bins >= bins + worthwhile:
             reached += weight
             stayed += weight
         elif gap.bins >= bins and gap.ended_by_work:
