@@ -310,6 +310,10 @@ class StateTable(Protocol):
         """Notes when the instance was tagged, or that it no longer is."""
         ...
 
+    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
+        """Notes the last start of an instance that has a record; an earlier one changes nothing."""
+        ...
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """Leaves the instance alone until then, as a decision to keep it would."""
         ...

@@ -619,6 +619,13 @@ class MemoryStateTable:
             if at is not None or (*_place(target), instance_id) in self._records:
                 self._store(replace(self.record(target, instance_id), marked_at=at))
 
+    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            known = self._records.get((*_place(target), instance_id))
+            if known is not None and (known.last_started_at is None or known.last_started_at < at):
+                self._store(replace(known, last_started_at=at))
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""
         with self._lock:

@@ -419,7 +419,8 @@ class SweepTarget:
         """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
         instance = case.instance
         within = timedelta(minutes=self.policies.base().policy.ledger.false_stop_within_minutes)
-        settle_restart(self.state, instance.target, instance.instance_id, instance.launch_time, within)
+        entries = self.state.open_entries(instance.target, instance.instance_id)
+        settle_restart(self.state, entries, instance.launch_time, within)
 
     def _start_episode(self, case: _Case, now: UtcDatetime) -> None:
         instance = case.instance
