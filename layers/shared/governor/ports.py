@@ -582,8 +582,8 @@ class EventLog(Protocol):
         """Everything of the target that `keep_told` has kept and whose time is not over."""
         ...
 
-    def keep_told(self, target: Target, key: str, until: datetime) -> None:
-        """Keeps that people were told what `key` names; a later call sets another end."""
+    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
+        """Keeps that people were told what the keys name, a hundred a call; a later one sets another end."""
         ...
 
 

@@ -205,6 +205,26 @@ def test_what_could_not_be_read_is_looked_at_again_by_the_next_sweep() -> None:
     world.metrics.broken.clear()
     assert [] == world.check(5).problems
     assert [] == world.told()
+    assert not world.check(5).looked
+
+
+def test_what_fails_for_long_costs_one_more_look_at_itself_and_none_at_the_others() -> None:
+    """Twelve sweeps an hour, one instance that cannot be read; the rest of the fleet is sound."""
+    world = HealthWorld()
+    for number in range(1, 21):
+        world.add(number, hardware=False)
+    broken = f"i-{7:017x}"
+
+    def asked_about(instance_id: str) -> int:
+        return sum(dict(query.dimensions)["InstanceId"] == instance_id for query in world.metrics.reads)
+
+    world.metrics.broken[broken] = "InternalError"
+    problems = [len(world.check(minutes=0 if n == 0 else 5).problems) for n in range(12)]
+    assert [1, 1] + [0] * 10 == problems
+    assert (2, 4) == (asked_about(f"i-{1:017x}"), asked_about(broken))
+
+    summary = world.check(5)
+    assert (20, 1) == (summary.instances, len(summary.problems))
 
 
 @pytest.mark.parametrize("broken", ["ec2", "listing", "log"])
