@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.health_messages import InstanceFinding, advice_key, health_alert
+from governor.domain.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -136,7 +136,7 @@ class CheckHealth:
         known: Collection[str],
         summary: HealthSummary,
     ) -> None:
-        """One message with all that is new to one owner; then notes that it was told, and what lasts."""
+        """Tells one owner all that is new to him; notes each part that was told, and what lasts."""
         now, target = summary.at, summary.target
         found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
         faults = [one for one in found if one.is_fault]
@@ -145,17 +145,21 @@ class CheckHealth:
         advised_before = advice_key(owner, project) in known
         advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_telling]
         summary.findings += len(found)
-        if news or advice:
-            self.announcer.announce(health_alert([*news, *advice], lasting, owner, project, now))
-            summary.messages += 1
-            summary.told += len(news) + len(advice)
         gone = now + timedelta(minutes=base.health.gone_after_minutes)
-        keys = {key for one in faults for key in one.keys} | _unclear(readings, known)
-        self.log.keep_told(target, keys, gone)
+        for alert, told in health_alerts([*news, *advice], lasting, owner, project, now):
+            self.announcer.announce(alert)
+            summary.messages += 1
+            summary.told += len(told)
+            self.log.keep_told(target, _keys(told), gone)
+        self.log.keep_told(target, _keys(lasting) | _unclear(readings, known), gone)
         # Also where there was nothing to say: the look itself is what costs.
         if not advised_before and any(one.works and one.problem is None for one in readings):
             until = now + timedelta(hours=base.health.advice_every_hours)
             self.log.keep_told(target, [advice_key(owner, project)], until)
+
+
+def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
+    return {key for one in findings if one.is_fault for key in one.keys}
 
 
 def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
