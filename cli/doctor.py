@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from cli.fleet import over_the_fleet
+from cli.fleet import over_the_fleet, print_unseen
 from cli.policy import printable
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
@@ -111,12 +111,7 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
             print(f"        {finding.seen}\n        -> {finding.advice}")
         if one.work is not None:
             print(f"        a job publishes {printable(one.work)}, which keeps it")
-    unseen = sum(not one.faults_are_seen for one in found)
-    if unseen:
-        print(
-            f"{unseen} of {len(found)} publish no Xid, ECC, throttling or lost GPUs, so `governor health` "
-            "cannot tell them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
-        )
+    print_unseen(sum(not one.faults_are_seen for one in found), len(found))
     counts = Counter(health_of(one.found) for one in found)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
 

@@ -45,3 +45,12 @@ def over_the_fleet(
         return [found for region in regions for found in look(Target(account, region), book)]
     except (ClientError, BotoCoreError, GovernorError) as error:
         raise CommandError(f"the instances could not be examined: {error}") from None
+
+
+def print_unseen(unseen: int, instances: int) -> None:
+    """Says of how many instances the hardware's faults are not published, if of any."""
+    if unseen:
+        print(
+            f"{unseen} of {instances} publish no Xid, ECC, throttling or lost GPUs, so `governor health` "
+            "cannot tell them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
+        )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cli.fleet import over_the_fleet
+from cli.fleet import over_the_fleet, print_unseen
 from cli.policy import printable
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
@@ -38,14 +38,14 @@ def look(
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Prints what is found; 1 when something is wrong or could not be read, 0 otherwise."""
+    """Prints what is found; 1 when something is wrong, or not known of an instance, 0 otherwise."""
     clients, now = Clients(), datetime.now(tz=UTC)
     found = over_the_fleet(
         arguments,
         lambda target, book: look(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
     )
     _print(found, as_json=arguments.json)
-    return int(any(one.problem or _state(one) in _FAULTS for one in found))
+    return int(any(one.problem or _state(one) in (*_FAULTS, _UNKNOWN) for one in found))
 
 
 def _print(found: Sequence[HealthReading], *, as_json: bool) -> None:
@@ -57,23 +57,29 @@ def _print(found: Sequence[HealthReading], *, as_json: bool) -> None:
         return
     for one in found:
         instance = one.instance
-        print(f"{_state(one):<8} {instance.instance_id} {instance.instance_type} {printable(instance.name)}")
+        unseen = "" if one.has_hardware_figures else " (faults cannot be seen)"
+        name = printable(instance.name)
+        print(f"{_state(one):<8} {instance.instance_id} {instance.instance_type} {name}{unseen}")
         for finding in one.findings:
             print(f"         {printable(finding.sentence)}")
         if one.problem:
             print(f"         not all could be read: {printable(one.problem)}")
+        elif not one.measured:
+            print("         no reading of its GPUs; `governor doctor` says what to do")
+    print_unseen(sum(not one.has_hardware_figures for one in found), len(found))
     counts = Counter(_state(one) for one in found)
     print(", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state]))
 
 
-_STATES = (*Severity, "unknown", "sound")
+_UNKNOWN = "unknown"
+_STATES = (*Severity, _UNKNOWN, "sound")
 
 
 def _state(one: HealthReading) -> str:
-    """The gravest finding's severity; `unknown` where no figure of a GPU was published or read."""
+    """The gravest finding's severity; `unknown` where its GPUs have no reading, or not all could be read."""
     if one.findings:
         return one.findings[0].severity
-    return "unknown" if one.problem or not one.measured else "sound"
+    return _UNKNOWN if one.problem or not one.measured else "sound"
 
 
 def _rank(one: HealthReading) -> int:

@@ -11,14 +11,14 @@ from governor.observability import count, logger, observed
 
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """One target to counts; what could not be read or told is logged and left to the next sweep."""
+    """One target to counts; what could not be read or told is logged and tried again."""
     payload = parse(TargetPayload, event)
     target = bootstrap.target(payload.account, payload.region)
     summary = bootstrap.check_health()(target)
     if summary.looked:
         count("HealthProblems", len(summary.problems))
     for problem in summary.problems:
-        logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
+        logger.warning("tried again", extra={"target": str(target), "problem": problem})
     logger.info("looked" if summary.looked else "not due, or off", extra={"target": str(target)})
     return {
         "looked": summary.looked,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from cli import health
 from governor.contracts.policy import parse_policy
 from governor.usecases.read_health import HealthReading
 from tests.builders import TARGET
-from tests.unit.usecases.health_world import HealthWorld, flat
+from tests.unit.usecases.health_world import BINS, HealthWorld, flat
 
 
 def world() -> HealthWorld:
@@ -39,6 +40,35 @@ def test_the_gravest_come_first_and_what_is_unknown_before_what_is_sound(
     assert ids == [line.split()[1] for line in out if line.split()[1].startswith("i-")]
     assert "GPU 1: does not answer" in out[1]
     assert "1 critical, 1 advice, 1 unknown, 1 sound" == out[-1]
+
+
+def test_it_says_whose_faults_cannot_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """The CloudWatch agent publishes none: a machine of its own may be sound and have lost memory."""
+    health._print(looked(world()), as_json=False)
+    out = capsys.readouterr().out
+
+    assert "2 of 4 publish no Xid, ECC, throttling or lost GPUs" in out
+    marked = [line.split()[1] for line in out.splitlines() if line.endswith("(faults cannot be seen)")]
+    assert [f"i-{number:017x}" for number in (3, 4)] == marked
+
+    made = HealthWorld()
+    made.add(1)
+    health._print(looked(made), as_json=False)
+    assert "Xid" not in capsys.readouterr().out
+
+
+def test_who_fell_silent_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its series are still listed; whoever asks by script must learn that nothing is known."""
+    made = HealthWorld()
+    made.add(1)
+    for series in (made.metrics.published, made.metrics.statistics):
+        for key in series:
+            series[key] = (None,) * BINS  # type: ignore[index]
+    monkeypatch.setattr(health, "over_the_fleet", lambda *_: looked(made))
+    monkeypatch.setattr(health, "Clients", object)
+
+    assert ["unknown"] == [health._state(one) for one in looked(made)]
+    assert 1 == health.health(Namespace(json=True))
 
 
 def test_machines_get_everything_as_json(capsys: pytest.CaptureFixture[str]) -> None:

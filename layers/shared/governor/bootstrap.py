@@ -248,7 +248,7 @@ def react_to_state_change() -> ReactToStateChange:
     """For `handle_state_change`."""
     from governor.usecases.react import ReactToStateChange
 
-    return ReactToStateChange(policies=_policies(), state=_state(), void=_void(_deliver()))
+    return ReactToStateChange(policies=_policies_or_last, state=_state(), void=_void(_deliver()))
 
 
 def react_to_interruption() -> ReactToInterruption:

@@ -310,6 +310,10 @@ class StateTable(Protocol):
         """Notes when the instance was tagged, or that it no longer is."""
         ...
 
+    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
+        """Notes the last start of an instance that has a record; an earlier one changes nothing."""
+        ...
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """Leaves the instance alone until then, as a decision to keep it would."""
         ...
@@ -578,8 +582,8 @@ class EventLog(Protocol):
         """Everything of the target that `keep_told` has kept and whose time is not over."""
         ...
 
-    def keep_told(self, target: Target, key: str, until: datetime) -> None:
-        """Keeps that people were told what `key` names; a later call sets another end."""
+    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
+        """Keeps that people were told what the keys name, a hundred a call; a later one sets another end."""
         ...
 
 

@@ -101,6 +101,18 @@ def test_marks_are_noted_and_removed(table: StateTable) -> None:
     assert table.record(TARGET, INSTANCE_ID).marked_at is None
 
 
+def test_the_last_start_is_noted_of_known_instances_and_never_an_earlier_one(table: StateTable) -> None:
+    """Events come in any order; an instance without a record gets none by being started."""
+    table.note_started(TARGET, INSTANCE_ID, NOW)
+    assert {} == table.records(TARGET)
+
+    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    for minutes in (5, 60, 30):
+        table.note_started(TARGET, INSTANCE_ID, NOW + timedelta(minutes=minutes))
+    record = table.record(TARGET, INSTANCE_ID)
+    assert (NOW + timedelta(hours=1), NOW) == (record.last_started_at, record.marked_at)
+
+
 def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
     """As it was set last, in the order of days."""
     days = (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7))

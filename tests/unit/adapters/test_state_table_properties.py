@@ -144,6 +144,11 @@ class BothTables(RuleBasedStateMachine):
         """Notes a mark."""
         self.both(lambda table: table.set_marked(TARGET, instance, at))
 
+    @rule(instance=instances, at=minutes)
+    def note_started(self, instance: str, at: Any) -> None:
+        """It runs again."""
+        self.both(lambda table: table.note_started(TARGET, instance, at))
+
     @rule(instance=instances)
     def clear_quiet(self, instance: str) -> None:
         """Work resumes."""

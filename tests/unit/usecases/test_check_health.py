@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from governor.adapters.sns import message_of
 from governor.contracts.policy import parse_policy
-from governor.domain.alert import AlertKind, Severity
+from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.health import FindingKind
 from governor.domain.policy import Mode, Policy
 from governor.errors import Throttled, Unavailable
@@ -205,6 +208,26 @@ def test_what_could_not_be_read_is_looked_at_again_by_the_next_sweep() -> None:
     world.metrics.broken.clear()
     assert [] == world.check(5).problems
     assert [] == world.told()
+    assert not world.check(5).looked
+
+
+def test_what_fails_for_long_costs_one_more_look_at_itself_and_none_at_the_others() -> None:
+    """Twelve sweeps an hour, one instance that cannot be read; the rest of the fleet is sound."""
+    world = HealthWorld()
+    for number in range(1, 21):
+        world.add(number, hardware=False)
+    broken = f"i-{7:017x}"
+
+    def asked_about(instance_id: str) -> int:
+        return sum(dict(query.dimensions)["InstanceId"] == instance_id for query in world.metrics.reads)
+
+    world.metrics.broken[broken] = "InternalError"
+    problems = [len(world.check(minutes=0 if n == 0 else 5).problems) for n in range(12)]
+    assert [1, 1] + [0] * 10 == problems
+    assert (2, 4) == (asked_about(f"i-{1:017x}"), asked_about(broken))
+
+    summary = world.check(5)
+    assert (20, 1) == (summary.instances, len(summary.problems))
 
 
 @pytest.mark.parametrize("broken", ["ec2", "listing", "log"])
@@ -268,17 +291,73 @@ def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
     assert 1 == len(world.told())
 
 
-def test_a_fleet_in_trouble_is_one_message_an_owner() -> None:
-    """Cooling fails for two hundred of two GPUs: twenty lines, and all of them in the facts."""
+def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
+    """Cooling fails for two hundred of eight GPUs: four messages as SNS takes them, nothing of them cut."""
     world = HealthWorld()
-    for number in range(1, 201):
-        world.publish(world.add(number, gpus=2), [HOT, HOT])
+    ids = [world.add(number, gpus=8) for number in range(1, 201)]
+    for instance_id in ids:
+        world.publish(instance_id, [HOT] * 8)
+    summary = world.check()
+
+    told = world.told()
+    assert (4, 4, 1_600) == (len(told), summary.messages, summary.told)
+    assert 4 == len({alert.dedup_id for alert in told})
+    assert ids == sorted(one for alert in told for one in named(alert))
+    for part, alert in enumerate(told, 1):
+        assert alert.subject.startswith(f"400 findings, the gravest: hot on 50 instances ({part} of 4)")
+        document = json.loads(message_of(alert)["sqs"])
+        assert named(alert) == document["facts"]["instance_ids"]
+        assert 400 == sum(len(one["gpus"]) for one in document["facts"]["findings"])
+    first = told[0].lines[0]
+    assert ("GPU 0: over 85 C" in first, 1) == ("; GPU 7: over 85 C" in first, first.count("Lower its power"))
+    world.check(60)
+    assert [] == world.told()
+
+
+def test_many_kinds_of_trouble_name_every_instance_too() -> None:
+    """Where the facts are too long for SNS the text still says who has what."""
+    world = HealthWorld()
+    bad = {**HOT, "lost": flat(1), "ecc_uncorrected": flat(4), "repair_failed": flat(1)}
+    ids = [world.add(number, gpus=8) for number in range(1, 61)]
+    for instance_id in ids:
+        world.publish(instance_id, [bad] * 8)
     world.check()
 
-    (alert,) = world.told()
-    assert 400 == len(alert.facts["findings"])  # type: ignore[arg-type]
-    assert "... and 360 more findings" in alert.lines
-    assert "GPU 0: over 85 C" in alert.lines[0]
-    assert "; GPU 1: over 85 C" in alert.lines[0]
-    assert 1 == alert.lines[0].count("Lower its power limit")
-    assert TARGET.region == alert.region
+    told = world.told()
+    assert set(ids) == {one for alert in told for one in named(alert)}
+    for alert in told:
+        text = json.loads(message_of(alert)["sqs"])["lines"]
+        assert list(alert.lines) == text
+        assert all(len(line) < 600 for line in text if line.startswith("And "))
+
+
+def test_what_was_told_of_is_known_although_a_later_part_was_not() -> None:
+    """The next sweep tells the rest, and nobody the same twice."""
+    world = HealthWorld()
+    for number in range(1, 121):
+        world.publish(world.add(number, hardware=False), [HOT], hardware=False)
+    sent, announce = world.announcer.sent, world.announcer.announce
+
+    def once(alert: Alert) -> None:
+        if sent:
+            raise Throttled("later")
+        announce(alert)
+
+    world.announcer.announce = once  # type: ignore[method-assign]
+    assert (1, 50) == ((summary := world.check()).messages, summary.told)
+    first = told_of(world)
+    world.announcer.announce = announce  # type: ignore[method-assign]
+    world.check(5)
+
+    rest = told_of(world)
+    assert (50, 70, set()) == (len(first), len(rest), first & rest)
+
+
+def told_of(world: HealthWorld) -> set[str]:
+    """The instances with news since the last question."""
+    return {str(one) for alert in world.told() for one in alert.facts["instance_ids"]}  # type: ignore[attr-defined]
+
+
+def named(alert: Alert) -> list[str]:
+    """The instances that its text names, sorted."""
+    return sorted(set(re.findall(r"i-[0-9a-f]{17}", "\n".join(alert.lines))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ from governor.domain.episode import Outcome, Phase
 from governor.domain.plan import Step
 from governor.domain.policy import Action, AppliedPolicy, Mode
 from governor.errors import AccessDenied, PolicyError, Protected, Unavailable
+from governor.ports import Policies
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.deliver_decision import DeliverDecision
@@ -30,7 +32,7 @@ TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination"
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
     void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
-    return ReactToStateChange(world.policies, world.state, void)
+    return ReactToStateChange(lambda: world.policies, world.state, void)
 
 
 def execution_end(world: World) -> ReactToExecutionEnd:
@@ -324,6 +326,41 @@ def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+
+
+@pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
+def test_a_change_of_an_instance_nobody_knows_costs_one_read(state: str) -> None:
+    """Changes of all instances of the account come here, many at once; no policy is read, nothing is kept."""
+    world = World()
+    react = replace(state_change(world), policies=unread)
+    stranger = "i-0fedcba9876543210"
+
+    assert "nothing to do" == react(TARGET.account, TARGET.region, stranger, state, NOW)
+    assert stranger not in world.state.records(TARGET)
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "terminated"])
+def test_without_a_saving_to_settle_no_policy_is_read(state: str) -> None:
+    """The record and the ledger say it."""
+    world = World(decide=False, phase=Phase.ASKING)
+    react = replace(state_change(world), policies=unread)
+
+    react(TARGET.account, TARGET.region, world.ref.instance_id, state, NOW)
+
+
+def unread() -> Policies:
+    """The policy, which must not be read."""
+    raise AssertionError("the policy was read")
+
+
+def test_the_last_start_is_kept_whatever_order_the_events_come_in() -> None:
+    """Of instances that are known; one that comes late or again changes nothing."""
+    world = World()
+    for minutes in (5, 60, 30, 60):
+        tell(world, "running", minutes)
+
+    last = world.state.record(TARGET, world.ref.instance_id).last_started_at
+    assert NOW + timedelta(hours=1) == last
 
 
 def test_our_own_stop_is_no_news() -> None:

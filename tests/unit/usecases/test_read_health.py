@@ -172,6 +172,19 @@ def test_a_listing_that_fails_is_raised() -> None:
         world.read(instance_id)
 
 
+@pytest.mark.parametrize("hardware", [True, False])
+def test_series_that_are_listed_and_hold_no_reading_measure_nothing(hardware: bool) -> None:
+    """A series is listed for three hours after its last reading; the window is shorter."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=2, hardware=hardware)
+    for series in (world.metrics.published, world.metrics.statistics):
+        for key in series:
+            series[key] = (None,) * BINS  # type: ignore[index]
+
+    reading = world.read(instance_id)
+    assert (False, False) == (reading.measured, reading.has_hardware_figures)
+
+
 def test_a_silent_machine_is_not_measured() -> None:
     """That is told by the sweep; here it neither proves nor clears anything."""
     world = HealthWorld()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from governor.domain.alert import AlertKind
 from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
@@ -115,6 +117,68 @@ def test_marks_go_when_work_resumes() -> None:
     world.sweep(5)
 
     assert "LowUtilization" not in world.ec2.instances[instance_id].tags
+
+
+@pytest.mark.parametrize("utilization", [[1.0] * 12, [None] * 12], ids=["too young", "no data"])
+def test_marks_of_an_earlier_run_go_whatever_is_known_of_this_one(utilization: list[float | None]) -> None:
+    """They were about work that is over; the first sweep that sees it run again removes them."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    world.change(instance_id, launch_time=NOW + timedelta(hours=2))
+    world.publish(instance_id, utilization)
+    summary = world.sweep(minutes=121 if utilization[0] else 240)
+
+    assert {"too-young", "no-data"} & {world.verdict(instance_id)}
+    assert {"LowUtilization", "ReviewForTermination"}.isdisjoint(world.ec2.instances[instance_id].tags)
+    assert (1, None) == (summary.unmarked, world.state.record(TARGET, instance_id).marked_at)
+
+
+def test_idleness_of_another_run_is_marked_with_its_own_date() -> None:
+    """The tags of the run before are written over, once."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    world.change(instance_id, launch_time=NOW + timedelta(hours=1))
+
+    assert [1, 0] == [world.sweep(minutes).marked for minutes in (4 * 60, 5)]
+    assert "2026-11-20T16:02:30Z" == world.ec2.instances[instance_id].tags["LowUtilization"]
+
+
+@pytest.mark.parametrize(
+    ("date", "noted", "goes"),
+    [
+        ("see ticket", True, True),
+        ("2026-11-20T12:02:30Z", False, True),
+        ("2026-11-20T14:02:30Z", False, False),
+        ("see ticket", False, False),
+    ],
+)
+def test_the_note_says_when_it_was_marked_or_else_the_tag(date: str, noted: bool, goes: bool) -> None:
+    """The note may be lost, and anybody may write a tag; what nobody can date stays until work is seen."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    if not noted:
+        world.state.set_marked(TARGET, instance_id, None)
+    tags = {**world.ec2.instances[instance_id].tags, "LowUtilization": date}
+    world.change(instance_id, launch_time=NOW + timedelta(hours=2), tags=tags)
+    world.sweep(121)
+
+    assert goes == ("LowUtilization" not in world.ec2.instances[instance_id].tags)
+
+
+def test_observe_mode_tries_the_marks_of_each_run_once() -> None:
+    """By dry run: to mark, to unmark when it runs anew, to mark again; nothing is written."""
+    world = FleetWorld(Policy(mode=Mode.OBSERVE))
+    instance_id = world.add(1)
+    world.sweep()
+    world.change(instance_id, launch_time=NOW + timedelta(hours=2))
+    for minutes in (121, 5, 240, 5):
+        world.sweep(minutes)
+
+    calls = [call for call in world.ec2.calls if call[0] in ("set_tags", "remove_tags")]
+    assert [(name, instance_id, True) for name in ("set_tags", "remove_tags", "set_tags")] == calls
 
 
 def test_observe_mode_tags_by_dry_run_only_once() -> None:

@@ -507,6 +507,7 @@ def record_from_document(target: Target, instance_id: str, document: Mapping[str
         quiet_until=_parsed(document.get("quiet_until")),
         quiet_launch_time=_parsed(document.get("quiet_launch_time")),
         marked_at=_parsed(document.get("marked_at")),
+        last_started_at=_parsed(document.get("last_started_at")),
     )
 
 

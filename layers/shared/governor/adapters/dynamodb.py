@@ -179,6 +179,18 @@ class DynamoStateTable:
         else:
             self._update(key, {"marked_at": moment(at)})
 
+    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
+        """As the port says."""
+        try:
+            self._update(
+                _record_key(target, instance_id),
+                {"last_started_at": moment(at)},
+                condition="attribute_exists(pk) AND"
+                " (attribute_not_exists(last_started_at) OR last_started_at < :last_started_at)",
+            )
+        except ConflictError:
+            return  # no record, or a later start is noted
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""
         self._update(_record_key(target, instance_id), {"snoozed_until": moment(until)})

@@ -11,7 +11,7 @@ DynamoDB deletes late, so an item past its time counts as gone. This module must
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -124,11 +124,13 @@ class DynamoEventLog:
             if int(item["expires_at_epoch"]["N"]) > now.timestamp()
         )
 
-    def keep_told(self, target: Target, key: str, until: datetime) -> None:
+    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
         """As the port says."""
-        item = {**_told_key(target, key), "expires_at_epoch": _number(until)}
-        with aws_errors("dynamodb:PutItem"):
-            self._clients.client("dynamodb").put_item(TableName=self._table, Item=item)
+        for part in _parts(sorted(set(keys))):
+            items = [{**_told_key(target, key), "expires_at_epoch": _number(until)} for key in part]
+            puts = [{"Put": {"TableName": self._table, "Item": item}} for item in items]
+            with aws_errors("dynamodb:TransactWriteItems"):
+                self._clients.client("dynamodb").transact_write_items(TransactItems=puts)
 
     def _query(self, target: Target, prefix: str) -> list[dict[str, Any]]:
         parameters: dict[str, Any] = {

@@ -285,7 +285,7 @@ class MemoryEc2:
 class MemoryMetrics:
     """Metrics by `(metric, dimensions)`: a function of the window that gives the series, or a fixed series.
 
-    `broken` holds keys of metrics whose reads fail with that reason.
+    `broken` holds metrics, or ids of instances, whose reads fail with that reason.
     """
 
     published: dict[tuple[str, Dimensions], Series] = field(default_factory=dict)
@@ -320,8 +320,9 @@ class MemoryMetrics:
         self.reads += queries
         series, problems = {}, {}
         for query in queries:
-            if query.metric in self.broken:
-                problems[query.key] = self.broken[query.metric]
+            why = self.broken.get(query.metric) or self.broken.get(dict(query.dimensions)["InstanceId"])
+            if why is not None:
+                problems[query.key] = why
                 continue
             key = tuple(sorted(query.dimensions))
             found = self.statistics.get((query.metric, key, query.statistic))
@@ -480,10 +481,10 @@ class MemoryEventLog:
         place = _place(target)
         return frozenset(key[2] for key, until in self._told.items() if key[:2] == place and now < until)
 
-    def keep_told(self, target: Target, key: str, until: datetime) -> None:
+    def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
         """As the port says."""
         self._raise_planned()
-        self._told[(*_place(target), key)] = until
+        self._told |= {(*_place(target), key): until for key in keys}
 
     def _raise_planned(self) -> None:
         if self.failure is not None:
@@ -618,6 +619,13 @@ class MemoryStateTable:
         with self._lock:
             if at is not None or (*_place(target), instance_id) in self._records:
                 self._store(replace(self.record(target, instance_id), marked_at=at))
+
+    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            known = self._records.get((*_place(target), instance_id))
+            if known is not None and (known.last_started_at is None or known.last_started_at < at):
+                self._store(replace(known, last_started_at=at))
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""

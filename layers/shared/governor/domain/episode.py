@@ -201,6 +201,8 @@ class InstanceRecord:
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None
+    last_started_at: UtcDatetime | None = None
+    """When EC2 last said that it runs; `None` where no event of a start has come since the record is kept."""
     problem: str | None = None
     """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
 

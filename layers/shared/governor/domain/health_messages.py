@@ -5,7 +5,7 @@ Pure wording. This module must not know channels, nor where it is kept what was 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from governor.domain.alert import Alert, AlertKind, short_hash
@@ -15,7 +15,12 @@ from governor.domain.instance import Instance
 from governor.domain.units import UtcDatetime, iso
 
 _LINES = 20
-"""Lines about findings in the text of one message, one an instance and kind; the facts hold all."""
+"""Lines about findings in the text of one message, one an instance and kind; of the others it says in short
+who has what."""
+_A_LINE = 5
+"""Instances with kinds in one such line. Teams gets 600 characters of a line."""
+_INSTANCES = 50
+"""Named by one message. SNS takes 256 KiB, in which the facts stand once for every protocol."""
 _SEVERITIES = {
     Severity.CRITICAL: AlertSeverity.CRITICAL,
     Severity.WARNING: AlertSeverity.WARNING,
@@ -66,51 +71,84 @@ def gravest_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
     return sorted(findings, key=lambda one: (_RANK.index(one.finding.severity), one.instance.instance_id))
 
 
-def health_alert(
+def health_alerts(
     news: Sequence[InstanceFinding],
     lasting: Sequence[InstanceFinding],
     owner: str,
     project: str,
     now: UtcDatetime,
-) -> Alert:
-    """All that is new about the instances of one owner; `lasting` was told before and is still so.
+) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
+    """All that is new about the instances of one owner, the gravest first, each with what it tells of.
 
-    Raises:
-        ValueError: there is no news.
+    One message, or several where no channel would take one that names them all; `lasting` was told before
+    and is still so.
     """
-    if not news:
-        raise ValueError("there is nothing to tell")
-    news = gravest_first(news)
+    groups = _by_kind(gravest_first(news))
+    parts = list(_parts(groups))
+    for number, part in enumerate(parts, 1):
+        which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
+        found = [one for group in part for one in group]
+        alert = _alert(part, lasting if number == len(parts) else (), owner, project, now, which)
+        yield alert, found
+
+
+def _parts(groups: Sequence[list[InstanceFinding]]) -> Iterator[list[list[InstanceFinding]]]:
+    """By instances, in the order of their gravest finding, so that nobody is in two messages."""
+    by_instance: dict[str, list[list[InstanceFinding]]] = {}
+    for group in groups:
+        by_instance.setdefault(group[0].instance.instance_id, []).append(group)
+    instances = list(by_instance.values())
+    for start in range(0, len(instances), _INSTANCES):
+        part = [group for own in instances[start : start + _INSTANCES] for group in own]
+        yield sorted(part, key=lambda group: _RANK.index(group[0].finding.severity))
+
+
+def _alert(
+    groups: Sequence[Sequence[InstanceFinding]],
+    lasting: Sequence[InstanceFinding],
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+    which: str,
+) -> Alert:
+    news = [one for group in groups for one in group]
     instances = {one.instance.instance_id: one.instance for one in news}
     target = news[0].instance.target
-    severity = _SEVERITIES[news[0].finding.severity]
     only = next(iter(instances.values())) if len(instances) == 1 else None
-    groups = _by_kind(news)
     lines = [_line(group) for group in groups[:_LINES]]
-    if len(groups) > _LINES:
-        lines.append(f"... and {sum(map(len, groups[_LINES:]))} more findings")
+    lines += _in_short(groups[_LINES:])
     if lasting:
         named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
         lines.append(f"Told before and still so: {len(lasting)} findings ({named}).")
     lines.append("GPU Governor does nothing about it. `governor health` shows it as it is now.")
     return Alert(
         kind=AlertKind.HEALTH_FINDING,
-        severity=severity,
+        severity=_SEVERITIES[news[0].finding.severity],
         account=target.account,
         region=target.region,
-        subject=_subject(news, only),
+        subject=f"{_subject(news, only)}{which}",
         lines=tuple(lines),
-        dedup_id=f"health-{target}-{iso(now)}-{short_hash(owner, project)}",
+        dedup_id=f"health-{target}-{iso(now)}-{short_hash(owner, project, which)}",
         at=now,
         instance_id=only.instance_id if only else None,
         owner=owner,
         project=project,
         facts={
             "instance_ids": sorted(instances),
-            "findings": [finding_document(one) for one in news],
+            "findings": [_group_document(group) for group in groups],
             "lasting": len(lasting),
         },
     )
+
+
+def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
+    """As `finding_document`, once for all GPUs of an instance with such a finding, to stay short."""
+    return {
+        **finding_document(group[0]),
+        "seen": "; ".join(dict.fromkeys(one.finding.seen for one in group)),
+        "gpus": [gpu for one in group for gpu in one.finding.gpus],
+        "since": iso(min(one.finding.since for one in group)),
+    }
 
 
 def finding_document(one: InstanceFinding) -> dict[str, object]:
@@ -134,6 +172,16 @@ def _by_kind(news: Sequence[InstanceFinding]) -> list[list[InstanceFinding]]:
     for one in news:
         groups.setdefault((one.instance.instance_id, one.finding.kind.value), []).append(one)
     return list(groups.values())
+
+
+def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
+    """Who has what kinds of findings, in lines that chats do not cut."""
+    kinds: dict[str, list[str]] = {}
+    for first, *_ in groups:
+        kinds.setdefault(first.instance.instance_id, []).append(first.finding.kind.value)
+    named = [f"{instance_id} {', '.join(own)}" for instance_id, own in kinds.items()]
+    for start in range(0, len(named), _A_LINE):
+        yield f"And {'; '.join(named[start : start + _A_LINE])}."
 
 
 def _line(group: Sequence[InstanceFinding]) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.health_messages import InstanceFinding, advice_key, health_alert
+from governor.domain.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
 from governor.usecases.open_episode import owner_and_project
@@ -22,14 +22,17 @@ from governor.usecases.read_health import HealthReading, HealthRequest, ReadHeal
 
 _LEASE = timedelta(minutes=4, seconds=30)
 """Longer than the function may take, so that no two look at once; shorter than the time to the next sweep,
-which makes up for one that failed."""
+which makes up for one that failed, or for the part of it that did."""
+_REPEAT = "again"
+"""Kept beside what was told, and read with it."""
 _EARLY = timedelta(minutes=1)
 """Sweeps come a moment sooner or later; one that comes sooner is not sent away."""
 
 
 @dataclass(slots=True)
 class HealthSummary:
-    """What a look saw and told. `problems` could not be read or told; the next sweep tries again."""
+    """What a look saw and told. `problems` could not be read or told; the next sweep tries those once more,
+    then the next look does."""
 
     target: Target
     at: UtcDatetime
@@ -41,6 +44,14 @@ class HealthSummary:
     """Findings that were news."""
     messages: int = 0
     problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """What a look failed at, for the next sweep to look at once more, and when the next look is due."""
+
+    due: UtcDatetime
+    instance_ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +79,13 @@ class CheckHealth:
             return summary
         summary.looked = True
         known = self.log.told(target, now)
-        readings = self._readings(target, base, known, now)
+        again = _to_repeat(known, now)
+        due = again.due if again else now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
+        readings = self._readings(target, base, known, again, now)
         summary.instances = len(readings)
-        summary.problems += [f"{one.instance.instance_id}: {one.problem}" for one in readings if one.problem]
+        unread = {one.instance.instance_id: one.problem for one in readings if one.problem}
+        summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
+        failed = {*unread}
         by_owner: dict[tuple[str, str], list[HealthReading]] = defaultdict(list)
         for reading in readings:
             by_owner[owner_and_project(reading.instance, base.ownership)].append(reading)
@@ -79,15 +94,26 @@ class CheckHealth:
                 self._tell(owner, project, theirs, base, known, summary)
             except GovernorError as error:
                 summary.problems.append(f"{owner} was not told: {type(error).__name__}: {error}")
-        if not summary.problems:
-            self.log.done(turn, now, timedelta(minutes=base.health.check_every_minutes) - _EARLY)
+                failed |= {one.instance.instance_id for one in theirs if one.findings}
+        if failed and again is None:
+            # The turn lapses before the next sweep, which looks at these alone.
+            self.log.keep_told(target, [_repeat_key(due, one) for one in failed], due)
+        else:
+            self.log.done(turn, now, due - now)
         return summary
 
     def _readings(
-        self, target: Target, base: Policy, known: Collection[str], now: UtcDatetime
+        self,
+        target: Target,
+        base: Policy,
+        known: Collection[str],
+        again: _Repetition | None,
+        now: UtcDatetime,
     ) -> list[HealthReading]:
         requests = []
         for instance in self.instances.list_selected(target, base.selector):
+            if again is not None and instance.instance_id not in again.instance_ids:
+                continue
             policy = self._policy(instance, base)
             if policy.health.enabled:
                 advice = advice_key(*owner_and_project(instance, base.ownership)) not in known
@@ -110,7 +136,7 @@ class CheckHealth:
         known: Collection[str],
         summary: HealthSummary,
     ) -> None:
-        """One message with all that is new to one owner; then notes that it was told, and what lasts."""
+        """Tells one owner all that is new to him; notes each part that was told, and what lasts."""
         now, target = summary.at, summary.target
         found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
         faults = [one for one in found if one.is_fault]
@@ -119,20 +145,38 @@ class CheckHealth:
         advised_before = advice_key(owner, project) in known
         advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_telling]
         summary.findings += len(found)
-        if news or advice:
-            self.announcer.announce(health_alert([*news, *advice], lasting, owner, project, now))
-            summary.messages += 1
-            summary.told += len(news) + len(advice)
         gone = now + timedelta(minutes=base.health.gone_after_minutes)
-        for key in {key for one in faults for key in one.keys} | _unclear(readings, known):
-            self.log.keep_told(target, key, gone)
+        for alert, told in health_alerts([*news, *advice], lasting, owner, project, now):
+            self.announcer.announce(alert)
+            summary.messages += 1
+            summary.told += len(told)
+            self.log.keep_told(target, _keys(told), gone)
+        self.log.keep_told(target, _keys(lasting) | _unclear(readings, known), gone)
         # Also where there was nothing to say: the look itself is what costs.
         if not advised_before and any(one.works and one.problem is None for one in readings):
             until = now + timedelta(hours=base.health.advice_every_hours)
-            self.log.keep_told(target, advice_key(owner, project), until)
+            self.log.keep_told(target, [advice_key(owner, project)], until)
+
+
+def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
+    return {key for one in findings if one.is_fault for key in one.keys}
 
 
 def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
     """What was told of instances that nothing is known of now: a hole does not clear a finding."""
     holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
     return {key for key in known if key.partition("#")[0] in holes}
+
+
+def _repeat_key(due: UtcDatetime, instance_id: str) -> str:
+    return f"{_REPEAT}#{iso(due)}#{instance_id}"
+
+
+def _to_repeat(known: Collection[str], now: UtcDatetime) -> _Repetition | None:
+    """What the last look has left, unless the next one is due."""
+    found = [rest for key in known for kind, _, rest in [key.partition("#")] if kind == _REPEAT]
+    left = [(parse_iso(due), instance_id) for due, _, instance_id in (one.partition("#") for one in found)]
+    due = max((moment for moment, _ in left), default=now)
+    if due <= now:
+        return None
+    return _Repetition(due, frozenset(instance_id for moment, instance_id in left if moment == due))

@@ -6,25 +6,31 @@ state table; the sweep repairs what a lost event leaves behind.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.episode import Outcome, episode_from_execution_name
+from governor.domain.episode import InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.close_dead import CloseDead
-from governor.usecases.settle_ledger import settle_restart
+from governor.usecases.settle_ledger import ended_by, settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
+_NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
 
 
 @dataclass(frozen=True, slots=True)
 class ReactToStateChange:
-    """An instance changed state, by us or by others."""
+    """An instance changed state, by us or by others.
 
-    policies: Policies
+    Changes of every instance of an account come here, since events carry no tags: one that is not known
+    costs one read. `policies` is asked only where a saving ends.
+    """
+
+    policies: Callable[[], Policies]
     state: StateTable
     void: VoidEpisode
 
@@ -33,27 +39,32 @@ class ReactToStateChange:
         target = Target(account, region)
         done = []
         record = self.state.record(target, instance_id)
+        # Whatever was opened, marked or booked has left a record.
+        if record == InstanceRecord(target, instance_id):
+            return _NOTHING
         # An event of an earlier run of the instance, delivered late, says nothing about this one.
         if record.open_episode is not None and ec2_state in _ENDING and at >= record.open_episode.launch_time:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
             reason = f"the instance is {ec2_state} by others"
             done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
-        done += self._settle(target, instance_id, ec2_state, at)
-        return ", ".join(done) or "nothing to do"
+        if ec2_state == "running":
+            self.state.note_started(target, instance_id, at)
+        if ec2_state in ("running", "terminated"):
+            done += self._settle(target, instance_id, ec2_state, at)
+        return ", ".join(done) or _NOTHING
 
     def _settle(self, target: Target, instance_id: str, ec2_state: str, at: UtcDatetime) -> list[str]:
-        policy = self.policies.base().policy
+        ended = ended_by(self.state.open_entries(target, instance_id), at)
+        if not ended:
+            return []
         if ec2_state == "running":
-            within = timedelta(minutes=policy.ledger.false_stop_within_minutes)
-            return settle_restart(self.state, target, instance_id, at, within)
-        done = []
-        if ec2_state == "terminated":
-            for entry in self.state.open_entries(target, instance_id):
-                if entry.booked_at > at or entry.outcome is not Outcome.STOPPED:
-                    continue
-                if self.state.settle_entry(entry, at, false_stop=False):
-                    done.append("saving settled: terminated by others")
-        return done
+            within = timedelta(minutes=self.policies().base().policy.ledger.false_stop_within_minutes)
+            return settle_restart(self.state, ended, at, within)
+        return [
+            "saving settled: terminated by others"
+            for entry in ended
+            if self.state.settle_entry(entry, at, false_stop=False)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

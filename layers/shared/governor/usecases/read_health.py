@@ -41,8 +41,8 @@ class HealthReading:
 
     Attributes:
         findings: the gravest first. Advice on what holds GPUs back is in it only where it was asked for.
-        measured: whether any series of its GPUs exists; without, nothing is known.
-        has_hardware_figures: whether lost GPUs, Xid, ECC, repairs and throttling are published at all.
+        measured: whether its GPUs have any reading in the window; without, nothing is known.
+        has_hardware_figures: whether there is a reading of lost GPUs, Xid, ECC, repairs or throttling.
         works: whether its GPUs were at work, so that advice could be given.
         problem: what could not be read; findings may be missing then.
     """
@@ -169,12 +169,20 @@ class _Work:
     hardware: _Sets
     figures: dict[str, dict[str, Series]] = field(default_factory=lambda: defaultdict(dict))
     """By figure, then by GPU."""
+    measured: bool = False
+    has_hardware_figures: bool = False
     works: bool = False
     problem: str | None = None
 
     @property
     def instance_id(self) -> str:
         return self.request.instance.instance_id
+
+    def note(self, figure: _Figure, series: Series) -> None:
+        """A series is listed for hours after its last reading: only what was read counts as measured."""
+        is_measured = peak(series) is not None
+        self.measured |= is_measured and not figure.is_hardware
+        self.has_hardware_figures |= is_measured and figure.is_hardware
 
     def sets(self, figure: _Figure) -> _Sets:
         return self.hardware if figure.is_hardware else self.agent
@@ -313,8 +321,8 @@ class _Batch:
         return HealthReading(
             instance=work.request.instance,
             findings=health_findings(self._window, gpus, work.request.policy.health),
-            measured=bool(work.agent.singly),
-            has_hardware_figures=bool(work.hardware.singly),
+            measured=work.measured,
+            has_hardware_figures=work.has_hardware_figures,
             works=work.works,
             problem=work.problem,
         )
@@ -344,6 +352,7 @@ class _Batch:
                 work.problem = f"{query.metric}: {answer.problems[query.key]}"
             series = answer.series.get(query.key)
             if series is not None:
+                work.note(figure, series)
                 # One GPU can be published under two dimension sets after a change of the publisher's
                 # configuration: together they are that GPU's readings.
                 own = found[work.instance_id, figure.name]

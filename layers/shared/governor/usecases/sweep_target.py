@@ -30,7 +30,7 @@ from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.managed import IdleMember
 from governor.domain.policy import AppliedPolicy, Mode, Policy
 from governor.domain.silence_messages import silent_alert
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.verdict import (
     Verdict,
     VerdictKind,
@@ -350,10 +350,13 @@ class SweepTarget:
             tagged = all(tag in case.instance.tags for tag in _MARKS)
             # A dry run leaves no tag behind; the state table remembers that it was tried.
             marked = case.record.marked_at is not None if dry_run else tagged
+            outdated = _has_outdated_marks(case)
             kind = case.settled.kind
-            if kind is VerdictKind.IDLE and not marked:
+            if kind is VerdictKind.IDLE and (outdated or not marked):
                 to_mark[dry_run].append(case)
-            elif kind in (*_WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case):
+            elif outdated or (
+                kind in (*_WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
+            ):
                 to_unmark[dry_run].append(case)
         tags = {LOW_UTILIZATION_TAG: iso(now), REVIEW_TAG: "true"}
         for dry_run, group in to_mark.items():
@@ -418,7 +421,8 @@ class SweepTarget:
         """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
         instance = case.instance
         within = timedelta(minutes=self.policies.base().policy.ledger.false_stop_within_minutes)
-        settle_restart(self.state, instance.target, instance.instance_id, instance.launch_time, within)
+        entries = self.state.open_entries(instance.target, instance.instance_id)
+        settle_restart(self.state, entries, instance.launch_time, within)
 
     def _start_episode(self, case: _Case, now: UtcDatetime) -> None:
         instance = case.instance
@@ -632,6 +636,25 @@ def _is_quiet(record: InstanceRecord, instance: Instance, now: datetime) -> bool
 
 def _has_marks(case: _Case) -> bool:
     return case.record.marked_at is not None or any(tag in case.instance.tags for tag in _MARKS)
+
+
+def _has_outdated_marks(case: _Case) -> bool:
+    """Whether it was marked before it was last started: another run, about which they say nothing.
+
+    The tag says when, where the note of it was lost; in mode `observe` tags of ours are none of a dry run's.
+    """
+    at = case.record.marked_at
+    if at is None and case.policy.mode is not Mode.OBSERVE:
+        at = _moment(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
+    return at is not None and at < case.instance.launch_time
+
+
+def _moment(text: str) -> UtcDatetime | None:
+    """What a tag says, which anybody may have written."""
+    try:
+        return parse_iso(text)
+    except ValueError:
+        return None
 
 
 def _has_several_gpus(catalogue: Catalogue, instance: Instance) -> bool:
