@@ -58,7 +58,7 @@ def test_one_advice_for_a_type_in_a_zone() -> None:
     world.interruption(world.warned(event_id="event-9", instance_id=elsewhere))
     assert 2 == world.kinds.count(AlertKind.INTERRUPTION_ADVICE)
     world.world.clock.moment += timedelta(minutes=11)
-    world.interruption(world.warned(event_id="event-10"))
+    world.interruption(world.warned(event_id="event-10", at=world.world.clock.moment))
     assert 3 == world.kinds.count(AlertKind.INTERRUPTION_ADVICE)
 
 
