@@ -74,6 +74,36 @@ def test_instances_are_found_in_arns_and_nothing_else_is_taken_for_one() -> None
     assert ("i-0123456789abcdef0", "i-0123abcd") == found.instance_ids
 
 
+def test_instances_whose_part_is_resolved_are_left_out() -> None:
+    """The event stays open for the others; where nothing is left it is over, and is forgotten."""
+    done = {"entityValue": "i-0123abcd", "status": "RESOLVED"}
+    pending = {"entityValue": "i-0123456789abcdef0", "status": "PENDING"}
+    unsaid = {"entityValue": "i-89abcdef", "status": None}
+
+    some = change(affectedEntities=[done, pending, unsaid])
+    assert (("i-0123456789abcdef0", "i-89abcdef"), False) == (some.instance_ids, some.is_over)
+    none = change(affectedEntities=[done])
+    assert (("i-0123abcd",), True) == (none.instance_ids, none.is_over)
+    closed = change(affectedEntities=[done, pending], statusCode="closed")
+    assert (("i-0123abcd", "i-0123456789abcdef0"), True) == (closed.instance_ids, closed.is_over)
+
+
+@pytest.mark.parametrize("region", ["global", "", None])
+def test_an_event_that_names_no_region_means_the_one_it_came_in(region: str | None) -> None:
+    """Nothing is refused for it: the instances are looked for there."""
+    found = change(eventRegion=region)
+
+    assert ("us-east-1", ("i-0123456789abcdef0",)) == (found.region, found.instance_ids)
+
+
+@pytest.mark.parametrize("entities", [None, [], [{"entityValue": None}]])
+def test_an_event_that_names_nothing_is_about_nothing(entities: object) -> None:
+    """And is not over for it."""
+    found = change(affectedEntities=entities)
+
+    assert ((), False) == (found.instance_ids, found.is_over)
+
+
 def test_what_is_scheduled_is_said_in_words() -> None:
     """And what is closed is over."""
     assert "AWS schedules: persistent instance retirement" == change().what

@@ -294,12 +294,42 @@ def test_queues_for_what_fails_have_alarms() -> None:
     watched = {
         dimension["Value"]["Fn::GetAtt"][0]
         for r in RESOURCES.values()
-        if r["Type"] == "AWS::CloudWatch::Alarm" and r["Properties"]["Namespace"] == "AWS/SQS"
+        if r["Type"] == "AWS::CloudWatch::Alarm" and r["Properties"].get("Namespace") == "AWS/SQS"
         for dimension in r["Properties"]["Dimensions"]
     }
 
     # The delivery queue is watched by what its function counts.
     assert queues - {"DeliveryQueue"} == watched
+
+
+@pytest.mark.parametrize("path", ["template.yaml", "stacks/forward_events.yaml"])
+def test_what_fails_later_is_told_although_earlier_failures_are_kept(path: str) -> None:
+    """The first alarm lasts until its queue is empty, up to 14 days; another one tells of each increase.
+
+    Of all messages, also of those that somebody is looking at: they go and come back, which is no increase.
+    """
+    resources = template(path)["Resources"]
+    alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
+    first = [one for one in alarms if one.get("MetricName") == "ApproximateNumberOfMessagesVisible"]
+    more: dict[str, list[tuple[str, str]]] = {}
+    for alarm in alarms:
+        for query in alarm.get("Metrics", ()):
+            if query["ReturnData"]:
+                assert "DIFF(visible + looked_at)" == query["Expression"]
+                continue
+            metric = query["MetricStat"]["Metric"]
+            (dimension,) = metric["Dimensions"]
+            queue = dimension["Value"]["Fn::GetAtt"][0]
+            more.setdefault(queue, []).append((query["Id"], metric["MetricName"]))
+            assert alarm["AlarmActions"]
+
+    assert {one["Dimensions"][0]["Value"]["Fn::GetAtt"][0] for one in first} == set(more)
+    both = [
+        ("visible", "ApproximateNumberOfMessagesVisible"),
+        ("looked_at", "ApproximateNumberOfMessagesNotVisible"),
+    ]
+    assert all(both == metrics for metrics in more.values())
+    assert more
 
 
 def test_the_safe_mode_is_the_default() -> None:

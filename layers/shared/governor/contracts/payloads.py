@@ -26,7 +26,8 @@ from governor.usecases.check_progress import Until
 from governor.usecases.rotate_keys import RotationStep
 
 AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
-Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+_REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
+Region = Annotated[str, Field(pattern=_REGION)]
 InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 
@@ -322,7 +323,13 @@ class LifecycleEvent(_Envelope):
 
 
 class _AffectedEntity(_Event):
-    entity_value: str = Field(default="", alias="entityValue")
+    entity_value: str | None = Field(default=None, alias="entityValue")
+    status: str | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether nothing is left to do about it, although the event goes on for others."""
+        return (self.status or "").upper() == "RESOLVED"
 
 
 class _HealthDetail(_Event):
@@ -332,9 +339,9 @@ class _HealthDetail(_Event):
     event_type_category: Literal["scheduledChange"] = Field(alias="eventTypeCategory")
     start_time: str | None = Field(default=None, alias="startTime")
     status_code: str = Field(default="", alias="statusCode")
-    event_region: Region | None = Field(default=None, alias="eventRegion")
+    event_region: str | None = Field(default=None, alias="eventRegion")
     affected_account: AccountId | None = Field(default=None, alias="affectedAccount")
-    affected_entities: tuple[_AffectedEntity, ...] = Field(default=(), alias="affectedEntities")
+    affected_entities: tuple[_AffectedEntity, ...] | None = Field(default=None, alias="affectedEntities")
 
 
 class HealthEvent(_Envelope):
@@ -344,18 +351,27 @@ class HealthEvent(_Envelope):
     detail: _HealthDetail
 
     def to_domain(self) -> ScheduledChange:
-        """As the domain knows it. The Region is the event's own: a copy also goes to a backup Region."""
+        """As the domain knows it. The Region is the event's own: a copy also goes to a backup Region.
+
+        Where that names none (`global`), it is the envelope's. An event of which everything is resolved is
+        over, though AWS may close it later.
+        """
         detail = self.detail
-        values = (re.search(_INSTANCE_ID, one.entity_value) for one in detail.affected_entities)
+        entities = detail.affected_entities or ()
+        pending = [one for one in entities if not one.is_resolved]
+        is_over = detail.status_code.lower() == "closed" or bool(entities and not pending)
+        named = entities if is_over else pending
+        values = (re.search(_INSTANCE_ID, one.entity_value or "") for one in named)
+        own_region = re.fullmatch(_REGION, detail.event_region or "")
         return ScheduledChange(
             event_id=self.id,
             source_id=detail.event_arn,
             account=detail.affected_account or self.account,
-            region=detail.event_region or self.region,
+            region=own_region[0] if own_region else self.region,
             what=_change_text(detail.event_type_code),
             at=_moment_or_none(detail.start_time),
             instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
-            is_over=detail.status_code.lower() == "closed",
+            is_over=is_over,
         )
 
 
