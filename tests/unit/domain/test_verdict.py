@@ -21,6 +21,8 @@ from governor.domain.evidence import (
     evidence_document,
     evidence_from_document,
     evidence_hash,
+    is_reading,
+    readings,
     window_before,
 )
 from governor.domain.policy import IdleRule, Policy, Vetoes
@@ -41,8 +43,8 @@ from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 INSTANCE = make_instance()
 IDLE_KINDS = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
 
-readings = st.one_of(st.none(), st.floats(0, 100))
-one_gpu = st.lists(readings, min_size=12, max_size=12)
+one_reading = st.one_of(st.none(), st.floats(0, 100))
+one_gpu = st.lists(one_reading, min_size=12, max_size=12)
 all_gpus = st.lists(one_gpu, min_size=1, max_size=8)
 
 ALL_VETOES = Policy(vetoes=Vetoes(memory_used_percent=50.0))
@@ -211,6 +213,13 @@ def test_what_measures_nothing_is_a_hole(junk: float) -> None:
     assert VerdictKind.NO_DATA is kind_of(make_evidence((*QUIET[:9], junk, junk, junk)))
     assert VerdictKind.BUSY is kind_of(make_evidence((*[junk] * 11, 60.0)))
     assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, cpu_percent=junk))
+
+
+def test_readings_are_what_measures_something() -> None:
+    """One value and a series of them are told apart by the same rule."""
+    values = (0.0, None, -1.0, math.nan, 5.0, -0.0, math.inf)
+
+    assert [value for value in values if is_reading(value)] == readings(values)
 
 
 def test_evidence_of_less_than_the_window_proves_nothing() -> None:
