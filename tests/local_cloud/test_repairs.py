@@ -379,3 +379,10 @@ def test_many_events_at_once_wait_for_a_few_environments(probe: Probe) -> None:
 
     # One more where a test before this one has left an environment at work.
     assert len(processes) <= ENVIRONMENTS + 1 < 16
+
+
+def test_a_stack_may_have_an_alarm_on_metric_math(probe: Probe) -> None:
+    """It is there, and nothing more: no alarm goes off here."""
+    (alarm,) = probe.cloud.client("cloudwatch").describe_alarms(AlarmNames=["probe-more"])["MetricAlarms"]
+
+    assert "ApproximateNumberOfMessagesVisible" == alarm["MetricName"]

@@ -6,7 +6,7 @@ Each repair says what AWS does and what the engine does. They reach into private
 
 from __future__ import annotations
 
-from local.engine.repairs import bursts, buses, callbacks, executions, lambda_errors, rotation
+from local.engine.repairs import alarms, bursts, buses, callbacks, executions, lambda_errors, rotation
 
 
 def repair_all(wait_scale: float) -> None:
@@ -17,3 +17,4 @@ def repair_all(wait_scale: float) -> None:
     rotation.repair()
     bursts.repair()
     buses.repair()
+    alarms.repair()
