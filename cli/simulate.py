@@ -179,8 +179,9 @@ def _from_account(
     surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
     count = sum(len(survey.subjects) for survey in surveys)
     if not count:
-        tag = f"{fetch.wish.selector.tag_key}={fetch.wish.selector.tag_value}"
-        raise CommandError(f"no running instance carries the tag {tag}: give --region, or sign in elsewhere")
+        raise CommandError(
+            f"no running instance carries the tag {fetch.wish.selector}: give --region, or sign in elsewhere"
+        )
     most = sum((survey.most_usd for survey in surveys), Decimal(0))
     metrics = sum(survey.most_metrics for survey in surveys)
     print(

@@ -19,6 +19,7 @@ from math import isnan, nan
 
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Lifecycle, Shape, Target
+from governor.domain.parts import in_parts
 from governor.domain.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
@@ -309,7 +310,7 @@ def _days(hours: Window) -> list[Window]:
 
 def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[MetricQuery]]:
     size = min(_QUERIES_PER_CALL, _READINGS_PER_PAGE // window.bins)
-    return [queries[start : start + size] for start in range(0, len(queries), size)]
+    return list(in_parts(queries, size))
 
 
 def _query(namespace: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:

@@ -14,6 +14,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
+from governor.domain.parts import in_parts
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 
@@ -37,10 +38,7 @@ class CloudWatchMetrics:
         if not queries:
             return MetricAnswer(series, problems)
         client = self._clients.client("cloudwatch", target)
-        batches = [
-            _Batch(client, queries[start : start + _QUERIES_PER_CALL], window)
-            for start in range(0, len(queries), _QUERIES_PER_CALL)
-        ]
+        batches = [_Batch(client, part, window) for part in in_parts(queries, _QUERIES_PER_CALL)]
         if len(batches) == 1:
             batches[0].read()
         else:

@@ -23,6 +23,7 @@ from governor.domain.instance import (
     Target,
     Volume,
 )
+from governor.domain.parts import in_parts
 from governor.domain.policy import TagMatch
 from governor.domain.units import as_utc
 from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
@@ -78,8 +79,8 @@ class Ec2Instances:
         """As the port says. By a filter: of ids, a single unknown one would fail the whole call."""
         client = self._clients.client("ec2", target)
         found: dict[str, Instance] = {}
-        for start in range(0, len(instance_ids), _FILTER_VALUES):
-            named = {"Name": "instance-id", "Values": list(instance_ids[start : start + _FILTER_VALUES])}
+        for part in in_parts(instance_ids, _FILTER_VALUES):
+            named = {"Name": "instance-id", "Values": list(part)}
             parameters = {"Filters": [named], "MaxResults": _PAGE, **_including_managed(client)}
             with aws_errors("ec2:DescribeInstances"):
                 for page in _pages(client.describe_instances, parameters):
@@ -292,8 +293,8 @@ def _write(operation: str, dry_run: bool, call: Callable[[], Any]) -> Any:
 def _in_batches(instance_ids: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
     ids = list(dict.fromkeys(instance_ids))
     bisection = _Bisection(call)
-    for start in range(0, len(ids), _TAG_BATCH):
-        bisection.run(ids[start : start + _TAG_BATCH])
+    for part in in_parts(ids, _TAG_BATCH):
+        bisection.run(part)
     return bisection.failures
 
 

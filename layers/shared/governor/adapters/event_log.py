@@ -11,7 +11,7 @@ DynamoDB deletes late, so an item past its time counts as gone. This module must
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.domain.notice import Notice
+from governor.domain.parts import in_parts
 from governor.domain.units import iso, parse_iso
 from governor.errors import ConflictError, GovernorError
 from governor.ports import Burst, EventLog
@@ -57,7 +58,7 @@ class DynamoEventLog:
         """As the port says. A hundred in one transaction; one by one where any of them is not free."""
         claimed: set[str] = set()
         values = {":until": _number(now + lease), ":now": _number(now)}
-        for part in _parts(keys):
+        for part in in_parts(keys, _TRANSACTION):
             try:
                 self._update_all(part, "attribute_not_exists(pk) OR expires_at_epoch <= :now", values)
             except GovernorError as error:
@@ -75,7 +76,7 @@ class DynamoEventLog:
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
         """As the port says."""
-        for part in _parts(keys):
+        for part in in_parts(keys, _TRANSACTION):
             self._update_all(part, None, {":until": _number(now + keep)})
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
@@ -126,7 +127,7 @@ class DynamoEventLog:
 
     def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
         """As the port says."""
-        for part in _parts(sorted(set(keys))):
+        for part in in_parts(sorted(set(keys)), _TRANSACTION):
             items = [{**_told_key(target, key), "expires_at_epoch": _number(until)} for key in part]
             puts = [{"Put": {"TableName": self._table, "Item": item}} for item in items]
             with aws_errors("dynamodb:TransactWriteItems"):
@@ -195,11 +196,6 @@ class DynamoEventLog:
             )
         found: dict[str, Any] = answer.get("Attributes") or {}
         return found
-
-
-def _parts(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(keys), _TRANSACTION):
-        yield keys[start : start + _TRANSACTION]
 
 
 def _event_key(key: str) -> dict[str, Any]:

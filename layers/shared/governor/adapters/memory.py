@@ -120,9 +120,7 @@ class MemoryEc2:
         return [
             instance
             for instance in self.instances.values()
-            if instance.target == target
-            and instance.state == "running"
-            and instance.tags.get(selector.tag_key) == selector.tag_value
+            if instance.target == target and instance.state == "running" and selector.is_on(instance)
         ]
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:

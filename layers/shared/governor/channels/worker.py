@@ -17,6 +17,7 @@ from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.domain.alert import Alert
 from governor.domain.delivery import Again, Flush, Queued
+from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock, StateTable
 
@@ -134,7 +135,7 @@ class Worker:
         total = Dispatched(0, 0)
         for alerts in audiences.values():
             together = bool(digest_from) and len(alerts) >= digest_from
-            for part in _parts(alerts, _LONGEST_DIGEST if together else 1):
+            for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):
                 total = total.plus(self._send_part(dispatch, group, part))
         return total
 
@@ -165,8 +166,3 @@ class Worker:
         except Exception:  # noqa: BLE001 - logged
             # It then comes back after the queue's own visibility time-out.
             _log.exception("a message could not be hidden")
-
-
-def _parts(alerts: Sequence[tuple[str, Alert]], longest: int) -> Iterator[Sequence[tuple[str, Alert]]]:
-    for start in range(0, len(alerts), longest):
-        yield alerts[start : start + longest]

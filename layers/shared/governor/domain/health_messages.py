@@ -12,6 +12,7 @@ from governor.domain.alert import Alert, AlertKind, short_hash
 from governor.domain.alert import Severity as AlertSeverity
 from governor.domain.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
+from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime, iso
 
 _LINES = 20
@@ -98,8 +99,8 @@ def _parts(groups: Sequence[list[InstanceFinding]]) -> Iterator[list[list[Instan
     for group in groups:
         by_instance.setdefault(group[0].instance.instance_id, []).append(group)
     instances = list(by_instance.values())
-    for start in range(0, len(instances), _INSTANCES):
-        part = [group for own in instances[start : start + _INSTANCES] for group in own]
+    for theirs in in_parts(instances, _INSTANCES):
+        part = [group for own in theirs for group in own]
         yield sorted(part, key=lambda group: _RANK.index(group[0].finding.severity))
 
 
@@ -180,8 +181,8 @@ def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
     for first, *_ in groups:
         kinds.setdefault(first.instance.instance_id, []).append(first.finding.kind.value)
     named = [f"{instance_id} {', '.join(own)}" for instance_id, own in kinds.items()]
-    for start in range(0, len(named), _A_LINE):
-        yield f"And {'; '.join(named[start : start + _A_LINE])}."
+    for part in in_parts(named, _A_LINE):
+        yield f"And {'; '.join(part)}."
 
 
 def _line(group: Sequence[InstanceFinding]) -> str:

@@ -19,6 +19,7 @@ from governor.domain.contacts import Contact, Directory
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.health import HealthThresholds
+from governor.domain.instance import Instance
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
@@ -52,6 +53,13 @@ class TagMatch:
 
     tag_key: str
     tag_value: str
+
+    def __str__(self) -> str:
+        return f"{self.tag_key}={self.tag_value}"
+
+    def is_on(self, instance: Instance) -> bool:
+        """Whether the instance carries it, key and value to the letter."""
+        return instance.tags.get(self.tag_key) == self.tag_value
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,11 @@ class Guards:
     def _same_rules(self, episode: Episode, instance: Instance) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)
         selector = self.policies.base().policy.selector
-        if instance.tags.get(selector.tag_key) != selector.tag_value:
-            raise SafetyError(f"the instance no longer carries {selector.tag_key}={selector.tag_value}")
+        if not selector.is_on(instance):
+            raise SafetyError(f"the instance no longer carries {selector}")
         exemption = applied.policy.exemption
-        if instance.tags.get(exemption.tag_key) == exemption.tag_value:
-            raise SafetyError(f"the instance is exempt: {exemption.tag_key}={exemption.tag_value}")
+        if exemption.is_on(instance):
+            raise SafetyError(f"the instance is exempt: {exemption}")
         if self.state.record(instance.target, instance.instance_id).hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
         mode = mode_of(applied.policy, episode.plan)

@@ -71,9 +71,8 @@ class OpenEpisode:
             return self._close(ref, Outcome.VOID, "the instance was started anew")
         applied = self.policies.applied_to(instance)
         selector = self.policies.base().policy.selector
-        if instance.tags.get(selector.tag_key) != selector.tag_value:
-            tag = f"{selector.tag_key}={selector.tag_value}"
-            return self._close(ref, Outcome.VOID, f"the instance no longer carries {tag}")
+        if not selector.is_on(instance):
+            return self._close(ref, Outcome.VOID, f"the instance no longer carries {selector}")
         frozen = self.state.breaker(target)
         if frozen is not None:
             return self._close(ref, Outcome.VOID, f"plans are frozen: {frozen.why}")

@@ -148,7 +148,7 @@ class ReactToInterruption:
 
     def _case(self, warned: Warned, described: Mapping[str, Instance], base: Policy) -> _Case | None:
         instance = described.get(warned.instance_id)
-        if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
+        if instance is None or not base.selector.is_on(instance):
             return None
         policy = self.policies.applied_to(instance).policy
         owner, project = owner_and_project(instance, policy.ownership)

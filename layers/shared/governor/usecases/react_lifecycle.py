@@ -57,7 +57,7 @@ class ReactToLifecycleAction:
         target = self.accounts.target(action.account, action.region)
         instance = self.instances.describe(target, action.instance_id)
         steps: list[Callable[[], object]] = [lambda: self._void(target, action, reaction)]
-        if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
+        if instance is None or not base.selector.is_on(instance):
             reaction.ours = False
             run_all(steps)
             return reaction

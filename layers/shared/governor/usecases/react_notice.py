@@ -70,7 +70,7 @@ class ReactToScheduledChange:
             self.log.drop_notice(target, notice.key)
             return
         instance = self.instances.describe(target, instance_id)
-        if instance is None or instance.tags.get(policy.selector.tag_key) != policy.selector.tag_value:
+        if instance is None or not policy.selector.is_on(instance):
             return
         owner, project = owner_and_project(instance, policy.ownership)
         alert = notice_alert(notice, [instance], owner, project, now, again=False)

@@ -39,7 +39,7 @@ class ReactToRebalance:
             return Reaction().elsewhere(warned.account, warned.region)
         target = self.accounts.target(warned.account, warned.region)
         instance = self.instances.describe(target, warned.instance_id)
-        if instance is None or instance.tags.get(base.selector.tag_key) != base.selector.tag_value:
+        if instance is None or not base.selector.is_on(instance):
             return Reaction(ours=False)
         if warned.is_over(instance, self.clock.now()):
             return Reaction().too_late(warned)

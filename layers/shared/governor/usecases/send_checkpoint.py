@@ -6,13 +6,14 @@ Never waits for a hook: the instance may be gone before it answers. This module 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from governor.domain.event_messages import checkpoint_failed_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned
+from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
@@ -143,7 +144,7 @@ def _send_to_target(
         alike[one.warned.hook_reason, one.warned.seconds_left(now), one.signal].append(one)
     results: dict[str, CloudError | None] = {}
     for (reason, left, signal), group in alike.items():
-        for part in _parts(group, MOST_INSTANCES_A_COMMAND):
+        for part in in_parts(group, MOST_INSTANCES_A_COMMAND):
             results |= _send_part(hook, target, reason, left, signal, part)
     return results
 
@@ -158,12 +159,7 @@ def _send_part(
         if error.code != _NOT_REACHABLE or len(part) == 1:
             return dict.fromkeys([one.key for one in part], error)
         results: dict[str, CloudError | None] = {}
-        for half in _parts(part, (len(part) + 1) // 2):
+        for half in in_parts(part, (len(part) + 1) // 2):
             results |= _send_part(hook, target, reason, left, signal, half)
         return results
     return dict.fromkeys([one.key for one in part])
-
-
-def _parts(wanted: Sequence[Hooking], most: int) -> Iterator[Sequence[Hooking]]:
-    for start in range(0, len(wanted), most):
-        yield wanted[start : start + most]
