@@ -43,6 +43,15 @@ def _hook_line(checkpoint: Checkpoint | None) -> str:
     return f"Its checkpoint hook is asked to run now: {checkpoint.why}."
 
 
+def _warned_facts(instance: Instance, warned: Warned, checkpoint: Checkpoint | None) -> dict[str, object]:
+    return {
+        "cause": warned.cause.value,
+        "instance_type": instance.instance_type,
+        "availability_zone": instance.availability_zone,
+        "checkpoint_sent": bool(checkpoint and checkpoint.send),
+    }
+
+
 def interruption_alert(
     instance: Instance,
     warned: Warned,
@@ -68,11 +77,8 @@ def interruption_alert(
         at=now,
         facts={
             "action": warned.action,
-            "cause": warned.cause.value,
             "ends_at": iso(warned.ends_at),
-            "instance_type": instance.instance_type,
-            "availability_zone": instance.availability_zone,
-            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+            **_warned_facts(instance, warned, checkpoint),
         },
         **_about(instance, owner, project),
     )
@@ -100,11 +106,8 @@ def rebalance_alert(
         dedup_id=f"rebalance-{warned.event_id}",
         at=now,
         facts={
-            "cause": warned.cause.value,
             "warned_at": iso(warned.at),
-            "instance_type": instance.instance_type,
-            "availability_zone": instance.availability_zone,
-            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+            **_warned_facts(instance, warned, checkpoint),
         },
         **_about(instance, owner, project),
     )
@@ -135,12 +138,9 @@ def auto_scaling_alert(
         at=now,
         facts={
             "action": warned.action,
-            "cause": warned.cause.value,
             "auto_scaling_group": warned.group,
             "ends_at": iso(warned.ends_at) if known else None,
-            "instance_type": instance.instance_type,
-            "availability_zone": instance.availability_zone,
-            "checkpoint_sent": bool(checkpoint and checkpoint.send),
+            **_warned_facts(instance, warned, checkpoint),
         },
         **_about(instance, owner, project),
     )

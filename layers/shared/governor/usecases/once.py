@@ -88,6 +88,11 @@ def run_all(steps: Sequence[Callable[[], object]]) -> None:
         except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
             failed.append(error)
     if failed:
-        for other in failed[1:]:
-            failed[0].add_note(f"also: {other}")
-        raise failed[0]
+        raise joined(failed)
+
+
+def joined(failed: Sequence[Exception]) -> Exception:
+    """The first failure, with the others as its notes."""
+    for other in failed[1:]:
+        failed[0].add_note(f"also: {other}")
+    return failed[0]

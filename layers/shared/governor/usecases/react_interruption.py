@@ -25,7 +25,7 @@ from governor.errors import CloudError, GovernorError
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
-from governor.usecases.once import Once, run_all
+from governor.usecases.once import Once, joined, run_all
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.parallel import at_once
 from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
@@ -54,9 +54,14 @@ class _Case:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far one warning has come. `case` is `None` where nothing more is to be done for it."""
+    """How far one warning has come. `case` is `None` where the instance is not ours, or not to be looked at.
 
-    case: _Case | None
+    `is_settled`: nothing more is to be done.
+    """
+
+    warned: Warned
+    case: _Case | None = None
+    is_settled: bool = False
     reaction: Reaction = field(default_factory=Reaction)
     failed: list[Exception] = field(default_factory=list)
 
@@ -68,12 +73,8 @@ class _Progress:
             self.failed.append(error)
 
     def result(self) -> Reaction | Exception:
-        """What was done, or the first failure with the others as its notes."""
-        if not self.failed:
-            return self.reaction
-        for other in self.failed[1:]:
-            self.failed[0].add_note(f"also: {other}")
-        return self.failed[0]
+        """What was done, or what failed."""
+        return joined(self.failed) if self.failed else self.reaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,29 +100,33 @@ class ReactToInterruption:
         all the same, and the warning should come again.
         """
         base = self.policies.base().policy
-        known = self._describe([one for one in batch if self._is_governed(one, base)])
-        cases = [self._case_or_error(warned, known, base) for warned in batch]
+        progresses = [_Progress(warned) for warned in batch]
+        governed = [one for one in progresses if self._is_governed(one, base)]
+        known = self._describe([one.warned for one in governed])
+        for one in governed:
+            self._look(one, known, base)
         hooks = self.checkpoint.send_all(
             [
                 Hooking(case.instance, case.warned, case.decided.signal)
-                for case in cases
-                if isinstance(case, _Case)
-                and case.decided is not None
-                and case.decided.send
-                and not case.warned.is_over(case.instance, self.clock.now())
+                for one in governed
+                if (case := one.case) is not None and case.decided is not None and case.decided.send
             ]
         )
-        progresses = [
-            self._tell(warned, case, base, hooks) for warned, case in zip(batch, cases, strict=True)
-        ]
-        self._snapshot_all(progresses)
-        for one in progresses:
+        for one in governed:
+            if not one.is_settled:
+                self._tell(one, base, hooks)
+        self._snapshot_all(governed)
+        for one in governed:
             if one.case is not None:
                 one.run(partial(self._advise, one.case, one.reaction))
         return [one.result() for one in progresses]
 
-    def _is_governed(self, warned: Warned, base: Policy) -> bool:
-        return self.accounts.governs(base, warned.account, warned.region)
+    def _is_governed(self, progress: _Progress, base: Policy) -> bool:
+        warned = progress.warned
+        if self.accounts.governs(base, warned.account, warned.region):
+            return True
+        progress.reaction.elsewhere(warned.account, warned.region)
+        return False
 
     def _describe(self, batch: Sequence[Warned]) -> dict[Target, Mapping[str, Instance] | CloudError]:
         """All instances, a few calls for each account and Region; one that hangs holds up no other."""
@@ -134,19 +139,28 @@ class ReactToInterruption:
         }
         return at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
 
-    def _case_or_error(
-        self, warned: Warned, known: Mapping[Target, Mapping[str, Instance] | CloudError], base: Policy
-    ) -> _Case | GovernorError | None:
-        """`None` for an instance that is not ours."""
-        if not self._is_governed(warned, base):
-            return None
+    def _look(
+        self, progress: _Progress, known: Mapping[Target, Mapping[str, Instance] | CloudError], base: Policy
+    ) -> None:
+        """Finds out what the warning is about, once for everything that follows."""
+        warned = progress.warned
         described = known[self.accounts.target(warned.account, warned.region)]
         try:
-            return described if isinstance(described, CloudError) else self._case(warned, described, base)
+            if isinstance(described, CloudError):
+                raise described
+            case = self._case(warned, described, base)
         except GovernorError as error:
-            return error
+            progress.failed.append(error)
+            progress.is_settled = True
+            return
+        if case is not None and warned.is_over(case.instance, self.clock.now()):
+            progress.reaction.too_late(warned)
+            progress.is_settled = True
+            return
+        progress.case, progress.reaction.ours = case, case is not None
 
     def _case(self, warned: Warned, described: Mapping[str, Instance], base: Policy) -> _Case | None:
+        """`None` for an instance that is not ours."""
         instance = described.get(warned.instance_id)
         if instance is None or not base.selector.is_on(instance):
             return None
@@ -155,25 +169,12 @@ class ReactToInterruption:
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         return _Case(warned, instance, policy, decided, owner, project)
 
-    def _tell(
-        self, warned: Warned, case: _Case | GovernorError | None, base: Policy, hooks: _Hooks
-    ) -> _Progress:
+    def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks) -> None:
         """Told, and its question taken back."""
-        progress = _Progress(case if isinstance(case, _Case) else None)
-        reaction = progress.reaction
-        if isinstance(case, GovernorError):
-            progress.failed.append(case)
-        elif not self._is_governed(warned, base):
-            reaction.elsewhere(warned.account, warned.region)
-        elif case is not None and warned.is_over(case.instance, self.clock.now()):
-            progress.case = None
-            reaction.too_late(warned)
-        else:
-            reaction.ours = case is not None
-            target = self.accounts.target(warned.account, warned.region)
-            telling = [] if case is None else self._telling(case, base, hooks, reaction)
-            progress.run(*telling, lambda: self._void(target, warned, reaction))
-        return progress
+        warned, case, reaction = progress.warned, progress.case, progress.reaction
+        target = self.accounts.target(warned.account, warned.region)
+        telling = [] if case is None else self._telling(case, base, hooks, reaction)
+        progress.run(*telling, lambda: self._void(target, warned, reaction))
 
     def _telling(
         self, case: _Case, base: Policy, hooks: _Hooks, reaction: Reaction

@@ -75,11 +75,12 @@ class SendCheckpoint:
         Returns by event id: `None` where the hook was sent now, the error where it could not be sent, or not
         be noted as sent. A hook that was sent before is not in it.
         """
-        if self.hook is None:
+        hook = self.hook
+        if hook is None:
             return {}
         by_key = {one.key: one for one in wanted}
         results = self.once.of_many(
-            tuple(by_key), lambda keys: self._send(self.hook, [by_key[key] for key in keys])
+            tuple(by_key), lambda keys: self._send(hook, [by_key[key] for key in keys])
         )
         return {by_key[key].warned.event_id: failed for key, failed in results.items()}
 
@@ -107,8 +108,7 @@ class SendCheckpoint:
             self._tell_failure(instance, warned, error, owner, project)
         raise error
 
-    def _send(self, hook: CheckpointHook | None, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
-        assert hook is not None
+    def _send(self, hook: CheckpointHook, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
         by_target: dict[Target, list[Hooking]] = defaultdict(list)
         for one in wanted:
             by_target[one.instance.target].append(one)
