@@ -1,4 +1,4 @@
-"""The simulated fleet of the demo and of the integration tests, with 75 minutes of GPU metrics.
+"""The simulated fleet of the demo and of the integration tests, with two hours and a quarter of GPU metrics.
 
 Plain data about instances and what their agents publish; how either gets into the local cloud is the
 simulator's affair. Each member is there for one behaviour of the governor, named in `why`.
@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 NAMESPACE = "GPU/EC2"
-METRIC_MINUTES = 75
+METRIC_MINUTES = 135
+"""As long as the detector asks of an instance without a past, and as the newest minutes are left out."""
 SELECTOR = {"Purpose": "GPU-Workload"}
 
 Load = Callable[[int, int], float]
@@ -258,7 +259,7 @@ class Points:
 
 
 def series_of(member: Member, instance_id: str, now: datetime) -> Iterator[Points]:
-    """Everything the agent of a member, and EC2 itself, have published in the last 75 minutes."""
+    """Everything the agent of a member, and EC2 itself, have published in the last `METRIC_MINUTES`."""
     start = now.replace(second=0, microsecond=0)
     silent_since = 40 if member.agent == "fell-silent" else 0
     minutes = [m for m in range(METRIC_MINUTES, 0, -1) if silent_since < m <= member.launched_minutes_ago]

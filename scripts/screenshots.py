@@ -44,7 +44,7 @@ FORGOTTEN = Member(
     data_gib=500,
     tags={"Owner": "ml-team", "Project": "vision"},
 )
-_IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 5, 11, 19
+_IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 3, 6, 11
 """The last 24 hours in blocks of 75 minutes: the newest idle, one without data, the others at work."""
 _PATIENCE_SECONDS = 90.0
 _COLOURS = 48

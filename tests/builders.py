@@ -17,6 +17,13 @@ NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")
 POLICY = Policy()
 QUIET: Series = (1.0,) * 12
+QUIET_BEFORE: Series = (1.0,) * 13
+"""Together with the window it is as long as `detector: survival` asks of an instance without a past."""
+
+
+def by_window(**settings: Any) -> Policy:
+    """A policy whose verdicts rest on the window alone, for tests that are exact about times."""
+    return Policy(detector="threshold", **settings)
 
 
 def make_instance(**changes: Any) -> Instance:

@@ -84,7 +84,7 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("survival: {history_days: 64}", "survival"),
         ("survival: {history_days: 0}", "survival"),
         ("survival: {ask_again_after_minutes: -1}", "survival"),
-        ("{detector: survival, idle: {window_minutes: 180}}", ""),
+        ("{idle: {window_minutes: 7200}, survival: {history_days: 4}}", ""),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -182,10 +182,21 @@ def test_every_setting_of_survival_is_in_the_docs_with_its_default(request: pyte
     assert SurvivalDetector() == Policy().past_detector
 
 
-def test_a_window_that_is_longer_than_what_the_past_asks_for_says_what_to_set() -> None:
-    """The window is the detector's minimum; with the threshold it may be as long as it likes."""
-    with pytest.raises(PolicyError, match=r"unproven_minutes \(120\) .* idle.window_minutes \(180\)"):
-        parse_policy("{detector: survival, idle: {window_minutes: 180}}")
-    longer = "{detector: survival, idle: {window_minutes: 180}, survival: {unproven_minutes: 240}}"
-    assert 180 == parse_policy(longer).base().policy.past_detector.minimum_minutes
-    assert 180 == parse_policy("idle: {window_minutes: 180}").base().policy.idle.window_minutes
+def test_the_past_never_asks_for_less_than_the_window() -> None:
+    """A longer window moves what is asked of an instance without a past, and the longest proof."""
+    detector = parse_policy("idle: {window_minutes: 180}").base().policy.past_detector
+    assert (180, 180, 12) == (
+        detector.minimum_minutes,
+        detector.unproven_minutes,
+        detector.longest_proof_hours,
+    )
+    longest = parse_policy("idle: {window_minutes: 1430}").base().policy.past_detector
+    assert (1430, 24) == (longest.unproven_minutes, longest.longest_proof_hours)
+
+
+def test_a_limit_that_only_the_window_knows_says_what_to_set() -> None:
+    """The past is told apart by the mission's 5 %; the window takes any limit."""
+    with pytest.raises(PolicyError, match="set detector: threshold"):
+        parse_policy("idle: {utilization_below_percent: 10}")
+    other = "{detector: threshold, idle: {utilization_below_percent: 10}}"
+    assert 10 == parse_policy(other).base().policy.idle.utilization_below_percent

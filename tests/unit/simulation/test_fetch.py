@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import MemoryEc2, StaticPrices
+from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Price
@@ -29,7 +30,7 @@ from simulation.recording import PERIOD, Dimensions
 from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
-from tests.builders import TARGET, make_instance
+from tests.builders import TARGET, by_window, make_instance
 from tests.unit.simulation.builders import BUSY, IDLE, bins, run
 
 NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)
@@ -254,7 +255,7 @@ def test_policies_that_read_different_things_are_refused() -> None:
 
 def test_a_wish_serves_the_most_demanding_policy() -> None:
     """The highest threshold, the shortest window, every figure that any of them looks at."""
-    eager = Policy(
+    eager = by_window(
         idle=IdleRule(utilization_below_percent=10, window_minutes=30), vetoes=Vetoes(memory_used_percent=5)
     )
     wish = wish_of([Policy(), eager])
@@ -316,7 +317,8 @@ def test_hours_first_finds_what_reading_everything_would_find(
         part = slice(12 * hour, 12 * hour + 12)
         if not any(value < threshold for value in past[part]) and any(value > 0 for value in past[part]):
             past[part] = [BUSY] * 12  # holes among nothing but work count as work
-    policy = Policy(idle=IdleRule(window_minutes=window, utilization_below_percent=threshold))
+    rule = IdleRule(window_minutes=window, utilization_below_percent=threshold)
+    policy = Policy(idle=rule) if threshold == IDLE_BELOW_PERCENT else by_window(idle=rule)
     results: list[InstanceResult] = []
     for shortest in (None, timedelta(0)):
         store = SeriesStore(Path(":memory:"))

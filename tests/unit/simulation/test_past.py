@@ -22,7 +22,7 @@ from simulation.past import RecordedPast
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.track import Track
 from simulation.wish import wish_of
-from tests.builders import make_instance
+from tests.builders import by_window, make_instance
 from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, START, at, bins, make_recording, run
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
@@ -138,7 +138,7 @@ def test_a_replay_finds_idle_what_a_live_sweep_finds_idle(seed: int, history_day
 
     live = {index for index in moments if swept(gpus, index, policy) == "idle"}
     assert live == {index for index in moments if START + index * PERIOD in found}
-    by_rule = {index for index in moments if swept(gpus, index, Policy(mode=Mode.ASK)) == "idle"}
+    by_rule = {index for index in moments if swept(gpus, index, by_window(mode=Mode.ASK)) == "idle"}
     assert live
     assert live < by_rule
 

@@ -34,7 +34,7 @@ from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
 from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
-from tests.builders import NOW, TARGET, make_instance
+from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
 
 ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"
@@ -86,8 +86,8 @@ class FleetWorld:
         return instance_id
 
     def publish(self, instance_id: str, utilization: Sequence[float | None]) -> None:
-        """Its readings, oldest first."""
-        self.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, utilization)
+        """Its readings, oldest first; it was quiet before them."""
+        self.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, (*QUIET_BEFORE, *utilization))
 
     def silence(self, instance_id: str) -> None:
         """Its agent publishes nothing (any more)."""

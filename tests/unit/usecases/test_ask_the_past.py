@@ -20,7 +20,7 @@ from governor.errors import PolicyError
 from governor.ports import MetricAnswer, MetricQuery
 from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import Gathered, GatherEvidence
-from tests.builders import NOW, TARGET, make_instance
+from tests.builders import NOW, TARGET, by_window, make_instance
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
 
@@ -68,7 +68,7 @@ def test_a_pause_like_all_its_earlier_ones_is_not_idle_yet() -> None:
     assert ("too-young", {}) == (world.verdict(instance_id), world.workflow.executions)
     assert "needed" in world.state.observations(TARGET)[instance_id].reason
 
-    rule, same = world_of(ending_idle(70), Policy())
+    rule, same = world_of(ending_idle(70), by_window())
     rule.sweep()
     assert "idle" == rule.verdict(same)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -51,11 +52,10 @@ class Bursts(MemoryMetrics):
         }
 
 
-def world_with(bursts: Bursts, metrics: Metrics | None = None, idle: IdleRule | None = None) -> World:
+def world_with(bursts: Bursts, **settings: Any) -> World:
     """A quiet instance whose readings come from `bursts`; the world's own are moved over."""
     world = World()
-    policy = world.policies.policy
-    world.policies.policy = replace(policy, metrics=metrics or policy.metrics, idle=idle or policy.idle)
+    world.policies.policy = replace(world.policies.policy, **settings)
     bursts.published |= world.metrics.published
     world.inspect = replace(world.inspect, gather=replace(world.inspect.gather, metrics=bursts))
     return world
@@ -96,7 +96,7 @@ def test_work_of_the_last_minute_is_seen_gpu_by_gpu() -> None:
     bursts = Bursts(at=ago(minutes=1))
     world = world_with(bursts)
     bursts.published.pop((UTILIZATION, own(world)))
-    bursts.publish(UTILIZATION, dict(by_gpu(world)), [1.0] * 12)
+    bursts.publish(UTILIZATION, dict(by_gpu(world)), [1.0] * 25)
     bursts.series = {by_gpu(world)}
 
     assert VerdictKind.BUSY is verdict_of(world).kind
@@ -145,7 +145,12 @@ def test_the_look_at_the_last_minutes_leaves_no_gap(minutes: int) -> None:
 def test_periods_of_an_hour_leave_no_gap_either() -> None:
     """At half past, the last whole hour ended half an hour ago."""
     bursts = Bursts(at=NOW + timedelta(minutes=12))
-    world = world_with(bursts, metrics=Metrics(period_seconds=3600), idle=IdleRule(window_minutes=240))
+    world = world_with(
+        bursts,
+        detector="threshold",
+        metrics=Metrics(period_seconds=3600),
+        idle=IdleRule(window_minutes=240),
+    )
     bursts.series = {own(world)}
     later = NOW + timedelta(minutes=30)
     verdict, _ = world.inspect.judge(world.instance, world.policies.policy, later)

@@ -32,7 +32,7 @@ from governor.usecases.inspect_instance import InspectInstance
 from governor.usecases.put_away import PutAway
 from governor.usecases.recheck_episode import RecheckEpisode
 from governor.usecases.take_snapshot import TakeSnapshot
-from tests.builders import NOW, TARGET, make_evidence, make_instance
+from tests.builders import NOW, QUIET_BEFORE, TARGET, make_evidence, make_instance
 
 ALICE = "alice@example.com"
 APPROVAL_ID = "approval-1"
@@ -91,9 +91,9 @@ class World:
         self._open()
 
     def publish_quiet(self, utilization: float = 1.0) -> None:
-        """An hour of readings."""
+        """An hour of readings, quiet before them."""
         own = {"InstanceId": self.instance.instance_id}
-        self.metrics.publish("nvidia_smi_utilization_gpu", own, [utilization] * 12)
+        self.metrics.publish("nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12))
         self.metrics.publish("CPUUtilization", own, [1.0] * 12)
         self.metrics.publish("NetworkIn", own, [1000.0] * 12)
         self.metrics.publish("NetworkOut", own, [1000.0] * 12)

@@ -590,8 +590,8 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     mode: Mode = Mode.OBSERVE
-    detector: Literal["threshold", "survival"] = "threshold"
-    """`threshold`: the rules alone. `survival`: the instance's own past may ask for a longer proof."""
+    detector: Literal["survival", "threshold"] = "survival"
+    """`survival`: the instance's own past may ask for a longer proof. `threshold`: the rules alone."""
     selector: TagMatch = field(default_factory=lambda: TagMatch("Purpose", "GPU-Workload"))
     exemption: TagMatch = field(default_factory=lambda: TagMatch("GpuGovernor", "exempt"))
     targets: Targets = field(default_factory=Targets)
@@ -619,13 +619,13 @@ class Policy:
             )
         if self.detector == "survival" and self.idle.utilization_below_percent != IDLE_BELOW_PERCENT:
             raise ValueError(
-                f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}"
+                f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}; "
+                "with another limit, set detector: threshold"
             )
-        if self.detector == "survival" and self.idle.window_minutes > self.survival.unproven_minutes:
+        if self.detector == "survival" and self.idle.window_minutes > self.survival.history_days * 1440:
             raise ValueError(
-                f"survival.unproven_minutes ({self.survival.unproven_minutes}) must be at least "
-                f"idle.window_minutes ({self.idle.window_minutes}): the past asks for a longer proof, never "
-                "for a shorter one"
+                f"idle.window_minutes ({self.idle.window_minutes}) must fit in survival.history_days "
+                f"({self.survival.history_days}), or set detector: threshold"
             )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
             raise ValueError(
@@ -635,19 +635,19 @@ class Policy:
 
     @property
     def past_detector(self) -> SurvivalDetector:
-        """Judges an instance's own past, where `detector` is `survival`; the window is its minimum."""
-        rule = self.survival
+        """Judges an instance's own past, where `detector` is `survival`; never by less than the window."""
+        rule, window_minutes = self.survival, self.idle.window_minutes
         return SurvivalDetector(
-            minimum_minutes=self.idle.window_minutes,
+            minimum_minutes=window_minutes,
             needed_chance=rule.needed_chance_percent / 100,
             worthwhile_hours=rule.worthwhile_hours,
             similar_start_hours=rule.similar_start_hours,
             minimum_evidence=rule.minimum_evidence,
-            unproven_minutes=rule.unproven_minutes,
+            unproven_minutes=max(rule.unproven_minutes, window_minutes),
             interruption_margin=rule.interruption_times,
             interruption_hours=rule.interruption_up_to_hours,
             prior_weight=rule.prior_weight,
-            longest_proof_hours=rule.longest_proof_hours,
+            longest_proof_hours=max(rule.longest_proof_hours, -(-window_minutes // 60)),
             minimum_coverage=self.idle.minimum_coverage_percent / 100,
         )
 
