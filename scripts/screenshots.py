@@ -45,7 +45,8 @@ FORGOTTEN = Member(
     tags={"Owner": "ml-team", "Project": "vision"},
 )
 _IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 3, 6, 11
-"""The last 24 hours in blocks as long as the fleet's metrics: the newest idle, one without data, the others at work."""
+"""The last 24 hours in blocks as long as the fleet's metrics: the newest idle, one without data, the others
+at work."""
 _PATIENCE_SECONDS = 90.0
 _COLOURS = 48
 """Of a picture: text and flat surfaces need no more, and a file is a third of what it would be."""

@@ -16,7 +16,7 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.breaker import Change, SweepDay, assess, count_turned, remember
+from governor.domain.breaker import Change, SweepDay, assess, count_turned, is_cause_gone, remember
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Shape, Target
@@ -120,6 +120,9 @@ class _Sweeps:
     def __init__(self, tracks: Sequence[Track], base: Policy, delay: timedelta) -> None:
         self._tracks = tracks
         self._rule = base.breaker
+        self._hold = timedelta(minutes=base.breaker.hold_minutes)
+        self._held: set[int] = set()
+        self._turned = 0
         self._delay = delay
         metrics = RecordedMetrics(track.recording for track in tracks)
         self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
@@ -151,6 +154,7 @@ class _Sweeps:
             if index < track.run_end:
                 running.append((number, track, index))
             else:
+                self._held.discard(number)
                 self._put_away(number, track, index)
         if not running:
             return
@@ -194,26 +198,31 @@ class _Sweeps:
     ) -> None:
         if len(self._tracks) < self._rule.minimum_instances:
             return
+        for (number, _, _), verdict in zip(running, verdicts, strict=True):
+            if verdict.kind in _WORKING:
+                self._held.discard(number)
         changes = [
-            Change(track.before, verdict.kind, was_read=verdict.evidence is not None)
-            for (_, track, _), verdict in zip(running, verdicts, strict=True)
+            Change(str(number), track.before, verdict.kind, was_read=verdict.evidence is not None)
+            for (number, track, _), verdict in zip(running, verdicts, strict=True)
         ]
         # Those that were not read work on: they are part of the whole.
         judged = sum(change.before in _WORKING for change in changes)
-        changes += [Change(VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)] * (self._working - judged)
+        at_work = Change("", VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)
+        changes += [at_work] * (self._working - judged)
         turned = count_turned(changes)
         before = [day for day in self._sweep_days if day.day < now.date()]
         self._sweep_days = remember(self._sweep_days, now.date(), turned, self._rule)
         if assess(turned, self._rule, before) is not None:
             self.freezes += self._tripped_at is None
             self._tripped_at = now
-        elif self._tripped_at is not None:
-            acts_alone = any(
-                track.policy.mode is Mode.AUTO and verdict.is_idle and track.before is VerdictKind.FROZEN
-                for (_, track, _), verdict in zip(running, verdicts, strict=True)
-            )
-            if now - self._tripped_at >= timedelta(minutes=self._rule.hold_minutes) and not acts_alone:
+            self._held |= {int(number) for number in turned.who}
+            self._turned = len(self._held)
+        elif self._tripped_at is not None and now - self._tripped_at >= self._hold:
+            held = [self._tracks[number] for number in self._held]
+            unasked = [one.before for one in held if one.before and one.policy.mode is Mode.AUTO]
+            if is_cause_gone(self._turned, unasked, self._rule):
                 self._tripped_at = None
+                self._held.clear()
 
     # what follows
 

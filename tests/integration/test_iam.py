@@ -130,6 +130,7 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     complete a lifecycle hook of its own."""
     guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
     event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    event["time"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     asked, _ = guarded.ask()
     left = guarded.launch(name="left", tags={"GpuGovernorCheckpoint": "off"})
     answers = []

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 
 import pytest
 
-from governor.domain.breaker import Change, SweepDay, assess, count_turned, remember
+from governor.domain.breaker import Change, SweepDay, assess, count_turned, is_cause_gone, remember
 from governor.domain.policy import Breaker
 from governor.domain.verdict import VerdictKind as Kind
 from tests.builders import NOW
 
 RULE = Breaker()
+_IDS = count()
 
 
 def changes(number: int, before: Kind | None, after: Kind, *, was_read: bool = True) -> list[Change]:
     """So many instances that changed alike."""
-    return [Change(before, after, was_read)] * number
+    return [Change(f"i-{next(_IDS)}", before, after, was_read) for _ in range(number)]
 
 
 def test_half_the_working_fleet_turning_idle_at_once_trips() -> None:
@@ -26,6 +28,44 @@ def test_half_the_working_fleet_turning_idle_at_once_trips() -> None:
 
     assert assess(count_turned(fleet), RULE) is not None
     assert assess(count_turned(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+
+
+@pytest.mark.parametrize("after", [Kind.IDLE, Kind.RESTING, Kind.MANAGED_ELSEWHERE])
+def test_what_a_detector_makes_of_it_does_not_matter(after: Kind) -> None:
+    """Idle by the rules counts, also where the past asks for a longer proof; and only once."""
+    assert assess(count_turned(changes(5, Kind.BUSY, after)), RULE) is not None
+    assert assess(count_turned(changes(5, Kind.RESTING, Kind.IDLE)), RULE) is None
+    assert assess(count_turned(changes(5, after, Kind.NO_DATA)), RULE) is not None
+
+
+def test_who_turned_is_known() -> None:
+    """By either way; those that work on are none of them."""
+    fleet = [
+        Change("i-1", Kind.BUSY, Kind.RESTING, True),
+        Change("i-2", Kind.IDLE, Kind.NO_DATA, True),
+        Change("i-3", Kind.BUSY, Kind.BUSY, True),
+        Change("i-4", None, Kind.IDLE, True),
+    ]
+    assert {"i-1", "i-2"} == count_turned(fleet).who
+
+
+@pytest.mark.parametrize(
+    ("turned", "held", "gone"),
+    [
+        (20, [Kind.FROZEN] * 10, False),
+        (20, [Kind.FROZEN] * 9, True),
+        (20, [Kind.RESTING] * 5 + [Kind.NO_DATA] * 5, False),
+        (20, [Kind.IDLE] * 9 + [Kind.EXEMPT, Kind.SNOOZED, Kind.MANAGED_ELSEWHERE], True),
+        (5, [Kind.IDLE] * 5, False),
+        (5, [Kind.IDLE] * 4, True),
+        (0, [], True),
+    ],
+)
+def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(
+    turned: int, held: list[Kind], gone: bool
+) -> None:
+    """By the same share, and the same least number, that trip it."""
+    assert gone is is_cause_gone(turned, held, RULE)
 
 
 def test_a_handful_never_trips() -> None:

@@ -209,6 +209,32 @@ def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None
     assert {at(7) + LAG} == {result.events[0].found_at for result in together.results}
 
 
+def fleet_of(*pasts: list[float]) -> list[Recording]:
+    """Instances without local disks, so that mode `auto` asks nobody."""
+    diskless = replace(SHAPE, local_nvme=None)
+    return [
+        make_recording(past, shape=diskless, instance=make_instance(instance_id=f"i-{number:017x}"))
+        for number, past in enumerate(pasts)
+    ]
+
+
+@pytest.mark.parametrize("detector", ["survival", "threshold"])
+def test_where_nobody_is_asked_no_detector_ends_a_freeze_by_time_alone(detector: str) -> None:
+    """That all turned at once is seen by the rules, whenever the past lets any of them be acted on."""
+    policy = Policy(mode=Mode.AUTO, detector=detector)  # type: ignore[arg-type]
+    found = run(*fleet_of(*[bins((BUSY, 3), (IDLE, 30))] * 6), policy=policy)
+    assert (1, []) == (found.freezes, [event for result in found.results for event in result.events])
+
+
+@pytest.mark.parametrize("detector", ["survival", "threshold"])
+def test_a_freeze_ends_when_most_of_those_that_turned_have_worked(detector: str) -> None:
+    """The one that was forgotten is acted on."""
+    policy = Policy(mode=Mode.AUTO, detector=detector)  # type: ignore[arg-type]
+    pasts = [bins((BUSY, 3), (IDLE, 5), (BUSY, 10))] * 9 + [bins((BUSY, 3), (IDLE, 15))]
+    found = run(*fleet_of(*pasts), policy=policy)
+    assert (1, [0] * 9 + [1]) == (found.freezes, [len(result.events) for result in found.results])
+
+
 def test_a_freeze_refuses_what_was_approved_before() -> None:
     """An approval that comes while plans are frozen stops nothing."""
     pasts = [bins((BUSY, 1), (IDLE, 11))] + [bins((BUSY, 2), (IDLE, 10))] * 6

@@ -65,7 +65,7 @@ def test_a_pause_like_all_its_earlier_ones_is_not_idle_yet() -> None:
     """Work resumes within three hours, as it always did; the rule of an hour alone would ask."""
     world, instance_id = world_of(ending_idle(70))
     world.sweep()
-    assert ("too-young", {}) == (world.verdict(instance_id), world.workflow.executions)
+    assert ("resting", {}) == (world.verdict(instance_id), world.workflow.executions)
     assert "needed" in world.state.observations(TARGET)[instance_id].reason
 
     rule, same = world_of(ending_idle(70), by_window())
@@ -111,7 +111,7 @@ def test_a_short_past_asks_for_the_detectors_own_minimum() -> None:
     holes: list[float | None] = [None] * (BINS - 20)
     young, first = world_of([*holes, *[0.0] * 20])
     young.sweep()
-    assert "too-young" == young.verdict(first)
+    assert "resting" == young.verdict(first)
 
     old, second = world_of([*[None] * (BINS - 30), *[0.0] * 30])
     old.sweep()
@@ -127,17 +127,17 @@ def test_the_detector_is_made_for_one_threshold() -> None:
 @pytest.mark.parametrize(
     ("past", "setting", "kinds"),
     [
-        (daily((3, 10), 120), {"needed_chance_percent": 40.0}, ("too-young", "idle")),
-        (daily((3, 10), 120), {"worthwhile_hours": 1.0}, ("too-young", "idle")),
-        (daily((8,), 90), {"minimum_evidence": 20.0}, ("idle", "too-young")),
-        (daily((8,), 90), {"prior_weight": 50.0}, ("idle", "too-young")),
-        (daily((8,), 90), {"history_days": 1}, ("idle", "too-young")),
-        (ending_idle(90, NIGHTS), {"similar_start_hours": 6.0}, ("too-young", "idle")),
-        (ending_idle(90, PAUSES), {"unproven_minutes": 60}, ("too-young", "idle")),
-        (ending_idle(230), {"unproven_minutes": 240}, ("idle", "too-young")),
-        (ending_idle(200), {"interruption_times": 1.0}, ("too-young", "idle")),
-        (ending_idle(200), {"interruption_up_to_hours": 2.0}, ("too-young", "idle")),
-        (ending_idle(200), {"longest_proof_hours": 3}, ("too-young", "idle")),
+        (daily((3, 10), 120), {"needed_chance_percent": 40.0}, ("resting", "idle")),
+        (daily((3, 10), 120), {"worthwhile_hours": 1.0}, ("resting", "idle")),
+        (daily((8,), 90), {"minimum_evidence": 20.0}, ("idle", "resting")),
+        (daily((8,), 90), {"prior_weight": 50.0}, ("idle", "resting")),
+        (daily((8,), 90), {"history_days": 1}, ("idle", "resting")),
+        (ending_idle(90, NIGHTS), {"similar_start_hours": 6.0}, ("resting", "idle")),
+        (ending_idle(90, PAUSES), {"unproven_minutes": 60}, ("resting", "idle")),
+        (ending_idle(230), {"unproven_minutes": 240}, ("idle", "resting")),
+        (ending_idle(200), {"interruption_times": 1.0}, ("resting", "idle")),
+        (ending_idle(200), {"interruption_up_to_hours": 2.0}, ("resting", "idle")),
+        (ending_idle(200), {"longest_proof_hours": 3}, ("resting", "idle")),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -185,7 +185,7 @@ def test_each_instance_is_judged_by_its_own_policy_over_its_own_past() -> None:
 
     assert sorted([(BINS, 2), (63 * 288, 1)]) == sorted(windows)
     kinds = [verdicts[one.instance.instance_id].kind for one in proved]
-    assert [VerdictKind.TOO_YOUNG, VerdictKind.IDLE, VerdictKind.TOO_YOUNG] == kinds
+    assert [VerdictKind.RESTING, VerdictKind.IDLE, VerdictKind.RESTING] == kinds
 
 
 def test_what_needs_a_longer_proof_is_not_read_again_for_a_while() -> None:
@@ -195,7 +195,7 @@ def test_what_needs_a_longer_proof_is_not_read_again_for_a_while() -> None:
     reads = len(world.metrics.reads)
     for _ in range(2):
         world.sweep(5)
-        assert (reads, "too-young") == (len(world.metrics.reads), world.verdict(instance_id))
+        assert (reads, "resting") == (len(world.metrics.reads), world.verdict(instance_id))
     world.publish(instance_id, ending_idle(300))
     world.sweep(5)
     assert (True, "idle") == (len(world.metrics.reads) > reads, world.verdict(instance_id))

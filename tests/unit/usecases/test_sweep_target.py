@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from governor.domain.alert import AlertKind
 from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Instance
-from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.errors import AccessDenied, PolicyError, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
@@ -405,6 +406,95 @@ def test_in_auto_mode_a_freeze_does_not_end_by_time_alone() -> None:
     assert world.sweep(200).frozen
     assert world.sweep(600).frozen
     assert {} == world.workflow.executions
+
+
+def turn(world: FleetWorld, ids: Sequence[str], *, bins: int) -> None:
+    """They worked for an hour, and have shown nothing for so many bins since."""
+    for instance_id in ids:
+        readings = [90.0] * 12 + [0.0] * bins
+        world.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, readings)
+
+
+@pytest.mark.parametrize("detector", ["survival", "threshold"])
+def test_no_detector_hides_a_simultaneous_turn(detector: str) -> None:
+    """The past may ask for two hours; that all stopped at once is seen after one, and holds until then."""
+    world = FleetWorld(Policy(mode=Mode.AUTO, detector=detector))  # type: ignore[arg-type]
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.sweep()
+    turn(world, ids, bins=12)
+    assert world.sweep(65).frozen
+    turn(world, ids, bins=60)
+    assert world.sweep(240).frozen
+    assert {} == world.workflow.executions
+
+
+def test_silence_after_a_turn_is_an_outage_too() -> None:
+    """An instance that rests has data, and is heard."""
+    world = FleetWorld(Policy(mode=Mode.ASK, breaker=Breaker(turned_idle_percent=100)))
+    ids = [world.add(n, BUSY) for n in range(1, 7)]
+    world.add(7, BUSY)
+    world.sweep()
+    turn(world, ids, bins=12)
+    assert not world.sweep(65).frozen
+    assert {"resting"} == {world.verdict(instance_id) for instance_id in ids}
+    for instance_id in ids:
+        world.silence(instance_id)
+    assert world.sweep(20).frozen
+
+
+def test_in_auto_mode_a_freeze_ends_when_most_of_those_that_turned_have_worked() -> None:
+    """One that is forgotten must not keep all the others frozen for ever."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    ids = [world.add(n, BUSY) for n in range(1, 11)]
+    world.sweep()
+    turn(world, ids, bins=12)
+    world.sweep(65)
+    for instance_id in ids[1:]:
+        world.publish(instance_id, BUSY)
+    turn(world, ids[:1], bins=36)
+    assert world.sweep(120).frozen  # its time is not over
+    turn(world, ids[:1], bins=60)
+
+    assert not world.sweep(120).frozen
+    assert [ids[0]] == [episode_from_execution_name(name).instance_id for name in world.workflow.executions]
+
+
+def test_work_that_came_and_went_during_a_freeze_has_been_seen() -> None:
+    """What is idle again since is idle in earnest."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    outage(world)
+    world.sweep(65)
+    for n in range(1, 4):
+        world.publish(f"i-{n:017x}", BUSY)
+    world.sweep(30)
+    for n in range(1, 4):
+        world.publish(f"i-{n:017x}", [0.0] * 12)
+    assert not world.sweep(200).frozen
+
+
+def test_what_was_put_away_holds_no_freeze() -> None:
+    """Stopped, or stopped and started anew."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    outage(world)
+    world.sweep(65)
+    assert world.sweep(200).frozen
+    world.change(f"i-{1:017x}", state="stopped")
+    world.change(f"i-{2:017x}", launch_time=world.clock.now())
+    assert not world.sweep(5).frozen
+
+
+def test_a_freeze_that_lasts_is_told_again_every_day() -> None:
+    """With what would end it."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    outage(world)
+    for minutes in (65, 23 * 60, 30):
+        world.sweep(minutes)
+    assert 1 == told(world, AlertKind.BREAKER_TRIPPED)
+    for minutes in (60, 60):
+        world.sweep(minutes)
+    tripped = [alert for alert in world.announcer.sent if alert.kind is AlertKind.BREAKER_TRIPPED]
+    assert 2 == len({alert.dedup_id for alert in tripped}) == len(tripped)
+    assert "6 of 6 instances have neither worked nor been put away" in tripped[1].lines[1]
 
 
 def outage(world: FleetWorld) -> None:

@@ -534,6 +534,8 @@ def breaker_document(state: BreakerState) -> Document:
         "tripped_at": moment(state.tripped_at),
         "why": state.why,
         "told_at": moment_or_none(state.told_at),
+        "turned": state.turned,
+        "held": sorted(state.held),
     }
 
 
@@ -543,7 +545,13 @@ def breaker_from_document(document: Mapping[str, Any]) -> BreakerState:
     Raises:
         KeyError, ValueError: not a breaker's document.
     """
-    return BreakerState(parse_iso(document["tripped_at"]), document["why"], _parsed(document.get("told_at")))
+    return BreakerState(
+        tripped_at=parse_iso(document["tripped_at"]),
+        why=document["why"],
+        told_at=_parsed(document.get("told_at")),
+        turned=int(document["turned"]),
+        held=frozenset(document["held"]),
+    )
 
 
 def ledger_document(entry: LedgerEntry) -> Document:

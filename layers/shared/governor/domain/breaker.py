@@ -1,11 +1,11 @@
 """The breaker: when an unusual share of a fleet turns idle or silent at once, something else is wrong.
 
-Pure: from what changed in one sweep to the reason for a freeze, or none.
+Pure: from what changed in one sweep to the reason for a freeze, or none, and to its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -13,13 +13,17 @@ from governor.domain.policy import Breaker
 from governor.domain.verdict import VerdictKind
 
 _WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
-_IDLE = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+_IDLE = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+"""By the rules, that is by what is measured: whatever a detector makes of it comes after."""
+_MAY_BE_ACTED_ON = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.FROZEN, VerdictKind.NO_DATA)
+"""Now, or when it has rested longer or is heard again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One instance between two sweeps. `was_read`: its metrics were read in this sweep, and it worked."""
 
+    instance_id: str
     before: VerdictKind | None
     after: VerdictKind
     was_read: bool
@@ -39,25 +43,36 @@ class Turned:
     """One sweep in numbers.
 
     `idle` of those that `worked` at the sweep before; `silent` of those that had data then and were `heard`
-    in this one: skipped ones tell nothing.
+    in this one: skipped ones tell nothing. `who` are the instances that turned idle or silent.
     """
 
     worked: int
     idle: int
     heard: int
     silent: int
+    who: frozenset[str] = frozenset()
 
 
 def count_turned(changes: Sequence[Change]) -> Turned:
     """What changed since the sweep before."""
     worked = [change for change in changes if change.before in _WORKING]
     heard = [change for change in changes if change.was_read and change.before in (*_WORKING, *_IDLE)]
-    return Turned(
-        worked=len(worked),
-        idle=sum(change.after in _IDLE for change in worked),
-        heard=len(heard),
-        silent=sum(change.after is VerdictKind.NO_DATA for change in heard),
-    )
+    idle = {change.instance_id for change in worked if change.after in _IDLE}
+    silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
+    return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))
+
+
+def is_cause_gone(turned: int, held: Collection[VerdictKind], rule: Breaker) -> bool:
+    """Whether so many of those that turned have worked since, or were put away, that the rest may be acted on
+    without asking anybody.
+
+    Args:
+        turned: how many instances turned idle or silent at once, and froze the plans.
+        held: the verdicts on those of them that have not worked since, and whose policy asks nobody.
+        rule: the share that trips the breaker also keeps it open.
+    """
+    left = sum(kind in _MAY_BE_ACTED_ON for kind in held)
+    return left < rule.minimum_instances or 100 * left < rule.turned_idle_percent * turned
 
 
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:

@@ -237,7 +237,7 @@ class Observation:
     managed_told_at: UtcDatetime | None = None
     """When the owner of its environment was last told of it."""
     not_before: UtcDatetime | None = None
-    """Until when the verdict `too-young` holds, whatever its metrics show."""
+    """Until when the verdict `resting` holds, whatever its metrics show."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None
@@ -251,4 +251,8 @@ class BreakerState:
     tripped_at: UtcDatetime
     why: str
     told_at: UtcDatetime | None = None
-    """When people were told; `None` until a channel has taken the message."""
+    """When people were last told; `None` until a channel has taken the message."""
+    turned: int = 0
+    """How many instances turned idle or silent at once."""
+    held: frozenset[str] = frozenset()
+    """Those of them that were not seen at work since, by instance id."""

@@ -349,7 +349,10 @@ class Breaker:
     minimum_instances: int = 5
     """Fewer instances than this turning at once never trip the breaker."""
     hold_minutes: int = 180
-    """How long it stays open after the last sweep that would have tripped it."""
+    """How long it stays open after the last sweep that would have tripped it. In mode `auto` longer, while
+    most of those that turned have neither worked again nor been put away."""
+    remind_after_hours: int = 24
+    """How long after the last message people are told again that it still holds."""
     unusual_times_the_most: float | None = 3.0
     """More than this many times the most that ever turned in a sweep of the last days trips it as well,
     however small a share of the fleet it is; `None`: never."""
@@ -362,6 +365,7 @@ class Breaker:
         _between("turned_silent_percent", self.turned_silent_percent, 1, 100)
         _between("minimum_instances", self.minimum_instances, 1, 10_000)
         _between("hold_minutes", self.hold_minutes, 0, 10_080)
+        _between("remind_after_hours", self.remind_after_hours, 1, 168)
         if self.unusual_times_the_most is not None:
             _between("unusual_times_the_most", self.unusual_times_the_most, 1, 100)
         _between("history_days", self.history_days, 1, 60)

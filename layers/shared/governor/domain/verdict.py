@@ -44,6 +44,8 @@ class VerdictKind(StrEnum):
     PARTLY_IDLE = "partly-idle"
     NO_DATA = "no-data"
     TOO_YOUNG = "too-young"
+    RESTING = "resting"
+    """Idle by the rules, and its own past asks for a longer proof."""
     EXEMPT = "exempt"
     SNOOZED = "snoozed"
     MANAGED_ELSEWHERE = "managed-elsewhere"

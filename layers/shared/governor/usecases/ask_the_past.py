@@ -114,8 +114,8 @@ def _judged(one: Proved, past: History | str, now: UtcDatetime) -> Verdict:
     if answer.is_idle:
         return replace(verdict, reason=answer.reason)
     return Verdict(
-        VerdictKind.TOO_YOUNG,
-        f"its idleness is: {answer.reason}",
+        VerdictKind.RESTING,
+        answer.reason,
         evidence=verdict.evidence,
         not_before=now + timedelta(minutes=one.policy.survival.ask_again_after_minutes),
     )

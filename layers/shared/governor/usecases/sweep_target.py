@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.breaker import Change, assess, count_turned, is_outage, remember
+from governor.domain.breaker import Change, assess, count_turned, is_cause_gone, is_outage, remember
+from governor.domain.breaker_messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.cost import Rate
 from governor.domain.episode import (
     BreakerState,
@@ -28,7 +28,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.managed import IdleMember
-from governor.domain.policy import AppliedPolicy, Mode, Policy
+from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.verdict import (
@@ -267,24 +267,25 @@ class SweepTarget:
         tripped = self.state.breaker(target)
         hold = timedelta(minutes=base.breaker.hold_minutes)
         just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
+        held = _without_work(cases, tripped)
         if why is not None:
             # Frozen first, told then; until people are told, every sweep tries again.
-            since = tripped.told_at if tripped else None
-            self.state.set_breaker(target, BreakerState(now, why, since))
-            self._tell_frozen(target, BreakerState(now, why, since), now, summary)
+            held |= turned.who
+            told = tripped.told_at if tripped else None
+            state = BreakerState(now, why, told, turned=len(held), held=held)
+            self.state.set_breaker(target, state)
+            self._tell_frozen(target, state, base.breaker, now, summary)
         elif tripped is not None:
-            self._tell_frozen(target, tripped, now, summary)
-            # Where nobody is asked, a freeze never ends by time alone: work must be seen again.
-            acts_alone = any(
-                case.policy.mode is Mode.AUTO
-                and case.settled.is_idle
-                and case.before is not None
-                and case.before.verdict == VerdictKind.FROZEN
-                for case in cases
-            )
-            if now - tripped.tripped_at >= hold and not acts_alone:
+            state = replace(tripped, held=held)
+            if state != tripped:
+                self.state.set_breaker(target, state)
+            self._tell_frozen(target, state, base.breaker, now, summary)
+            # Where nobody is asked, a freeze never ends by time alone.
+            unasked = [c.settled.kind for c in cases if _id(c) in held and c.policy.mode is Mode.AUTO]
+            if now - tripped.tripped_at >= hold and is_cause_gone(tripped.turned, unasked, base.breaker):
                 # Told first: a freeze that nobody knows has ended would be told by nobody ever after.
-                if self._attempt(summary, "breaker alert", lambda: self._announce_release(target, now)):
+                tell = partial(self.announcer.announce, breaker_release(target, now))
+                if self._attempt(summary, "breaker alert", tell):
                     self.state.set_breaker(target, None)
             else:
                 why = tripped.why
@@ -297,46 +298,17 @@ class SweepTarget:
         return just_froze
 
     def _tell_frozen(
-        self, target: Target, tripped: BreakerState, now: UtcDatetime, summary: SweepSummary
+        self, target: Target, state: BreakerState, rule: Breaker, now: UtcDatetime, summary: SweepSummary
     ) -> None:
-        if tripped.told_at is None and self._attempt(
-            summary, "breaker alert", lambda: self._announce_breaker(target, tripped)
-        ):
-            self.state.set_breaker(target, replace(tripped, told_at=now))
-
-    def _announce_breaker(self, target: Target, tripped: BreakerState) -> None:
-        now, why = tripped.tripped_at, tripped.why
-        self.announcer.announce(
-            Alert(
-                kind=AlertKind.BREAKER_TRIPPED,
-                severity=Severity.CRITICAL,
-                account=target.account,
-                region=target.region,
-                subject=f"GPU Governor froze all plans in {target}",
-                lines=(
-                    f"Frozen at {iso(now)}: {why}.",
-                    "A metrics outage looks like this. No instance is stopped until it is over.",
-                    "What is silent then still is told when it has ended; `governor doctor` says it now.",
-                ),
-                dedup_id=f"breaker-{target}-{iso(now)}",
-                at=now,
-                facts={"why": why},
-            )
-        )
-
-    def _announce_release(self, target: Target, now: UtcDatetime) -> None:
-        self.announcer.announce(
-            Alert(
-                kind=AlertKind.BREAKER_RELEASED,
-                severity=Severity.INFO,
-                account=target.account,
-                region=target.region,
-                subject=f"GPU Governor works again in {target}",
-                lines=(f"The freeze has ended at {iso(now)}; people are asked again.",),
-                dedup_id=f"breaker-released-{target}-{iso(now)}",
-                at=now,
-            )
-        )
+        """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
+        if state.told_at is None:
+            alert = breaker_alert(target, state)
+        elif now - state.told_at >= timedelta(hours=rule.remind_after_hours):
+            alert = breaker_reminder(target, state, now)
+        else:
+            return
+        if self._attempt(summary, "breaker alert", lambda: self.announcer.announce(alert)):
+            self.state.set_breaker(target, replace(state, told_at=now))
 
     # effects
 
@@ -572,7 +544,7 @@ def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
         return None
     if before.policy_version != case.applied.version or _is_told(case, now):
         return None
-    return Verdict(VerdictKind.TOO_YOUNG, before.reason, not_before=before.not_before)
+    return Verdict(VerdictKind.RESTING, before.reason, not_before=before.not_before)
 
 
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
@@ -668,9 +640,18 @@ def _fell_silent(case: _Case) -> bool:
     return case.settled.kind is VerdictKind.NO_DATA and was_seen and not case.told_silent
 
 
+def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> frozenset[str]:
+    """Those that froze the plans, have not worked since, and were not started anew."""
+    if tripped is None:
+        return frozenset()
+    left = [case for case in cases if case.settled.kind not in _WORKING]
+    return tripped.held & {_id(case) for case in left if case.instance.launch_time <= tripped.tripped_at}
+
+
 def _change(case: _Case) -> Change:
     read_failed = case.gathered is not None and case.gathered.evidence.read_problem is not None
     return Change(
+        _id(case),
         before=VerdictKind(case.before.verdict) if case.before else None,
         after=case.settled.kind,
         was_read=case.was_read and not read_failed,
@@ -709,14 +690,18 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         advice=advice,
         idle_since=_idle_since(case),
         managed_told_at=case.managed_told_at,
-        not_before=verdict.not_before if verdict.kind is VerdictKind.TOO_YOUNG else None,
+        not_before=verdict.not_before if verdict.kind is VerdictKind.RESTING else None,
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )
 
 
 def _ids(cases: Iterable[_Case]) -> list[str]:
-    return [case.instance.instance_id for case in cases]
+    return [_id(case) for case in cases]
+
+
+def _id(case: _Case) -> str:
+    return case.instance.instance_id
 
 
 def _hash(text: str) -> int:
