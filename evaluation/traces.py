@@ -18,10 +18,6 @@ from typing import TextIO
 from governor.domain.detection.history import BIN_SECONDS, Bin
 from governor.domain.evidence import is_reading
 
-MEMORY_HELD_PERCENT = 2.0
-MEMORY_HELD_MIB = 1024.0
-"""Memory that a process keeps beyond what the driver and an idle context take (some hundred MiB)."""
-
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}
 GPU_KINDS = ("gpu", "ambiguous")
@@ -137,7 +133,6 @@ class _Means:
 @dataclass(slots=True)
 class _Samples:
     gpus: dict[str, _Means] = field(default_factory=dict)
-    memory: dict[str, _Means] = field(default_factory=dict)
     first_second: int | None = None
     last_second: int = 0
 
@@ -155,9 +150,6 @@ def _from_samples(family: str, rows: Iterator[Mapping[str, str]]) -> Iterator[Tr
             one.gpus.setdefault(gpu, _Means(number))
             continue
         _add(one.gpus, gpu, number, utilization)
-        memory = _memory_over_limit(row)
-        if memory is not None:
-            _add(one.memory, gpu, number, memory)
         one.first_second = second if one.first_second is None else min(one.first_second, second)
         one.last_second = max(one.last_second, second)
     for name in sorted(instances):
@@ -171,32 +163,14 @@ def _add(means: dict[str, _Means], gpu: str, number: int, value: float) -> None:
     means[gpu].add(number, value)
 
 
-def _memory_over_limit(row: Mapping[str, str]) -> float | None:
-    """Memory held as a multiple of what counts as held."""
-    if percent := row.get("memory_used_pct"):
-        return float(percent) / MEMORY_HELD_PERCENT
-    if mebibytes := row.get("memory_used_mib"):
-        return float(mebibytes) / MEMORY_HELD_MIB
-    return None
-
-
 def _trace_of_samples(family: str, name: str, samples: _Samples) -> Trace:
     assert samples.first_second is not None
     first = samples.first_second // BIN_SECONDS
     # A sample stands for the minute that it begins; a bin that was cut short by the end says too little.
     end = (samples.last_second + 60) // BIN_SECONDS
     order = sorted(samples.gpus)
-    bins = []
-    for number in range(first, end):
-        held = [samples.memory[gpu].at(number) for gpu in order if gpu in samples.memory]
-        known = [value for value in held if value is not None]
-        bins.append(
-            Bin(
-                tuple(samples.gpus[gpu].at(number) for gpu in order),
-                max(known) >= 1 if known else None,
-            )
-        )
-    return Trace(family, name, first, tuple(bins))
+    bins = tuple(Bin(tuple(samples.gpus[gpu].at(number) for gpu in order)) for number in range(first, end))
+    return Trace(family, name, first, bins)
 
 
 def _from_events(rows: Iterator[Mapping[str, str]]) -> Iterator[Trace]:
