@@ -73,7 +73,7 @@ bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks 
 	@$(VENV)/python -m benchmarks
 
 evaluate: env-project ## detectors replayed on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces; PLOT=file.svg draws the frontier
-	@$(VENV)/python -m evaluation $(or $(TRACES),../shared/data/gpu_traces) $(if $(PLOT),--plot $(PLOT))
+	@$(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" $(if $(PLOT),--plot "$(PLOT)")
 
 checkov: ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evaluation import crossval, frontier, report
@@ -53,14 +53,22 @@ def main() -> int:
 
 def _print_cross_validation(traces: Sequence[Trace]) -> None:
     scores = crossval.scores_by_machine(traces)
-    validations = {
-        "one machine left out": crossval.leave_out(scores, "/".join),
-        "one family left out": crossval.leave_out(scores, lambda fold: fold[0]),
-    }
     print(
         f"\ncross-validation: chosen from {len(scores)} candidates on the rest, scored on what was left out"
     )
-    print(report.HEADER)
+    validations = {}
+    parts: tuple[tuple[str, Callable[[crossval.Fold], str]], ...] = (
+        ("one machine left out", "/".join),
+        ("one family left out", lambda fold: fold[0]),
+    )
+    for name, part in parts:
+        reason = crossval.why_not(scores, part)
+        if reason is None:
+            validations[name] = crossval.leave_out(scores, part)
+        else:
+            print(f"{name}: {reason}")
+    if validations:
+        print(report.HEADER)
     for name, validation in validations.items():
         for family, score in sorted(validation.scores.items()):
             print(report.row(f"{family}, {name}", score))

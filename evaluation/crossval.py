@@ -46,6 +46,25 @@ def scores_by_machine(
     return found
 
 
+def why_not(
+    scores: Mapping[SurvivalDetector, Mapping[Fold, Score]], part: Callable[[Fold], str]
+) -> str | None:
+    """Why leaving parts out says nothing; `None` where it does.
+
+    The rest must hold idleness of a family with a goal whichever part is left out, or any candidate is as
+    good as the other on it.
+    """
+    teaching = {
+        part(fold)
+        for fold, score in next(iter(scores.values())).items()
+        if fold[0] in GOALS and score.idle_bins
+    }
+    if len(teaching) > 1:
+        return None
+    found = f"idleness in {teaching.pop()} alone" if teaching else "no idleness at all"
+    return f"not possible: there is {found}, and nothing else to choose the parameters from"
+
+
 def leave_out(
     scores: Mapping[SurvivalDetector, Mapping[Fold, Score]], part: Callable[[Fold], str]
 ) -> Validation:

@@ -1,36 +1,53 @@
 """Reads trace files: rows of samples or of execution intervals, one row at a time, into bins of 5 minutes.
 
-A file's family follows from its columns, so any file of the same columns can be scored. Rows are never kept:
-an instance is a few arrays, one figure a bin.
+A file's family follows from its columns, so any file of the same columns can be scored. Rows of one instance
+belong together whatever files they lie in (a file a day, a file a GPU). Rows are never kept: an instance is
+a few arrays, one figure a bin of the days on which it was measured.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
 from governor.domain.detection.history import BIN_SECONDS, Bin
 from governor.domain.evidence import is_reading
 
-MEMORY_HELD_PERCENT = 2.0
-MEMORY_HELD_MIB = 1024.0
-"""Memory that a process keeps beyond what the driver and an idle context take (some hundred MiB)."""
-
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}
 GPU_KINDS = ("gpu", "ambiguous")
 """Intervals that count as GPU work: what cannot be told apart (3 min or less) is taken as work."""
 KINDS = (*GPU_KINDS, "cpu")
+SUFFIXES = (".csv", ".csv.gz")
+
+LONGEST_HOLE_DAYS = 63
+"""A longer hole is shortened by whole weeks. It ends an observation either way, the hours of the day and the
+days of the week stay what they were, and no policy looks further back."""
+LONGEST_SESSION_DAYS = 366
+"""A session counts as observed between its intervals, so a time that is wrong by years would be idleness."""
+LAST_SECOND = 10**11
+"""Beyond it (the year 5138) a time is not in seconds."""
+
+_BINS_PER_DAY = 86_400 // BIN_SECONDS
+_DAYS_PER_WEEK = 7
+_LONGEST_LIST = 60
 
 
 class TraceError(Exception):
     """A trace file or directory cannot be used; the message says why and what to do."""
+
+
+class NotATraceError(TraceError):
+    """The file is none of this project's: its columns are others, or it is no text at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,182 +65,287 @@ class Trace:
         return self.instance.rsplit("-", 1)[0] if self.family == "notebooks" else self.instance
 
 
-def read_directory(directory: Path) -> Iterator[Trace]:
-    """All instances of all trace files of a directory, file by file in the order of names; or of one file.
+def _say(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def read_directory(directory: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
+    """All instances of all trace files of a directory, in the order of families and names; or of one file.
+
+    Args:
+        directory: subdirectories are not looked into.
+        warn: is told of files that are no traces, which are left out, and of holes that were shortened.
 
     Raises:
-        TraceError: there is no such directory, no trace file in it, or a file is unusable.
+        TraceError: there is no such directory, no trace file in it, or one is damaged.
     """
     if directory.is_file():
-        yield from read_file(directory)
-        return
-    files = sorted(path for path in directory.glob("*.csv*") if path.suffix in (".csv", ".gz"))
-    if not files:
-        raise TraceError(
-            f"no trace files (*.csv, *.csv.gz) in {directory}: name their directory, make evaluate TRACES=dir"
-        )
+        return read_file(directory, warn)
+    files = _trace_files(directory)
+    read = _Read()
+    others: list[str] = []
     for path in files:
-        yield from read_file(path)
+        try:
+            _add_file(path, read)
+        except NotATraceError as error:
+            others.append(str(error))
+    if len(others) == len(files):
+        raise TraceError("; ".join(others))
+    for problem in others:
+        warn(f"left out: {problem}")
+    return read.traces(warn)
 
 
-def read_file(path: Path) -> Iterator[Trace]:
+def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
     """All instances of one file, in the order of names.
 
     Raises:
         TraceError: the columns are of no known family, a row is cut short or holds no number where one
             belongs, or the compressed file is damaged.
     """
-    opener = gzip.open if path.suffix == ".gz" else Path.open
+    read = _Read()
+    _add_file(path, read)
+    return read.traces(warn)
+
+
+def _trace_files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        raise TraceError(f"no trace files: {directory} is neither a file nor a directory")
+    inside = sorted(directory.iterdir())
+    files = [path for path in inside if path.name.lower().endswith(SUFFIXES) and path.is_file()]
+    if files:
+        return files
+    reason = f"no trace files ({', '.join('*' + suffix for suffix in SUFFIXES)}) in {directory}"
+    folders = [path.name for path in inside if path.is_dir()]
+    if folders and len(folders) == len(inside):
+        raise TraceError(
+            f"{reason}, which holds subdirectories only ({', '.join(folders[:3])}"
+            f"{', ...' if len(folders) > 3 else ''}): name one of them"
+        )
+    raise TraceError(f"{reason}: name their directory, make evaluate TRACES=dir")
+
+
+def _add_file(path: Path, read: _Read) -> None:
+    opener = gzip.open if path.name.lower().endswith(".gz") else Path.open
     try:
-        with opener(path, "rt", newline="") as file:
-            yield from _read(path.name, file)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        # Spreadsheets put a byte order mark before the first column's name; names may be in any encoding.
+        with opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace") as file:
+            _add_rows(path.name, file, read)
+    except gzip.BadGzipFile as error:
+        raise NotATraceError(f"{path.name} is damaged: {error}") from error
+    except (EOFError, zlib.error) as error:
         raise TraceError(f"{path.name} is damaged: {error}") from error
 
 
-def _read(name: str, file: TextIO) -> Iterator[Trace]:
-    rows = csv.DictReader(file)
+def _add_rows(name: str, file: TextIO, read: _Read) -> None:
+    rows = csv.reader(file)
     try:
-        columns = set(rows.fieldnames or ())
-        if columns >= EVENT_COLUMNS:
-            yield from _from_events(_whole(rows))
-        elif columns >= SAMPLE_COLUMNS:
+        columns = next(rows, [])
+    except (ValueError, csv.Error) as error:
+        raise NotATraceError(f"{name}, line {rows.line_num}: {error}") from error
+    try:
+        if set(columns) >= EVENT_COLUMNS:
+            wanted = [columns.index(one) for one in ("instance_id", "start_s", "end_s", "kind")]
+            read.add_intervals(_whole(rows, len(columns), wanted))
+        elif set(columns) >= SAMPLE_COLUMNS:
             family = "serving" if "memory_used_mib" in columns else "lab"
-            yield from _from_samples(family, _whole(rows))
+            wanted = [
+                columns.index(one) for one in ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
+            ]
+            read.add_samples(family, _whole(rows, len(columns), wanted))
         else:
-            raise TraceError(
-                f"{name}: columns {', '.join(sorted(columns)) or 'none'} are neither samples "
+            raise NotATraceError(
+                f"{name}: columns {_listed(columns)} are neither samples "
                 f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
             )
     except (ValueError, csv.Error) as error:
         raise TraceError(f"{name}, line {rows.line_num}: {error}") from error
 
 
-def _whole(rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
-    """The rows; one that was cut short must not pass for one without a measurement."""
+def _listed(columns: Iterable[str]) -> str:
+    """Some of them. What stands in a file that is something else a terminal must not read as commands."""
+    text = ", ".join(sorted(columns)) or "none"
+    plain = "".join(one if one.isprintable() else "?" for one in text)
+    return plain if len(plain) <= _LONGEST_LIST else f"{plain[:_LONGEST_LIST]}..."
+
+
+def _whole(
+    rows: Iterable[Sequence[str]], columns: int, wanted: Sequence[int]
+) -> Iterator[tuple[str, str, str, str]]:
+    """The wanted cells; a row that was cut short must not pass for one without a measurement."""
+    one, two, three, four = wanted
     for row in rows:
-        if None in row or None in row.values():
-            raise ValueError(f"not as many values as there are columns ({len(rows.fieldnames or ())})")
-        yield row
+        if len(row) != columns:
+            if not row:
+                continue
+            raise ValueError(f"not as many values as there are columns ({columns})")
+        yield row[one], row[two], row[three], row[four]
+
+
+def _second(text: str) -> int:
+    """A time as it was written: some write `1773089760.0`."""
+    try:
+        second = int(text)
+    except ValueError:
+        value = float(text)
+        second = int(value) if 0 <= value < LAST_SECOND else -1
+    if not 0 <= second < LAST_SECOND:
+        raise ValueError(f"{text} is no time in seconds since the trace's start or 1970")
+    return second
 
 
 @dataclass(slots=True)
 class _Means:
-    """Means of a GPU's samples by bin, as sums and counts from `first` on."""
+    """Means of a GPU's samples by bin, as sums and counts of the days that have any."""
 
-    first: int
-    sums: array[float] = field(default_factory=lambda: array("d"))
-    counts: array[int] = field(default_factory=lambda: array("H"))
+    days: dict[int, tuple[array[float], array[int]]] = field(default_factory=dict)
 
     def add(self, number: int, value: float) -> None:
-        if number < self.first:
-            self.sums = array("d", bytes(8 * (self.first - number))) + self.sums
-            self.counts = array("H", bytes(2 * (self.first - number))) + self.counts
-            self.first = number
-        missing = number - self.first + 1 - len(self.sums)
-        if missing > 0:
-            self.sums.frombytes(bytes(8 * missing))
-            self.counts.frombytes(bytes(2 * missing))
-        self.sums[number - self.first] += value
-        self.counts[number - self.first] += 1
+        day, index = divmod(number, _BINS_PER_DAY)
+        found = self.days.get(day)
+        if found is None:
+            found = self.days[day] = (
+                array("d", bytes(8 * _BINS_PER_DAY)),
+                array("Q", bytes(8 * _BINS_PER_DAY)),
+            )
+        found[0][index] += value
+        found[1][index] += 1
 
-    def at(self, number: int) -> float | None:
-        index = number - self.first
-        if not 0 <= index < len(self.counts) or not self.counts[index]:
-            return None
-        return self.sums[index] / self.counts[index]
+    def on(self, day: int) -> list[float | None]:
+        """One mean a bin of that day."""
+        found = self.days.get(day)
+        if found is None:
+            return [None] * _BINS_PER_DAY
+        return [total / count if count else None for total, count in zip(*found, strict=True)]
 
 
 @dataclass(slots=True)
 class _Samples:
     gpus: dict[str, _Means] = field(default_factory=dict)
-    memory: dict[str, _Means] = field(default_factory=dict)
     first_second: int | None = None
     last_second: int = 0
 
 
-def _from_samples(family: str, rows: Iterator[Mapping[str, str]]) -> Iterator[Trace]:
-    instances: dict[str, _Samples] = {}
-    for row in rows:
-        one = instances.setdefault(row["instance_id"], _Samples())
-        second = int(row["timestamp_s"])
-        number = second // BIN_SECONDS
-        gpu = row["gpu_index"]
-        utilization = float(row["utilization_gpu"] or "nan")
-        if not is_reading(utilization):
-            # Polled, and nothing measured. A GPU that never is exists all the same: nobody saw it idle.
-            one.gpus.setdefault(gpu, _Means(number))
-            continue
-        _add(one.gpus, gpu, number, utilization)
-        memory = _memory_over_limit(row)
-        if memory is not None:
-            _add(one.memory, gpu, number, memory)
-        one.first_second = second if one.first_second is None else min(one.first_second, second)
-        one.last_second = max(one.last_second, second)
-    for name in sorted(instances):
-        if instances[name].first_second is not None:
-            yield _trace_of_samples(family, name, instances[name])
+@dataclass(slots=True)
+class _Session:
+    first_second: int
+    last_second: int
+    work: list[tuple[int, int]] = field(default_factory=list)
+    """Starts and ends of the intervals with GPU work."""
 
 
-def _add(means: dict[str, _Means], gpu: str, number: int, value: float) -> None:
-    if gpu not in means:
-        means[gpu] = _Means(number)
-    means[gpu].add(number, value)
+@dataclass(slots=True)
+class _Read:
+    """What all files together say of each instance."""
+
+    samples: dict[tuple[str, str], _Samples] = field(default_factory=dict)
+    """By family and instance."""
+    sessions: dict[str, _Session] = field(default_factory=dict)
+
+    def add_samples(self, family: str, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        """Rows of instance, GPU, time and utilization."""
+        for name, gpu, time, value in rows:
+            one = self.samples.get((family, name))
+            if one is None:
+                one = self.samples[family, name] = _Samples()
+            second = _second(time)
+            # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it idle.
+            means = one.gpus.get(gpu)
+            if means is None:
+                means = one.gpus[gpu] = _Means()
+            utilization = float(value or "nan")
+            if not is_reading(utilization):
+                continue
+            means.add(second // BIN_SECONDS, utilization)
+            one.first_second = second if one.first_second is None else min(one.first_second, second)
+            one.last_second = max(one.last_second, second)
+
+    def add_intervals(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        """Rows of instance, start, end and kind."""
+        for name, begin, stop, kind in rows:
+            start, end = _second(begin), _second(stop)
+            if end < start:
+                raise ValueError(f"an interval that starts at {start} cannot end at {end}")
+            if kind not in KINDS:
+                # Taken for anything else, unknown work would pass for idleness.
+                raise ValueError(f"kind is {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+            one = self.sessions.setdefault(name, _Session(start, end))
+            one.first_second, one.last_second = min(one.first_second, start), max(one.last_second, end)
+            if one.last_second - one.first_second > LONGEST_SESSION_DAYS * 86_400:
+                raise ValueError(
+                    f"{name} would last from {one.first_second} to {one.last_second}, more than "
+                    f"{LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other names"
+                )
+            if kind in GPU_KINDS:
+                one.work.append((start, end))
+
+    def traces(self, warn: Callable[[str], None]) -> list[Trace]:
+        """All instances with a measurement, in the order of families and names."""
+        found = [_trace_of_session(name, one) for name, one in self.sessions.items()]
+        found += [
+            _trace_of_samples(family, name, one.gpus, one.first_second, one.last_second, warn)
+            for (family, name), one in self.samples.items()
+            if one.first_second is not None
+        ]
+        return sorted(found, key=lambda one: (one.family, one.instance))
 
 
-def _memory_over_limit(row: Mapping[str, str]) -> float | None:
-    """Memory held as a multiple of what counts as held."""
-    if percent := row.get("memory_used_pct"):
-        return float(percent) / MEMORY_HELD_PERCENT
-    if mebibytes := row.get("memory_used_mib"):
-        return float(mebibytes) / MEMORY_HELD_MIB
-    return None
-
-
-def _trace_of_samples(family: str, name: str, samples: _Samples) -> Trace:
-    assert samples.first_second is not None
-    first = samples.first_second // BIN_SECONDS
+def _trace_of_samples(
+    family: str,
+    name: str,
+    gpus: Mapping[str, _Means],
+    first_second: int,
+    last_second: int,
+    warn: Callable[[str], None],
+) -> Trace:
+    first = first_second // BIN_SECONDS
     # A sample stands for the minute that it begins; a bin that was cut short by the end says too little.
-    end = (samples.last_second + 60) // BIN_SECONDS
-    order = sorted(samples.gpus)
-    bins = []
-    for number in range(first, end):
-        held = [samples.memory[gpu].at(number) for gpu in order if gpu in samples.memory]
-        known = [value for value in held if value is not None]
-        bins.append(
-            Bin(
-                tuple(samples.gpus[gpu].at(number) for gpu in order),
-                max(known) >= 1 if known else None,
+    end = (last_second + 60) // BIN_SECONDS
+    order = sorted(gpus)
+    days = sorted({day for means in gpus.values() for day in means.days})
+    hole = Bin((None,) * len(order))
+    bins: list[Bin] = []
+    pieces: list[list[int]] = [[]]
+    moved = [0]
+    for before, day in pairwise([days[0] - 1, *days]):
+        empty = day - before - 1
+        left_out = _weeks_left_out(empty)
+        if left_out:
+            warn(
+                f"{family} {name}: nothing measured from {_date(before + 1)} to {_date(day)}, of which "
+                f"{left_out} days are left out; do the timestamps hold what they should?"
             )
-        )
-    return Trace(family, name, first, tuple(bins))
+            pieces.append([])
+            moved.append(moved[-1] + left_out)
+        pieces[-1].append(day)
+        bins += [hole] * ((empty - left_out) * _BINS_PER_DAY)
+        bins += map(Bin, zip(*(gpus[gpu].on(day) for gpu in order), strict=True))
+    # The longest part keeps its dates.
+    kept = max(range(len(pieces)), key=lambda index: (len(pieces[index]), index))
+    lead = first - days[0] * _BINS_PER_DAY
+    behind = (days[-1] + 1) * _BINS_PER_DAY - end
+    return Trace(
+        family, name, first + moved[kept] * _BINS_PER_DAY, tuple(bins[lead : max(lead, len(bins) - behind)])
+    )
 
 
-def _from_events(rows: Iterator[Mapping[str, str]]) -> Iterator[Trace]:
-    instances: dict[str, list[tuple[int, int, bool]]] = {}
-    for row in rows:
-        start, end, kind = int(row["start_s"]), int(row["end_s"]), row["kind"]
-        if end < start:
-            raise ValueError(f"an interval that starts at {start} cannot end at {end}")
-        if kind not in KINDS:
-            # Taken for anything else, unknown work would pass for idleness.
-            raise ValueError(f"kind is {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-        instances.setdefault(row["instance_id"], []).append((start, end, kind in GPU_KINDS))
-    for name in sorted(instances):
-        yield _trace_of_events(name, instances[name])
+def _weeks_left_out(empty_days: int) -> int:
+    """How many of these days, in whole weeks."""
+    return max(0, empty_days - LONGEST_HOLE_DAYS) // _DAYS_PER_WEEK * _DAYS_PER_WEEK
 
 
-def _trace_of_events(name: str, intervals: list[tuple[int, int, bool]]) -> Trace:
+def _date(day: int) -> str:
+    return f"{datetime.fromtimestamp(day * 86_400, tz=UTC):%Y-%m-%d}"
+
+
+def _trace_of_session(name: str, session: _Session) -> Trace:
     """Occupancy in percent as the utilization of the one GPU that stands for all.
 
     The session is observed from its first interval's start to its last one's end, whatever their kind.
     """
-    first = min(start for start, _, _ in intervals) // BIN_SECONDS
-    end = max(stop for _, stop, _ in intervals) // BIN_SECONDS
+    first, end = session.first_second // BIN_SECONDS, session.last_second // BIN_SECONDS
     occupied = [0] * max(0, end - first)
-    for start, stop, on_gpu in intervals:
-        if not on_gpu:
-            continue
+    for start, stop in session.work:
         for number in range(start // BIN_SECONDS, min(end, -(-stop // BIN_SECONDS))):
             inside = min(stop, (number + 1) * BIN_SECONDS) - max(start, number * BIN_SECONDS)
             occupied[number - first] += inside

@@ -22,8 +22,7 @@ def history_of(values: list[float | None], first_bin: int) -> History:
 def known(history: History) -> tuple[object, ...]:
     """All that a detector can ask it."""
     covered = [history.is_covered(bins, 0.5) for bins in range(1, 20)]
-    counts = (history.observed_bins, history.busy_bins)
-    return history.idle_bins, history.is_measured_now, history.now_bin, history.gaps, covered, counts
+    return history.idle_bins, history.is_measured_now, history.now_bin, history.gaps, covered
 
 
 @given(STATES, STATES, st.integers(0, 50), st.integers(0, 50))

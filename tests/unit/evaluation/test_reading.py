@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.scoring import replay
 from evaluation.traces import Trace, TraceError, read_directory, read_file
 from governor.domain.detection.history import BinState
+from governor.domain.detection.survival import SurvivalDetector
 
 SAMPLES = "instance_id,gpu_index,timestamp_s,utilization_gpu"
 LAB = f"{SAMPLES},utilization_gpu_max,memory_used_pct,n_procs,proc_kind"
@@ -23,7 +25,7 @@ def written(folder: Path, *lines: str, name: str = "made-up.csv") -> Path:
     """A file of these lines."""
     path = folder / name
     text = "".join(f"{line}\n" for line in lines)
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    path.write_bytes(gzip.compress(text.encode()) if name.lower().endswith(".gz") else text.encode())
     return path
 
 
@@ -69,7 +71,7 @@ def test_a_gpu_that_was_never_measured_is_not_idle(tmp_path: Path, junk: str) ->
 
 def test_an_instance_without_any_measurement_is_none(tmp_path: Path) -> None:
     """Nothing can be said of it, and it is no reason to refuse the file."""
-    assert [] == list(read_file(written(tmp_path, LAB, *lab_rows([""] * 5))))
+    assert [] == read_file(written(tmp_path, LAB, *lab_rows([""] * 5)))
 
 
 def test_a_bin_that_the_end_cuts_short_is_left_out(tmp_path: Path) -> None:
@@ -79,23 +81,14 @@ def test_a_bin_that_the_end_cuts_short_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "row", "held"),
-    [
-        (LAB, "a,0,{at},0,0,1.9,0,none", False),
-        (LAB, "a,0,{at},0,0,2,1,python", True),
-        (LAB, "a,0,{at},0,0,,1,python", None),
-        (SERVING, "a,0,{at},0,1023", False),
-        (SERVING, "a,0,{at},0,1024", True),
-    ],
+    ("header", "row", "family"),
+    [(LAB, "a,0,{at},0,0,1.9,0,none", "lab"), (SERVING, "a,0,{at},0,?", "serving")],
 )
-def test_memory_counts_as_held_from_what_an_idle_driver_never_takes(
-    tmp_path: Path, header: str, row: str, held: bool | None
-) -> None:
-    """Two percent, or a GiB; unknown where nobody measured it."""
+def test_memory_tells_the_family_and_is_not_read(tmp_path: Path, header: str, row: str, family: str) -> None:
+    """No detector asks for it."""
     trace = only(written(tmp_path, header, *(row.format(at=60 * minute) for minute in range(5))))
 
-    assert held is trace.bins[0].memory_held
-    assert ("lab" if header is LAB else "serving") == trace.family
+    assert family == trace.family
 
 
 def test_intervals_become_the_share_of_each_bin_that_was_occupied(tmp_path: Path) -> None:
@@ -124,9 +117,9 @@ def test_sessions_of_one_notebook_are_one_machine(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_read_in_the_order_of_names_compressed_or_not(tmp_path: Path) -> None:
-    """Instances in the order of their names; other files are passed by; a single file is read as itself."""
-    written(tmp_path, EVENTS, "z,1,0,300,gpu", "y,1,0,300,gpu", name="a.csv.gz")
-    last = written(tmp_path, SERVING, *(f"x,0,{60 * n},0,0" for n in range(5)), name="b.csv")
+    """Families, then instances; other files are passed by; a single file is read as itself."""
+    last = written(tmp_path, SERVING, *(f"x,0,{60 * n},0,0" for n in range(5)), name="A.CSV")
+    written(tmp_path, EVENTS, "z,1,0,300,gpu", "y,1,0,300,gpu", name="b.Csv.GZ")
     (tmp_path / "README.md").write_text("no trace")
     (tmp_path / "c.csv.bak").write_text("no trace")
 
@@ -134,10 +127,130 @@ def test_a_directory_is_read_in_the_order_of_names_compressed_or_not(tmp_path: P
     assert ["x"] == [trace.instance for trace in read_directory(last)]
 
 
-def test_a_directory_without_traces_is_refused(tmp_path: Path) -> None:
+def test_files_of_one_machine_are_one_instance(tmp_path: Path) -> None:
+    """A file a day, a file a GPU, a session cut in two: as if all rows lay in one file."""
+    rows = [*lab_rows([0] * 600), *lab_rows([90] * 600, gpu=1), *lab_rows([7] * 30, gpu=2)]
+    (tmp_path / "split").mkdir()
+    for number in range(3):
+        written(tmp_path / "split", LAB, *rows[number * 500 : number * 500 + 500], name=f"{number}.csv")
+    intervals = ["n-1,1,0,300,gpu", "n-1,1,3000,3300,gpu"]
+    for number, row in enumerate(intervals):
+        written(tmp_path / "split", EVENTS, row, name=f"n{number}.csv")
+
+    whole = [only(written(tmp_path, LAB, *rows)), only(written(tmp_path, EVENTS, *intervals, name="n.csv"))]
+    assert whole == read_directory(tmp_path / "split")
+
+
+def test_equal_names_in_different_families_are_different_instances(tmp_path: Path) -> None:
+    """Nothing is known of who wrote the files."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
+    written(tmp_path, SERVING, *(f"a,0,{60 * n},0,0" for n in range(5)), name="b.csv")
+
+    assert [("lab", "a"), ("serving", "a")] == [
+        (one.family, one.instance) for one in read_directory(tmp_path)
+    ]
+
+
+def test_a_file_that_is_no_trace_is_left_out_and_named(tmp_path: Path) -> None:
+    """A table of something else, a picture, what only calls itself compressed: the others are scored."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="lab.csv")
+    written(tmp_path, "instance_type,gpus", "g5.xlarge,1", name="types.csv")
+    (tmp_path / "picture.csv").write_bytes(b"\x89PNG\xff\xfe")
+    (tmp_path / "plain.csv.gz").write_text("no gzip")
+    warnings: list[str] = []
+
+    assert ["a"] == [trace.instance for trace in read_directory(tmp_path, warnings.append)]
+    assert [f"left out: {name}" for name in ("picture.csv", "plain.csv.gz", "types.csv")] == [
+        one.split(", line")[0].split(" is ")[0].split(": columns")[0] for one in warnings
+    ]
+
+
+def test_where_no_file_is_a_trace_that_is_an_error(tmp_path: Path) -> None:
+    """With every file's reason."""
+    written(tmp_path, "a,b", name="a.csv")
+    written(tmp_path, "c,d", name="b.csv")
+    with pytest.raises(TraceError, match=r"a\.csv: columns a, b .*; b\.csv: columns c, d"):
+        read_directory(tmp_path)
+
+
+def test_a_damaged_trace_is_refused_though_others_are_whole(tmp_path: Path) -> None:
+    """Without one of its GPUs an instance would look idle, so nothing is left out of what is a trace."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
+    written(tmp_path, LAB, *lab_rows([0] * 5), "a,1", name="b.csv")
+    with pytest.raises(TraceError, match=r"b\.csv, line 7"):
+        read_directory(tmp_path)
+
+
+@pytest.mark.parametrize("folders", [(), ("lab", "pods")])
+def test_a_directory_without_traces_is_refused(tmp_path: Path, folders: Sequence[str]) -> None:
     """With what to do about it."""
-    with pytest.raises(TraceError, match="make evaluate TRACES=dir"):
-        list(read_directory(tmp_path))
+    for name in folders:
+        (tmp_path / name).mkdir()
+    said = r"subdirectories only \(lab, pods\): name one" if folders else "make evaluate TRACES=dir"
+    with pytest.raises(TraceError, match=said):
+        read_directory(tmp_path)
+
+
+def test_what_other_programs_write_is_understood(tmp_path: Path) -> None:
+    """A byte order mark, times with a fraction, empty lines."""
+    path = tmp_path / "made-up.csv"
+    rows = [f"a,0,{FIRST + 60 * n}.0,7.5" for n in range(5)]
+    path.write_text("\n".join([SAMPLES, *rows, "", ""]), encoding="utf-8-sig")
+
+    assert [(7.5,)] == [one.utilization for one in only(path).bins]
+
+
+def test_any_number_of_samples_makes_a_bin(tmp_path: Path) -> None:
+    """Some poll many times a second."""
+    rows = ["a,0,0,6"] * 70_000
+    trace = only(written(tmp_path, SAMPLES, *rows, "a,0,240,6"))
+
+    assert [(6.0,)] == [one.utilization for one in trace.bins]
+
+
+@pytest.mark.parametrize(("wrong", "first_at"), [(0, "begin"), (FIRST + 400 * 365 * 86_400, "end")])
+def test_a_time_that_is_wrong_by_years_costs_nothing(tmp_path: Path, wrong: int, first_at: str) -> None:
+    """The hole is shortened by whole weeks and named: the same hour of the same weekday, the dates that are
+    right, and nothing that a detector could tell from a longer hole."""
+    rows = lab_rows([0] * 3000)
+    plain = only(written(tmp_path, LAB, *rows))
+    warnings: list[str] = []
+    (trace,) = read_file(written(tmp_path, LAB, *rows, f"a,0,{wrong},9,9,0,0,none"), warnings.append)
+
+    at = plain.first_bin - trace.first_bin
+    assert trace.bins[at : at + len(plain.bins)] == plain.bins
+    assert len(trace.bins) < len(plain.bins) + 71 * 288
+    measured = [index for index, one in enumerate(trace.bins) if one.utilization != (None,)]
+    if first_at == "begin":
+        assert 0 == (trace.first_bin - wrong // 300) % 2016
+        assert measured[1] - measured[0] > 62 * 288
+    (warning,) = warnings
+    assert "lab a: nothing measured from 19" in warning or "lab a: nothing measured from 2023" in warning
+
+
+def test_a_hole_that_a_policy_could_look_over_is_kept(tmp_path: Path) -> None:
+    """Two months."""
+    rows = [f"a,0,{day * 86_400 + 60 * n},0" for day in (0, 64) for n in range(5)]
+    warnings: list[str] = []
+    (trace,) = read_file(written(tmp_path, SAMPLES, *rows), warnings.append)
+
+    assert (64 * 288 + 1, []) == (len(trace.bins), warnings)
+
+
+def test_scores_do_not_change_when_a_hole_is_shortened(tmp_path: Path) -> None:
+    """The past before it is remembered, at its time of day."""
+
+    def rows(start: int) -> list[str]:
+        busy = [hour % 24 < 9 for hour in range(24 * 9)]
+        return [f"a,0,{start + 300 * n},{90 if busy[n // 12] else 0}" for n in range(len(busy) * 12)]
+
+    scores = []
+    for weeks in (12, 400):
+        path = written(tmp_path, SAMPLES, *rows(0), *rows(weeks * 7 * 86_400))
+        (trace,) = read_file(path, lambda _: None)
+        scores.append(replay(trace, SurvivalDetector()))
+    assert scores[0] == scores[1]
+    assert scores[0].flags
 
 
 @pytest.mark.parametrize(
@@ -146,19 +259,25 @@ def test_a_directory_without_traces_is_refused(tmp_path: Path) -> None:
         (["a,b,c"], "made-up.csv: columns a, b, c are neither samples"),
         ([], "made-up.csv: columns none are neither"),
         ([SERVING, "a,0,0,1,0", "a,0,sixty,1,0"], "made-up.csv, line 3: .*'sixty'"),
+        ([SERVING, "a,0,inf,1,0"], "line 2: inf is no time in seconds"),
+        ([SERVING, "a,0,-60,1,0"], "line 2: -60 is no time"),
+        ([SERVING, "a,0,1773089760000,1,0"], "line 2: 1773089760000 is no time in seconds"),
         ([SERVING, "a,0,0,much,0"], "line 2: .*'much'"),
-        ([SERVING, "a,0,0,1,lots"], "line 2: .*'lots'"),
         ([SERVING, "a,0,0,1,0", "a,0"], r"line 3: not as many values as there are columns \(5\)"),
         ([SERVING, "a,0,0,1,0,7"], "line 2: not as many values"),
         ([EVENTS, "n-1,1,0,300,gpu", "n-1,1,300"], "line 3: not as many values"),
         ([EVENTS, "n-1,1,0,300,GPU"], "line 2: kind is GPU: it must be gpu, ambiguous or cpu"),
         ([EVENTS, "n-1,1,300,0,gpu"], "line 2: an interval that starts at 300 cannot end at 0"),
+        (
+            [EVENTS, "n-1,1,0,300,gpu", "n-1,1,0,1773089760,gpu"],
+            "line 3: n-1 would last from 0 to 1773089760",
+        ),
     ],
 )
 def test_bad_files_are_named_with_their_line(tmp_path: Path, lines: list[str], problem: str) -> None:
     """A cut row must not pass for a minute without measurement, nor unknown work for idleness."""
     with pytest.raises(TraceError, match=problem):
-        list(read_file(written(tmp_path, *lines)))
+        read_file(written(tmp_path, *lines))
 
 
 @pytest.mark.parametrize("kept", [4, 30, -8])
@@ -168,7 +287,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, kept: int) -> None:
     path.write_bytes(path.read_bytes()[:kept])
 
     with pytest.raises(TraceError, match=r"made-up.csv.gz is damaged"):
-        list(read_file(path))
+        read_file(path)
 
 
 @pytest.mark.parametrize("content", [b"no gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff"])
@@ -178,13 +297,22 @@ def test_what_is_no_compressed_file_is_refused(tmp_path: Path, content: bytes) -
     path.write_bytes(content)
 
     with pytest.raises(TraceError, match="damaged"):
-        list(read_file(path))
+        read_file(path)
 
 
 def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     """A picture called a trace."""
     path = tmp_path / "made-up.csv"
-    path.write_bytes(b"\x89PNG\xff\xfe")
+    path.write_bytes(b"\x89PNG\x1b[2J" + b"x" * 200)
 
-    with pytest.raises(TraceError, match=r"made-up.csv, line 0"):
-        list(read_file(path))
+    with pytest.raises(TraceError, match=r"made-up.csv: columns \S{0,70}\.\.\. are neither") as refused:
+        read_file(path)
+    assert "\x1b" not in str(refused.value)
+
+
+def test_names_may_be_in_any_encoding(tmp_path: Path) -> None:
+    """A letter nobody can read is no damage."""
+    path = tmp_path / "made-up.csv"
+    path.write_bytes(f"{SAMPLES}\na?,0,0,1\na?,0,240,1\n".encode().replace(b"a?", b"a\xff"))
+
+    assert "a\ufffd" == only(path).instance

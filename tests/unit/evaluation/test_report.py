@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import subprocess
 import sys
 from operator import itemgetter
 from pathlib import Path
@@ -19,6 +22,7 @@ from governor.domain.detection.history import Bin
 from governor.domain.detection.survival import SurvivalDetector
 from tests.unit.domain.detection.builders import BUSY, IDLE, bins_of
 
+ROOT = Path(__file__).parents[3]
 CAREFUL = SurvivalDetector(needed_chance=0.7)
 HASTY = SurvivalDetector(needed_chance=0.6)
 
@@ -91,6 +95,19 @@ def test_the_whole_command_on_a_file_of_ones_own(
     for detector in (*command.BESIDE, command.DEFAULT):
         assert any(line.startswith(detector.name) for line in lines)
     assert "svg" in ElementTree.fromstring(plot.read_text()).tag
+    assert 2 == sum("left out: not possible: " in line for line in lines)
+    assert not any(line.startswith("chosen with") for line in lines)
+
+
+def test_make_hands_paths_with_spaces_on_as_they_are() -> None:
+    """Of the traces and of the plot."""
+    make = shutil.which("make")
+    assert make
+    asked = [make, "--dry-run", "evaluate", "TRACES=my traces", "PLOT=a plot.svg"]
+    shown = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    said = ["-m", "evaluation", "my traces", "--plot", "a plot.svg"]
+    assert said == shlex.split(shown.splitlines()[-1])[1:]
 
 
 # cross-validation
@@ -110,6 +127,31 @@ def test_a_candidate_is_chosen_without_what_it_is_scored_on() -> None:
     # Chosen on the other machine, each fails on the one left out.
     assert {"lab": bad + bad} == validation.scores
     assert {CAREFUL: 1, HASTY: 1} == validation.chosen
+
+
+@pytest.mark.parametrize(
+    ("folds", "machine", "family"),
+    [
+        ((), "no idleness at all", "no idleness at all"),
+        ((("lab", "a"),), "idleness in lab/a alone", "idleness in lab alone"),
+        ((("lab", "a"), ("lab", "b")), None, "idleness in lab alone"),
+        ((("lab", "a"), ("serving", "b")), None, None),
+        ((("lab", "a"), ("unheard of", "b")), "idleness in lab/a alone", "idleness in lab alone"),
+    ],
+)
+def test_where_the_rest_teaches_nothing_nothing_is_left_out(
+    folds: tuple[crossval.Fold, ...], machine: str | None, family: str | None
+) -> None:
+    """Figures of a choice that was none would be the default's by chance."""
+    never_idle = {("notebooks", "z"): Score(right=1)}
+    scores = {CAREFUL: {**{fold: scored(9, 1) for fold in folds}, **never_idle}}
+    for part, reason in (("/".join, machine), (itemgetter(0), family)):
+        found = crossval.why_not(scores, part)
+        if reason is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert found.startswith(f"not possible: there is {reason}, ")
 
 
 def test_every_part_is_left_out_once() -> None:

@@ -37,9 +37,6 @@ class Bin:
     """
 
     utilization: tuple[Percent | None, ...]
-    memory_held: bool | None = None
-    """Whether a process kept a noteworthy part of some GPU's memory; `None` where nobody measured it."""
-
     state: BinState = field(init=False, compare=False, repr=False)
     """Busy when any GPU is, idle when every GPU is; unknown when neither can be said."""
 
@@ -90,9 +87,6 @@ class History:
         self.gaps: list[Gap] = []
         self.observation_start = 0
         """Index of the first bin that a window may hold: since the last long hole, launch or resumption."""
-        self.observed_bins = 0
-        """How many bins hold a state that was measured."""
-        self.busy_bins = 0
         self._idle_start: int | None = None
         self._hole = 0
         self._observed_before: list[int] = [0]
@@ -115,9 +109,7 @@ class History:
             self._is_in_sight = True
             self.observation_start = index
         self._hole = 0
-        self.observed_bins += 1
         if state is BinState.BUSY:
-            self.busy_bins += 1
             self._end_gap(index, ended_by_work=True)
         elif self._idle_start is None:
             self._idle_start = index
@@ -127,9 +119,6 @@ class History:
         start = min(number - self.first_bin, len(self.bins))
         if start <= self._begin:
             return
-        for old in self.bins[self._begin : start]:
-            self.observed_bins -= old.state is not BinState.UNKNOWN
-            self.busy_bins -= old.state is BinState.BUSY
         self._begin = start
         first, end = start, len(self.bins)
         while first < end and self.bins[first].state is BinState.UNKNOWN:
