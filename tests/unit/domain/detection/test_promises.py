@@ -164,11 +164,12 @@ def test_before_anything_was_learnt_more_activity_anywhere_never_makes_idle(
 def test_missing_readings_within_a_stretch_never_help_it(
     detector: Detector, past: list[Row], length: int, data: st.DataObject
 ) -> None:
-    """After its first bin, and while it stays in sight: what it must show stays the same."""
+    """From its first bin on, however long it is out of sight: it may have begun when work was last seen."""
     gpus = len(past[0])
     rows = [*past, (60.0,) * gpus, *[(1.0,) * gpus] * length]
-    fewer = data.draw(thinned(rows, first=len(past) + 2)) if length > 1 else rows
-    assume(len(history_of(fewer).gaps) == len(history_of(rows).gaps))
+    fewer = data.draw(thinned(rows, first=len(past) + 1))
+    hole = data.draw(st.tuples(st.integers(len(past) + 1, len(rows)), st.integers(0, 40)))
+    fewer[hole[0] : sum(hole)] = [(None,) * gpus] * len(fewer[hole[0] : sum(hole)])
 
     if is_idle(detector, fewer):
         assert is_idle(detector, rows)
@@ -269,14 +270,15 @@ def test_work_early_in_a_stretch_can_bring_the_flag_of_survival_forward() -> Non
     assert is_idle(PLAIN, quiet)
 
 
-def test_a_hole_early_in_a_stretch_can_bring_the_flag_of_survival_forward() -> None:
-    """The same evening out of sight for a quarter of an hour: nobody saw when the stretch really began."""
+def test_a_hole_early_in_a_stretch_brings_no_flag_forward() -> None:
+    """The same evening out of sight for a quarter of an hour: it may have begun at 18:00 all the same."""
     past = days(7, [(8, 10), (14, 22)])
     quiet = [*past, *days(1, [(8, 10), (14, 18)])[: 23 * HOUR]]
     outage = [*quiet[: -HOUR - 3], *[HOLE] * 3, *quiet[-HOUR:]]
 
     assert not is_idle(SURVIVAL, quiet)
-    assert is_idle(SURVIVAL, outage)
+    assert not is_idle(SURVIVAL, outage)
+    assert "out of sight before, and perhaps idle for 5 h" in SURVIVAL.judge(history_of(outage)).reason
 
 
 def test_work_in_the_past_can_bring_the_flag_of_survival_forward() -> None:

@@ -88,6 +88,7 @@ class History:
         self.observation_start = 0
         """Index of the first bin that a window may hold: since the last long hole, launch or resumption."""
         self._idle_start: int | None = None
+        self._work_end: int | None = None
         self._hole = 0
         self._observed_before: list[int] = [0]
         self._is_in_sight = False
@@ -111,6 +112,7 @@ class History:
         self._hole = 0
         if state is BinState.BUSY:
             self._end_gap(index, ended_by_work=True)
+            self._work_end = index + 1
         elif self._idle_start is None:
             self._idle_start = index
 
@@ -138,6 +140,14 @@ class History:
     def idle_bins(self) -> int:
         """How long every GPU has been idle up to now, in bins; 0 when one works or nothing is in sight."""
         return 0 if self._idle_start is None else len(self.bins) - self._idle_start
+
+    @property
+    def rest_start(self) -> int | None:
+        """Number of the first bin in which it may have been idle without a break up to now: the one after the
+        last work that was seen. `None` when no work is known of."""
+        if self._work_end is None or self._work_end <= self._begin:
+            return None
+        return self.first_bin + self._work_end
 
     @property
     def is_measured_now(self) -> bool:

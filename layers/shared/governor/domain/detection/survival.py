@@ -102,6 +102,8 @@ class SurvivalDetector:
         seen = f"every GPU under {IDLE_BELOW_PERCENT:g} % for {_duration(idle)}"
         if idle < proof.bins:
             return Answer(False, f"{seen}, {_duration(proof.bins)} needed: {self._why(proof)}")
+        if (why_not := self._unless_seen_from_its_start(history)) is not None:
+            return Answer(False, f"{seen}, {why_not}")
         # The newest hour too: a well measured morning must not make up for an evening of holes.
         for bins in (minimum, proof.bins):
             if not history.is_covered(bins, self.minimum_coverage):
@@ -109,6 +111,23 @@ class SurvivalDetector:
                     False, f"{seen}, but less than {self.minimum_coverage:.0%} of {_duration(bins)} measured"
                 )
         return Answer(True, f"{seen}: {self._why(proof)}")
+
+    def _unless_seen_from_its_start(self, history: History) -> str | None:
+        """Where its beginning was out of sight, it may have begun right after the last work that was seen.
+
+        What is missing must not help: the proof that such a stretch calls for must be complete as well.
+        """
+        start = history.rest_start
+        if start is None or start >= history.now_bin - history.idle_bins:
+            return None
+        rest = history.now_bin - start
+        proof = self.proof((gap for gap in history.gaps if gap.start < start), start)
+        if rest >= proof.bins:
+            return None
+        return (
+            f"out of sight before, and perhaps idle for {_duration(rest)}, of which {_duration(proof.bins)} "
+            f"would be needed: {self._why(proof)}"
+        )
 
     def proof(self, past: Iterable[Gap], start: int) -> Proof:
         """What must be shown by an idle stretch that begins in bin `start`, given the stretches before it.
