@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from governor.domain.policy import Breaker
-from governor.domain.verdict import VerdictKind
+from governor.domain.verdict import WORKING, VerdictKind
 
-_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _IDLE = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
 
 
@@ -50,8 +49,8 @@ class Turned:
 
 def count_turned(changes: Sequence[Change]) -> Turned:
     """What changed since the sweep before."""
-    worked = [change for change in changes if change.before in _WORKING]
-    heard = [change for change in changes if change.was_read and change.before in (*_WORKING, *_IDLE)]
+    worked = [change for change in changes if change.before in WORKING]
+    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *_IDLE)]
     return Turned(
         worked=len(worked),
         idle=sum(change.after in _IDLE for change in worked),

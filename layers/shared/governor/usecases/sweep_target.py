@@ -32,6 +32,7 @@ from governor.domain.policy import AppliedPolicy, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.verdict import (
+    WORKING,
     Verdict,
     VerdictKind,
     freeze,
@@ -65,7 +66,6 @@ from governor.usecases.void_episode import VoidEpisode
 LOW_UTILIZATION_TAG = "LowUtilization"
 REVIEW_TAG = "ReviewForTermination"
 _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
-_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _UNREAD = (VerdictKind.TOO_YOUNG, VerdictKind.EXEMPT, VerdictKind.SNOOZED)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
@@ -355,7 +355,7 @@ class SweepTarget:
             if kind is VerdictKind.IDLE and (outdated or not marked):
                 to_mark[dry_run].append(case)
             elif outdated or (
-                kind in (*_WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
+                kind in (*WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
             ):
                 to_unmark[dry_run].append(case)
         tags = {LOW_UTILIZATION_TAG: iso(now), REVIEW_TAG: "true"}
@@ -411,7 +411,7 @@ class SweepTarget:
         if record.open_episode is not None:
             self._watch_open(case, record.open_episode, now)
             return
-        if verdict.kind in _WORKING and record.quiet_until is not None:
+        if verdict.kind in WORKING and record.quiet_until is not None:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
         if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
@@ -446,7 +446,7 @@ class SweepTarget:
         verdict = case.settled
         if case.instance.launch_time != ref.launch_time:
             self.void(ref, "the instance was started anew", Outcome.VOID)
-        elif verdict.kind in _WORKING:
+        elif verdict.kind in WORKING:
             self.void(ref, f"work resumed: {verdict.reason}", Outcome.WOKE_UP)
         elif verdict.kind in (VerdictKind.EXEMPT, VerdictKind.SNOOZED):
             self.void(ref, verdict.reason, Outcome.VOID)
@@ -556,7 +556,7 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     if before is None or before.last_busy is None or before.policy_version != case.applied.version:
         return None
     kind = VerdictKind(before.verdict)
-    if kind not in _WORKING or before.last_busy > now:
+    if kind not in WORKING or before.last_busy > now:
         return None
     window = window_before(now, policy.window, policy.period, policy.lag)
     # The first window that no longer holds the busy period starts where that period ended.
@@ -577,7 +577,7 @@ def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
 
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
     """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep."""
-    busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+    busy = before.verdict in WORKING
     by_aggregate = before.source == MetricSource.AGGREGATE
     due = before.next_gpu_check_at
     return busy and by_aggregate and due is not None and now >= due
