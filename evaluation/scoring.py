@@ -12,9 +12,15 @@ from dataclasses import dataclass, fields
 
 from evaluation.traces import Trace
 from governor.domain.detection.detector import Detector
-from governor.domain.detection.history import BIN_SECONDS, CARRIED_HOLE_BINS, Bin, BinState, History
+from governor.domain.detection.history import (
+    BIN_SECONDS,
+    BINS_PER_HOUR,
+    CARRIED_HOLE_BINS,
+    Bin,
+    BinState,
+    History,
+)
 
-BINS_PER_HOUR = 3600 // BIN_SECONDS
 RIGHT_FROM_HOURS = 4
 WRONG_BELOW_HOURS = 1
 APPROVAL_DELAY_BINS = 30 * 60 // BIN_SECONDS

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from math import isnan, nan
 
+from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Lifecycle, Shape, Target
 from governor.domain.parts import in_parts
@@ -25,7 +26,6 @@ from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
 from simulation.hours import hours_that_matter
 from simulation.recording import (
-    BINS_PER_HOUR,
     PERIOD,
     Dimensions,
     Figures,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from governor.domain.detection.history import BIN_SECONDS, IDLE_BELOW_PERCENT, Bin, History
 from governor.domain.instance import Target
@@ -76,8 +77,8 @@ class _Past:
             self.states[stopped:until] = bytes(until - stopped)
         self.stops = len(track.stops)
         history = self.history
-        for state in self.states[len(history.bins) : end]:
-            history.append(_BINS[state])
+        for state, run in groupby(self.states[len(history.bins) : end]):
+            history.append(_BINS[state], len(list(run)))
         history.forget_before(history.first_bin + first)
         return history
 

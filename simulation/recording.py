@@ -22,7 +22,6 @@ from governor.ports import MetricAnswer, MetricQuery
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
-BINS_PER_HOUR = 3600 // BIN_SECONDS
 
 Dimensions = tuple[tuple[str, str], ...]
 SeriesKey = tuple[str, Dimensions, str]

@@ -27,6 +27,7 @@ from governor.domain.schedule import schedule
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
     NO_HOLD,
+    WORKING,
     Verdict,
     VerdictKind,
     judge,
@@ -43,7 +44,6 @@ from simulation.past import RecordedPast
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track
 
-_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _A_SECOND = timedelta(seconds=1)
 
 
@@ -199,14 +199,14 @@ class _Sweeps:
         if len(self._tracks) < self._rule.minimum_instances:
             return
         for (number, _, _), verdict in zip(running, verdicts, strict=True):
-            if verdict.kind in _WORKING:
+            if verdict.kind in WORKING:
                 self._held.discard(number)
         changes = [
             Change(str(number), track.before, verdict.kind, was_read=verdict.evidence is not None)
             for (number, track, _), verdict in zip(running, verdicts, strict=True)
         ]
         # Those that were not read work on: they are part of the whole.
-        judged = sum(change.before in _WORKING for change in changes)
+        judged = sum(change.before in WORKING for change in changes)
         at_work = Change("", VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)
         changes += [at_work] * (self._working - judged)
         turned = count_turned(changes)
@@ -233,7 +233,7 @@ class _Sweeps:
         self._note(track, kind)
         if kind is VerdictKind.NO_DATA:
             track.no_data_bins += 1
-        if kind in _WORKING:
+        if kind in WORKING:
             track.quiet = None
             if track.question is not None:
                 track.close(Ending.WOKE_UP, now, verdict.reason)
@@ -248,7 +248,7 @@ class _Sweeps:
         self._push(number, track, self._next_look(track, index, verdict))
 
     def _note(self, track: Track, kind: VerdictKind | None) -> None:
-        self._working += (kind in _WORKING) - (track.before in _WORKING)
+        self._working += (kind in WORKING) - (track.before in WORKING)
         track.before = kind
 
     def _open(self, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
@@ -292,7 +292,7 @@ class _Sweeps:
         request = _request(track, told=False)
         gathered = self._gather(target, [request], now)[track.instance.instance_id]
         verdict = self._judge_in_full(track, gathered, now)
-        if verdict.kind in _WORKING or _works_since(track, index, now):
+        if verdict.kind in WORKING or _works_since(track, index, now):
             track.close(Ending.WOKE_UP, now, verdict.reason)
             return False
         if verdict.kind is not VerdictKind.IDLE or self._tripped_at is not None:
@@ -334,7 +334,7 @@ class _Sweeps:
             return index + 1
         recording, policy = track.recording, track.policy
         earliest = verdict.not_before
-        if verdict.kind in _WORKING:
+        if verdict.kind in WORKING:
             # The first window without the work starts where that ended, and the lag comes on top. Where work
             # goes on, the product would read and find it busy; what is known beforehand need not be read.
             last = ceil((earliest - policy.window - recording.span.start) / PERIOD) - 1

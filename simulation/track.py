@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import isnan
 
+from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.instance import Instance
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
@@ -13,7 +14,7 @@ from governor.domain.units import UtcDatetime
 from governor.domain.verdict import VerdictKind
 from governor.usecases.open_episode import owner_and_project
 from simulation.outcome import Ending, Event, InstanceResult, Stop
-from simulation.recording import BINS_PER_HOUR, PERIOD, Recording
+from simulation.recording import PERIOD, Recording
 
 WORTH_COUNTING_BINS = BINS_PER_HOUR
 """Idle stretches shorter than an hour are pauses of work: they are in no count of idle hours."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +12,10 @@ import pytest
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import MemoryMetrics
 from governor.contracts.policy import parse_policy
+from governor.domain.detection.history import History
 from governor.domain.evidence import Window, empty_evidence, window_before
 from governor.domain.instance import Target
-from governor.domain.policy import IdleRule, Policy, Survival
+from governor.domain.policy import IdleRule, Policy, Survival, Targets
 from governor.domain.verdict import Verdict, VerdictKind
 from governor.errors import PolicyError
 from governor.ports import MetricAnswer, MetricQuery
@@ -27,7 +28,7 @@ from tests.unit.usecases.fleet_world import FleetWorld
 PAST = timedelta(days=14)
 PERIOD = timedelta(minutes=5)
 BINS = int(PAST / PERIOD)
-SURVIVAL = Policy(detector="survival")
+SURVIVAL = Policy(survival=Survival(history_days=PAST.days))
 UTILIZATION = "nvidia_smi_utilization_gpu"
 BURSTY = [90.0, *[0.0] * 30]
 """Work, then two and a half hours of nothing, then work again, for two weeks."""
@@ -172,7 +173,11 @@ def test_each_instance_is_judged_by_its_own_policy_over_its_own_past() -> None:
 
     metrics.read = noted  # type: ignore[method-assign]
     proved = []
-    settings = (Survival(), Survival(interruption_times=1.0), Survival(history_days=63))
+    settings = (
+        Survival(history_days=14),
+        Survival(history_days=14, interruption_times=1.0),
+        Survival(history_days=63),
+    )
     for number, survival in enumerate(settings):
         instance = make_instance(instance_id=f"i-{number:017x}")
         metrics.publish(UTILIZATION, {"InstanceId": instance.instance_id}, ending_idle(200))
@@ -189,13 +194,65 @@ def test_each_instance_is_judged_by_its_own_policy_over_its_own_past() -> None:
 
 
 def test_what_needs_a_longer_proof_is_not_read_again_for_a_while() -> None:
-    """A quarter of an hour by default; the reads are what costs."""
+    """Half an hour by default; the reads are what costs."""
     world, instance_id = world_of(ending_idle(70))
     world.sweep()
     reads = len(world.metrics.reads)
-    for _ in range(2):
+    for _ in range(5):
         world.sweep(5)
         assert (reads, "resting") == (len(world.metrics.reads), world.verdict(instance_id))
     world.publish(instance_id, ending_idle(300))
     world.sweep(5)
     assert (True, "idle") == (len(world.metrics.reads) > reads, world.verdict(instance_id))
+
+
+def test_it_is_read_again_as_soon_as_its_proof_can_be_complete() -> None:
+    """Ten minutes are lacking: half an hour of waiting would be twenty minutes of GPU for nothing."""
+    world, instance_id = world_of([*[None] * (BINS - 22), *[0.0] * 22])
+    world.sweep()
+    assert "2 h needed" in world.state.observations(TARGET)[instance_id].reason
+    reads = len(world.metrics.reads)
+    world.sweep(5)
+    assert reads == len(world.metrics.reads)
+    world.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, [0.0] * 24)
+    world.sweep(5)
+    assert "idle" == world.verdict(instance_id)
+
+
+def test_no_sweep_reads_more_pasts_than_it_has_time_for() -> None:
+    """The others wait, those first that have waited longest; none is forgotten."""
+    world = FleetWorld(replace(SURVIVAL, targets=Targets(pasts_asked_per_sweep=4)))
+    for number in range(1, 11):
+        world.add(number)
+    for opened in (4, 8, 10):
+        world.sweep(5)
+        assert opened == len(world.workflow.executions)
+
+
+def test_those_that_rest_do_not_keep_others_waiting() -> None:
+    """Who was never asked comes before who was asked before."""
+    world = FleetWorld(replace(SURVIVAL, targets=Targets(pasts_asked_per_sweep=2)))
+    ids = [world.add(number) for number in range(1, 5)]
+    for instance_id in ids:
+        world.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, [90.0, *[0.0] * 13])
+    world.sweep()
+    world.sweep(5)
+    assert {"resting"} == {world.verdict(instance_id) for instance_id in ids}
+    assert all(one.not_before is not None for one in world.state.observations(TARGET).values())
+
+
+def test_a_fleet_s_past_is_read_in_parts() -> None:
+    """Six weeks of a hundred instances would not fit into the memory of a function."""
+    sizes: list[int] = []
+
+    def noted(target: Target, asked: Sequence[Proved], now: datetime) -> dict[str, History | str]:
+        sizes.append(len(asked))
+        return {one.instance.instance_id: "unread" for one in asked}
+
+    seen = Gathered(empty_evidence(window_before(NOW, PAST, PERIOD, PERIOD)), None, None, False)
+    proved = [
+        Proved(make_instance(instance_id=f"i-{n:017x}"), Policy(), seen, Verdict(VerdictKind.IDLE, "quiet"))
+        for n in range(40)
+    ]
+    assert 40 == len(AskThePast(noted)(TARGET, proved, NOW))
+    assert [16, 16, 8] == sizes

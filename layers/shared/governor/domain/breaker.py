@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from governor.domain.policy import Breaker
-from governor.domain.verdict import VerdictKind
+from governor.domain.verdict import WORKING, VerdictKind
 
-_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _IDLE = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
 """By the rules, that is by what is measured: whatever a detector makes of it comes after."""
 _MAY_BE_ACTED_ON = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.FROZEN, VerdictKind.NO_DATA)
@@ -55,8 +54,8 @@ class Turned:
 
 def count_turned(changes: Sequence[Change]) -> Turned:
     """What changed since the sweep before."""
-    worked = [change for change in changes if change.before in _WORKING]
-    heard = [change for change in changes if change.was_read and change.before in (*_WORKING, *_IDLE)]
+    worked = [change for change in changes if change.before in WORKING]
+    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *_IDLE)]
     idle = {change.instance_id for change in worked if change.after in _IDLE}
     silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
     return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))

@@ -70,6 +70,11 @@ class Targets:
 
     accounts: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
+    pasts_asked_per_sweep: int = 100
+    """How many instances' own pasts are read in one sweep of an account and Region; the others wait."""
+
+    def __post_init__(self) -> None:
+        _between("pasts_asked_per_sweep", self.pasts_asked_per_sweep, 1, 10_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +169,10 @@ class Survival:
     """How many stretches the assumption counts for that what is idle longer stays idle longer."""
     longest_proof_hours: int = 12
     """Idle this long is idle, whatever the past says."""
-    history_days: int = 14
-    """How much of the past is read; two weeks hold every weekday twice. CloudWatch keeps 63 days."""
-    ask_again_after_minutes: int = 15
-    """How long an instance is not looked at again whose past has asked for a longer proof."""
+    history_days: int = 42
+    """How much of the past is read; six weeks hold every weekday six times. CloudWatch keeps 63 days."""
+    ask_again_after_minutes: int = 30
+    """How long at most an instance is not looked at again whose past has asked for a longer proof."""
 
     def __post_init__(self) -> None:
         _between("needed_chance_percent", self.needed_chance_percent, 1, 99)

@@ -52,6 +52,10 @@ class VerdictKind(StrEnum):
     FROZEN = "frozen"
 
 
+WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+"""Something works on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """A human's standing answer about an instance, from the state table."""

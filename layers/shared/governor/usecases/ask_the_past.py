@@ -6,13 +6,15 @@ shorter one. This module must not know how a detector weighs the past.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import groupby
 from typing import Protocol
 
-from governor.domain.detection.history import BIN_SECONDS, Bin, History
-from governor.domain.evidence import Evidence, Window, is_reading, window_before
+from governor.domain.detection.detector import Answer
+from governor.domain.detection.history import BIN_SECONDS, IDLE_BELOW_PERCENT, Bin, History
+from governor.domain.evidence import Evidence, Window, window_before
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
@@ -20,6 +22,8 @@ from governor.domain.verdict import Verdict, VerdictKind
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
 _BIN = timedelta(seconds=BIN_SECONDS)
+_POINTS_AT_ONCE = 201_600
+"""Two pages of GetMetricData; GPU by GPU, eight times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class ReadPast:
                 dimensions=one.gathered.dimensions,
                 source=one.gathered.source,
                 search=False,
-                length=_length(one.policy),
+                length=past_length(one.policy),
             )
             for one in asked
         ]
@@ -73,27 +77,41 @@ class ReadPast:
 
 @dataclass(frozen=True, slots=True)
 class AskThePast:
-    """One batch of reads for all of them; each is judged by the detector of its own policy."""
+    """Reads a part of them at a time; each is judged by the detector of its own policy."""
 
     past: Past
 
     def __call__(self, target: Target, proved: Sequence[Proved], now: UtcDatetime) -> dict[str, Verdict]:
         """The verdict on each, by instance id; as it was where the policy's detector asks no past."""
-        asked = [one for one in proved if one.policy.detector == "survival" and one.verdict.is_idle]
         found = {one.instance.instance_id: one.verdict for one in proved}
-        if asked:
-            past = self.past(target, asked, now)
-            for one in asked:
+        asked = [one for one in proved if needs_past(one)]
+        while asked:
+            some = _readable_at_once(asked)
+            del asked[: len(some)]
+            past = self.past(target, some, now)
+            for one in some:
                 found[one.instance.instance_id] = _judged(one, past[one.instance.instance_id], now)
         return found
 
 
+def needs_past(one: Proved) -> bool:
+    """Whether the rules call it idle and its policy asks for more."""
+    return one.policy.detector == "survival" and one.verdict.is_idle
+
+
+def _readable_at_once(asked: Sequence[Proved]) -> Sequence[Proved]:
+    """As many as fill two pages of an answer: a fleet's past would not fit into the memory of a function."""
+    longest = max(past_length(one.policy) for one in asked)
+    return asked[: max(1, int(_POINTS_AT_ONCE / (longest / _BIN)))]
+
+
 def past_window(policy: Policy, now: UtcDatetime) -> Window:
     """What of the past is looked at, in the bins of a history."""
-    return window_before(now, _length(policy), _BIN, policy.lag)
+    return window_before(now, past_length(policy), _BIN, policy.lag)
 
 
-def _length(policy: Policy) -> timedelta:
+def past_length(policy: Policy) -> timedelta:
+    """How far back it is looked at."""
     return timedelta(days=policy.survival.history_days)
 
 
@@ -117,8 +135,14 @@ def _judged(one: Proved, past: History | str, now: UtcDatetime) -> Verdict:
         VerdictKind.RESTING,
         answer.reason,
         evidence=verdict.evidence,
-        not_before=now + timedelta(minutes=one.policy.survival.ask_again_after_minutes),
+        not_before=now + _wait(answer, one.policy),
     )
+
+
+def _wait(answer: Answer, policy: Policy) -> timedelta:
+    """Until its proof can be complete, if that is soon: what it must show stays the same while it is idle."""
+    longest = timedelta(minutes=policy.survival.ask_again_after_minutes)
+    return longest if answer.lacks_bins is None else min(longest, answer.lacks_bins * _BIN)
 
 
 def _seen(past: Evidence) -> History | str:
@@ -126,13 +150,33 @@ def _seen(past: Evidence) -> History | str:
     if past.read_problem is not None:
         return past.read_problem
     history = History(int(past.window.start.timestamp()) // BIN_SECONDS)
-    for seen in _bins(past):
-        history.append(seen)
+    for level, run in groupby(_levels(past)):
+        history.append(_BINS[level], len(list(run)))
     return history
 
 
-def _bins(past: Evidence) -> Iterator[Bin]:
-    series = [gpu.utilization for gpu in past.gpus]
-    for index in range(past.window.bins):
-        values = [values[index] if index < len(values) else None for values in series]
-        yield Bin(tuple(value if is_reading(value) else None for value in values))
+_BINS = (Bin((0.0,)), Bin((None,)), Bin((100.0,)))
+"""Idle, unknown, busy: what two GPUs are together is the greater of the two."""
+_IDLE, _UNKNOWN, _BUSY = range(len(_BINS))
+
+
+def _levels(past: Evidence) -> Iterable[int]:
+    """What the whole instance is, bin by bin: busy when any GPU is, idle when every GPU is."""
+    bins = past.window.bins
+    by_gpu = [
+        [
+            _UNKNOWN
+            if value is None
+            else _BUSY
+            if value >= IDLE_BELOW_PERCENT
+            else _IDLE
+            if value >= 0  # nor is NaN a reading
+            else _UNKNOWN
+            for value in gpu.utilization
+        ]
+        for gpu in past.gpus
+        if gpu.utilization
+    ]
+    if not by_gpu or len(by_gpu) < len(past.gpus):
+        by_gpu.append([_UNKNOWN] * bins)
+    return by_gpu[0] if len(by_gpu) == 1 else map(max, *by_gpu)

@@ -16,7 +16,7 @@ from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
 from governor.domain.units import UtcDatetime, printable
-from governor.domain.verdict import Verdict, VerdictKind
+from governor.domain.verdict import WORKING, Verdict
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
@@ -79,7 +79,7 @@ class OpenEpisode:
         now = self.clock.now()
         verdict, evidence = self.inspect.judge(instance, applied.policy, now)
         if not verdict.is_idle or evidence is None:
-            working = verdict.kind in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+            working = verdict.kind in WORKING
             outcome = Outcome.WOKE_UP if working else Outcome.VOID
             return self._close(ref, outcome, f"not idle on the second look: {verdict.reason}")
         return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.plan import Step
-from governor.domain.verdict import VerdictKind
+from governor.domain.verdict import WORKING, VerdictKind
 from governor.errors import SafetyError
 from governor.ports import Clock, StateTable
 from governor.usecases.guards import Guards
@@ -51,7 +51,7 @@ class RecheckEpisode:
         else:
             verdict, _ = self.inspect.judge(instance, cleared.applied.policy, now)
             if verdict.kind is not VerdictKind.IDLE:
-                woke = verdict.kind in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+                woke = verdict.kind in WORKING
                 outcome = Outcome.WOKE_UP if woke else Outcome.REFUSED
                 return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")
         self.state.clear_step(ref, before.value, now)

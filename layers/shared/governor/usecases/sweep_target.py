@@ -11,7 +11,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from governor.domain.breaker import Change, assess, count_turned, is_cause_gone, is_outage, remember
@@ -32,6 +32,7 @@ from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.verdict import (
+    WORKING,
     Verdict,
     VerdictKind,
     freeze,
@@ -51,7 +52,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
-from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
+from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast, needs_past
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
@@ -65,12 +66,12 @@ from governor.usecases.void_episode import VoidEpisode
 LOW_UTILIZATION_TAG = "LowUtilization"
 REVIEW_TAG = "ReviewForTermination"
 _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
-_WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
 _UNREAD = (VerdictKind.TOO_YOUNG, VerdictKind.EXEMPT, VerdictKind.SNOOZED)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is looked at: longer than any policy lets a stop wait to be booked."""
 
@@ -218,14 +219,21 @@ class SweepTarget:
         self._ask_the_past(target, [case for case in to_read if not _is_told(case, now)], now)
 
     def _ask_the_past(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
-        proved = [
-            Proved(case.instance, case.policy, case.gathered, case.settled)
-            for case in cases
+        """Of those that have waited longest, and of no more than one sweep has time for."""
+        proved = {
+            _id(case): one
+            for case in sorted(cases, key=_asked_until)
             if case.gathered is not None
-        ]
-        judged = AskThePast(ReadPast(self.gather))(target, proved, now)
+            and needs_past(one := Proved(case.instance, case.policy, case.gathered, case.settled))
+        }
+        most = self.policies.base().policy.targets.pasts_asked_per_sweep
+        judged = AskThePast(ReadPast(self.gather))(target, list(proved.values())[:most], now)
         for case in cases:
-            case.verdict = judged[case.instance.instance_id]
+            if _id(case) in judged:
+                case.verdict = judged[_id(case)]
+            elif _id(case) in proved:
+                reason = "idle by the rules; its own past is asked in one of the next sweeps"
+                case.verdict = Verdict(VerdictKind.RESTING, reason, evidence=case.settled.evidence)
 
     def _spread_gpu_checks(self, cases: Sequence[_Case], now: datetime) -> None:
         """When instances new to the sweep are first looked at GPU by GPU: a small fleet soon, a large one
@@ -327,7 +335,7 @@ class SweepTarget:
             if kind is VerdictKind.IDLE and (outdated or not marked):
                 to_mark[dry_run].append(case)
             elif outdated or (
-                kind in (*_WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
+                kind in (*WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
             ):
                 to_unmark[dry_run].append(case)
         tags = {LOW_UTILIZATION_TAG: iso(now), REVIEW_TAG: "true"}
@@ -383,7 +391,7 @@ class SweepTarget:
         if record.open_episode is not None:
             self._watch_open(case, record.open_episode, now)
             return
-        if verdict.kind in _WORKING and record.quiet_until is not None:
+        if verdict.kind in WORKING and record.quiet_until is not None:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
         if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
@@ -418,7 +426,7 @@ class SweepTarget:
         verdict = case.settled
         if case.instance.launch_time != ref.launch_time:
             self.void(ref, "the instance was started anew", Outcome.VOID)
-        elif verdict.kind in _WORKING:
+        elif verdict.kind in WORKING:
             self.void(ref, f"work resumed: {verdict.reason}", Outcome.WOKE_UP)
         elif verdict.kind in (VerdictKind.EXEMPT, VerdictKind.SNOOZED):
             self.void(ref, verdict.reason, Outcome.VOID)
@@ -528,13 +536,22 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     if before is None or before.last_busy is None or before.policy_version != case.applied.version:
         return None
     kind = VerdictKind(before.verdict)
-    if kind not in _WORKING or before.last_busy > now:
+    if kind not in WORKING or before.last_busy > now:
         return None
     window = window_before(now, policy.window, policy.period, policy.lag)
     # The first window that no longer holds the busy period starts where that period ended.
     if window.start >= before.last_busy:
         return None
     return still_busy(kind, before.last_busy, before.advice, policy)
+
+
+def _asked_until(case: _Case) -> datetime:
+    """Until when the last answer of its past has held; where it was never asked, that is before all else."""
+    before = case.before
+    if before is None:
+        return _NEVER
+    was_idle = before.verdict in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+    return before.not_before or (before.at if was_idle else _NEVER)
 
 
 def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
@@ -549,7 +566,7 @@ def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
 
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
     """Whether a busy instance known by its aggregate is looked at GPU by GPU in this sweep."""
-    busy = before.verdict in (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
+    busy = before.verdict in WORKING
     by_aggregate = before.source == MetricSource.AGGREGATE
     due = before.next_gpu_check_at
     return busy and by_aggregate and due is not None and now >= due
@@ -644,7 +661,7 @@ def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> froze
     """Those that froze the plans, have not worked since, and were not started anew."""
     if tripped is None:
         return frozenset()
-    left = [case for case in cases if case.settled.kind not in _WORKING]
+    left = [case for case in cases if case.settled.kind not in WORKING]
     return tripped.held & {_id(case) for case in left if case.instance.launch_time <= tripped.tripped_at}
 
 

@@ -105,6 +105,17 @@ def test_windows_refill_after_a_stop() -> None:
     assert [Gap(0, 5, True)] == history.gaps
 
 
+@given(st.lists(st.tuples(st.sampled_from("ib-"), st.integers(1, 9)), max_size=12))
+def test_a_run_is_as_many_bins_alike(runs: list[tuple[str, int]]) -> None:
+    """Whatever was before it: a long hole ends the observation where its third bin lies."""
+    by_run = history_of(())
+    for letter, times in runs:
+        by_run.append(Bin(STATES[letter]), times)
+    by_bin = history_of(rows("".join(letter * times for letter, times in runs)))
+
+    assert vars(by_bin) == vars(by_run)
+
+
 @given(st.text("ib-", max_size=80))
 def test_stretches_lie_apart_and_hold_no_work(text: str) -> None:
     """In order, each begun by idleness; and the newest bin's own state."""

@@ -278,7 +278,10 @@ def test_a_hole_early_in_a_stretch_brings_no_flag_forward() -> None:
 
     assert not is_idle(SURVIVAL, quiet)
     assert not is_idle(SURVIVAL, outage)
-    assert "out of sight before, and perhaps idle for 5 h" in SURVIVAL.judge(history_of(outage)).reason
+    assert (
+        "out of sight before and perhaps idle for 5 h, 6 h needed"
+        in SURVIVAL.judge(history_of(outage)).reason
+    )
 
 
 def test_work_in_the_past_can_bring_the_flag_of_survival_forward() -> None:

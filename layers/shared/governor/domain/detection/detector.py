@@ -14,6 +14,8 @@ class Answer:
 
     is_idle: bool
     reason: str
+    lacks_bins: int | None = None
+    """How much longer it must stay idle at least; `None` where that is not what it lacks."""
 
 
 class Detector(Protocol):

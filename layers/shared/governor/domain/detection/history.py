@@ -6,13 +6,17 @@ stay holes: a short one carries the state before it, a longer one ends the obser
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import repeat
 
 from governor.domain.units import Percent
 
 BIN_SECONDS = 300
 """Length of a bin: the period at which CloudWatch keeps 63 days, and the mission's evaluation period."""
+
+BINS_PER_HOUR = 3600 // BIN_SECONDS
 
 IDLE_BELOW_PERCENT: Percent = 5.0
 """A GPU's bin counts as idle when its mean utilization lies under this: the mission's idle rule."""
@@ -90,29 +94,30 @@ class History:
         self._idle_start: int | None = None
         self._work_end: int | None = None
         self._hole = 0
-        self._observed_before: list[int] = [0]
+        self._observed_before = array("l", [0])
         self._is_in_sight = False
         self._begin = 0
 
-    def append(self, new: Bin) -> None:
-        """Takes the next bin."""
+    def append(self, new: Bin, times: int = 1) -> None:
+        """Takes the next bin, or so many alike: a run costs as much as one of them."""
         index = len(self.bins)
-        self.bins.append(new)
-        state = new.state
-        known = state is not BinState.UNKNOWN
-        self._observed_before.append(self._observed_before[-1] + known)
-        if not known:
-            self._hole += 1
-            if self._hole > CARRIED_HOLE_BINS:
-                self._lose_sight(index)
+        self.bins += repeat(new, times)
+        state, observed = new.state, self._observed_before[-1]
+        if state is BinState.UNKNOWN:
+            self._observed_before.extend(repeat(observed, times))
+            room = CARRIED_HOLE_BINS - self._hole
+            self._hole += times
+            if 0 <= room < times:
+                self._lose_sight(index + room)
             return
+        self._observed_before.extend(range(observed + 1, observed + times + 1))
         if not self._is_in_sight:
             self._is_in_sight = True
             self.observation_start = index
         self._hole = 0
         if state is BinState.BUSY:
             self._end_gap(index, ended_by_work=True)
-            self._work_end = index + 1
+            self._work_end = index + times
         elif self._idle_start is None:
             self._idle_start = index
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from math import exp, sqrt
 
 from governor.domain.detection.detector import Answer
-from governor.domain.detection.history import BIN_SECONDS, IDLE_BELOW_PERCENT, Gap, History
+from governor.domain.detection.history import BIN_SECONDS, BINS_PER_HOUR, IDLE_BELOW_PERCENT, Gap, History
 from governor.domain.detection.threshold import MINIMUM_COVERAGE
 
 BINS_PER_MINUTE = 60 / BIN_SECONDS
-BINS_PER_HOUR = 3600 // BIN_SECONDS
 BINS_PER_DAY = 24 * BINS_PER_HOUR
 
 
@@ -101,9 +100,10 @@ class SurvivalDetector:
         proof = self.proof(history.gaps, history.now_bin - idle)
         seen = f"every GPU under {IDLE_BELOW_PERCENT:g} % for {_duration(idle)}"
         if idle < proof.bins:
-            return Answer(False, f"{seen}, {_duration(proof.bins)} needed: {self._why(proof)}")
-        if (why_not := self._unless_seen_from_its_start(history)) is not None:
-            return Answer(False, f"{seen}, {why_not}")
+            reason = f"{seen}, {_duration(proof.bins)} needed: {self._why(proof)}"
+            return Answer(False, reason, lacks_bins=proof.bins - idle)
+        if (unseen := self._lacks_since_work(history)) is not None:
+            return unseen
         # The newest hour too: a well measured morning must not make up for an evening of holes.
         for bins in (minimum, proof.bins):
             if not history.is_covered(bins, self.minimum_coverage):
@@ -112,7 +112,7 @@ class SurvivalDetector:
                 )
         return Answer(True, f"{seen}: {self._why(proof)}")
 
-    def _unless_seen_from_its_start(self, history: History) -> str | None:
+    def _lacks_since_work(self, history: History) -> Answer | None:
         """Where its beginning was out of sight, it may have begun right after the last work that was seen.
 
         What is missing must not help: the proof that such a stretch calls for must be complete as well.
@@ -124,10 +124,12 @@ class SurvivalDetector:
         proof = self.proof((gap for gap in history.gaps if gap.start < start), start)
         if rest >= proof.bins:
             return None
-        return (
-            f"out of sight before, and perhaps idle for {_duration(rest)}, of which {_duration(proof.bins)} "
-            f"would be needed: {self._why(proof)}"
+        reason = (
+            f"every GPU under {IDLE_BELOW_PERCENT:g} % for {_duration(history.idle_bins)}, out of sight "
+            f"before and perhaps idle for {_duration(rest)}, {_duration(proof.bins)} needed: "
+            f"{self._why(proof)}"
         )
+        return Answer(False, reason, lacks_bins=proof.bins - rest)
 
     def proof(self, past: Iterable[Gap], start: int) -> Proof:
         """What must be shown by an idle stretch that begins in bin `start`, given the stretches before it.
