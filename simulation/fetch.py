@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from math import isnan, nan
+from math import nan
 
 from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.evidence import MetricSource, Window
@@ -336,14 +336,12 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
 
 def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
     """Bytes a second, both ways; where one way was not published, the other."""
-    both = [series.get((metric, ec2, "Sum")) for metric in ("NetworkIn", "NetworkOut")]
-    known = [values for values in both if values is not None]
+    into, out = (series.get((metric, ec2, "Sum"), holes(bins)) for metric in ("NetworkIn", "NetworkOut"))
     seconds = PERIOD.total_seconds()
-    if not known:
-        return holes(bins)
-    return array("d", (_sum(values) / seconds for values in zip(*known, strict=True)))
-
-
-def _sum(values: Iterable[float]) -> float:
-    known = [value for value in values if not isnan(value)]
-    return sum(known) if known else nan
+    return array(
+        "d",
+        [
+            (a + b if a == a and b == b else a if a == a else b) / seconds
+            for a, b in zip(into, out, strict=True)
+        ],
+    )
