@@ -79,6 +79,18 @@ class Recording:
         """When the bin with that index begins."""
         return self.span.start + index * PERIOD
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether no GPU has a reading in all of it."""
+        return not any(value >= 0 for value in self.figures.utilization)
+
+    @property
+    def unheard_bins(self) -> int:
+        """How many bins it has been running, by what EC2 knows, while nothing at all was published."""
+        launched = min(max(0, self._index(self.instance.launch_time)), self.span.bins)
+        heard = sum(max(0, end - max(start, launched)) for start, end in self.runs)
+        return self.span.bins - launched - heard
+
     def states(self, metric: str) -> tuple[bytes, ...]:
         """What each GPU did in each bin, by its utilization of this name. Found out once for all policies."""
         if metric not in self._states:
@@ -239,7 +251,8 @@ def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int
     """Where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
     dead: Sequence[int] = range(bins)
     for values in series:
-        dead = [index for index in dead if isnan(values[index])]
+        # Without a hole in one of them, it ran all the time.
+        dead = [index for index in dead if isnan(values[index])] if has_holes(values) else ()
     alive = bytearray(b"\x01") * bins
     for index in dead:
         alive[index] = 0

@@ -111,7 +111,7 @@ class Track:
             events=tuple(self.events),
             idle=idle * PERIOD,
             idle_left=left * PERIOD,
-            no_data=self.no_data_bins * PERIOD,
+            no_data=(self.no_data_bins + self.recording.unheard_bins) * PERIOD,
         )
 
     def _idle_bins(self) -> tuple[int, int]:
