@@ -265,15 +265,21 @@ def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 when it was done, 1 when it was refused, 2 for a wrong command."""
     given = parser().parse_args(arguments)
+    code = 0
     try:
         if "local" in given:
-            return int(given.local(given))
-        session = boto3.Session()
-        given.run(Api(find_api(given.stack_name, session), session), given)
+            code = int(given.local(given))
+        else:
+            session = boto3.Session()
+            given.run(Api(find_api(given.stack_name, session), session), given)
+        sys.stdout.flush()
     except CommandError as error:
         print(f"governor: {error}", file=sys.stderr)
         return 1
-    return 0
+    except BrokenPipeError:
+        # Who read it has seen enough, as `head`; what is left in the buffer must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 if __name__ == "__main__":

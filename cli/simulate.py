@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -92,8 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
             recordings, notes = _from_traces(arguments.traces, books)
             policies = [UtilizationOnly(one) for one in policies]
         else:
-            with closing(SeriesStore(arguments.cache or _default_cache())) as store:
-                recordings, notes = _from_account(arguments, books, store)
+            clients = Clients()
+            with closing(
+                SeriesStore(arguments.cache or _default_cache(), partial(_endpoint_of, clients))
+            ) as store:
+                recordings, notes = _from_account(arguments, books, clients, store)
         replays = [
             replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
             for (name, _), one in zip(books, policies, strict=True)
@@ -128,6 +132,9 @@ def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
         return [
             ("deployed", _parsed("deployed", policy_commands.deployed(arguments.stack_name, boto3.Session())))
         ]
+    for path in arguments.policy:
+        if sum(path.resolve() == other.resolve() for other in arguments.policy) > 1:
+            raise CommandError(f"{path} is given more than once: there is nothing to compare")
     names = _names(arguments.policy)
     return [
         (name, _parsed(str(path), policy_commands.read(path)))
@@ -157,14 +164,16 @@ def _from_traces(
 
 
 def _from_account(
-    arguments: argparse.Namespace, books: Sequence[tuple[str, PolicyBook]], store: SeriesStore
+    arguments: argparse.Namespace,
+    books: Sequence[tuple[str, PolicyBook]],
+    clients: Clients,
+    store: SeriesStore,
 ) -> tuple[list[Recording], Sequence[str]]:
     """Counts what reading costs, says so, and reads.
 
     Raises:
         CommandError: it may cost more than was allowed, or there is nothing to read.
     """
-    clients = Clients()
     fetch = Fetch(
         metrics=CloudWatchMetrics(clients),
         instances=Ec2Instances(clients),
@@ -195,7 +204,18 @@ def _from_account(
         )
     recordings = [recording for survey in surveys for recording in fetch.fetch(survey)]
     period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
-    return recordings, (f"{period}. {_ACCOUNT_NOTE}",)
+    notes = [f"{period}. {_ACCOUNT_NOTE}"]
+    silent = sum(recording.is_silent for recording in recordings)
+    if silent:
+        notes.append(
+            f"No readings of GPUs for {silent} of {count} instances in this period: nothing is known of "
+            "them, and nothing would have been asked. `governor doctor` says what their agents lack."
+        )
+    return recordings, notes
+
+
+def _endpoint_of(clients: Clients, target: Target) -> str:
+    return str(clients.client("cloudwatch", target).meta.endpoint_url)
 
 
 def _targets(regions: Sequence[str] | None) -> list[Target]:

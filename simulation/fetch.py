@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from math import isnan, nan
+from math import nan
 
 from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.evidence import MetricSource, Window
-from governor.domain.instance import Instance, Lifecycle, Shape, Target
+from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, Target
 from governor.domain.parts import in_parts
 from governor.domain.policy import Policy
 from governor.domain.units import Usd, as_utc
@@ -46,6 +46,9 @@ _DAY = timedelta(days=1)
 _HOURS_A_DAY = 24
 _SETTLED = timedelta(hours=1)
 """Readings older than this do not change any more."""
+_FINAL = timedelta(days=16)
+"""Silence of this age is believed: CloudWatch takes readings of the last two weeks, and shows old ones about
+two days later (API reference of PutMetricData)."""
 _QUERIES_PER_CALL = 500
 _READINGS_PER_PAGE = 100_800
 """A call whose answer fits into one page is one request, whatever pages are charged."""
@@ -114,10 +117,17 @@ class Fetch:
         names = self.wish.metrics
         series = self.metrics.list_series(target, names.namespace, names.utilization) if found else {}
         subjects = tuple(self._subject(one, series.get(one.instance_id, ())) for one in found)
-        hourly = [query for one in subjects for query in self._hourly_queries(one)]
-        fine = [query for one in subjects for query in self._fine_queries(one)]
-        most = len(self.store.missing(target, hourly, hours))
-        most += sum(len(self.store.missing(target, fine, day)) for day in _days(hours))
+        unread = {query.key for query in self._missing_hours(target, subjects, hours)}
+        days = _days(hours)
+        # What is on disk by the hour tells already which days are read finer.
+        wanted = {
+            one.instance.instance_id: frozenset(range(len(days)))
+            if any(query.key in unread for query in self._hourly_queries(one))
+            else self._days_that_matter(target, hours, one)
+            for one in subjects
+        }
+        parts = self._parts(subjects, wanted, days)
+        most = len(unread) + sum(len(self._missing_fine(target, *part, hours)) for part in parts)
         return Survey(target, hours, subjects, most)
 
     def fetch(self, survey: Survey) -> list[Recording]:
@@ -128,23 +138,16 @@ class Fetch:
             FetchError: a part of the readings could not be had. What could is kept.
         """
         target, hours = survey.target, survey.hours
-        hourly = [query for one in survey.subjects for query in self._hourly_queries(one)]
-        self._read(f"{target}: hours", target, [(hourly, hours)])
-        wanted = {one.instance.instance_id: self._days_that_matter(survey, one) for one in survey.subjects}
-        days = _days(hours)
-        parts = [
-            (
-                [
-                    query
-                    for one in survey.subjects
-                    if number in wanted[one.instance.instance_id]
-                    for query in self._fine_queries(one)
-                ],
-                day,
-            )
-            for number, day in enumerate(days)
-        ]
-        self._read(f"{target}: 5-minute data", target, parts)
+        self._read(f"{target}: hours", target, [(self._missing_hours(target, survey.subjects, hours), hours)])
+        wanted = {
+            one.instance.instance_id: self._days_that_matter(target, hours, one) for one in survey.subjects
+        }
+        parts = self._parts(survey.subjects, wanted, _days(hours))
+        self._read(
+            f"{target}: 5-minute data",
+            target,
+            [(self._missing_fine(target, queries, day, hours), day) for queries, day in parts],
+        )
         return [self._recording(survey, one, wanted[one.instance.instance_id]) for one in survey.subjects]
 
     # what to ask for
@@ -188,33 +191,55 @@ class Fetch:
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
         return _query(self.wish.metrics.namespace, metric, dimensions, statistic)
 
-    def _days_that_matter(self, survey: Survey, one: Subject) -> frozenset[int]:
+    def _parts(
+        self, subjects: Sequence[Subject], wanted: Mapping[str, frozenset[int]], days: Sequence[Window]
+    ) -> list[tuple[list[MetricQuery], Window]]:
+        """What is read finer, day by day. `wanted` holds numbers of days by instance."""
+        parts: list[tuple[list[MetricQuery], Window]] = [([], day) for day in days]
+        for one in subjects:
+            queries = self._fine_queries(one)
+            for number in wanted[one.instance.instance_id]:
+                parts[number][0].extend(queries)
+        return parts
+
+    def _missing_hours(self, target: Target, subjects: Sequence[Subject], hours: Window) -> list[MetricQuery]:
+        """An instance that was silent is asked again: its readings may have come late."""
+        queries = [query for one in subjects for query in self._hourly_queries(one)]
+        return self.store.missing(target, queries, hours, believes_silence=lambda _: False)
+
+    def _missing_fine(
+        self, target: Target, queries: Sequence[MetricQuery], day: Window, hours: Window
+    ) -> list[MetricQuery]:
+        """These are of days of which there is utilization by the hour. What was silent beside it is not
+        published at all; utilization itself may have come late."""
+        is_final = hours.end - day.end >= _FINAL
+        utilization = self.wish.metrics.utilization
+        return self.store.missing(
+            target, queries, day, believes_silence=lambda query: is_final or query.metric != utilization
+        )
+
+    def _days_that_matter(self, target: Target, hours: Window, one: Subject) -> frozenset[int]:
         metric = self.wish.metrics.utilization
         high, low = (
             highest(
-                [
-                    self.store.get(
-                        survey.target, self._gpu_query(metric, dimensions, statistic), survey.hours
-                    )
-                    for dimensions in one.sets
-                ],
-                survey.hours.bins,
+                self.store.get(
+                    target,
+                    [self._gpu_query(metric, dimensions, statistic) for dimensions in one.sets],
+                    hours,
+                ),
+                hours.bins,
             )
             for statistic in ("Maximum", "Minimum")
         )
-        hours = hours_that_matter(high, low, self.wish.busy_from_percent, self.wish.shortest)
-        return frozenset(hour // _HOURS_A_DAY for hour in hours)
+        found = hours_that_matter(high, low, self.wish.busy_from_percent, self.wish.shortest)
+        return frozenset(hour // _HOURS_A_DAY for hour in found)
 
     # reading
 
     def _read(
         self, label: str, target: Target, parts: Iterable[tuple[Sequence[MetricQuery], Window]]
     ) -> None:
-        calls = [
-            (batch, window)
-            for queries, window in parts
-            for batch in _batches(self.store.missing(target, queries, window), window)
-        ]
+        calls = [(batch, window) for queries, window in parts for batch in _batches(queries, window)]
         problems: list[str] = []
         self.progress(label, 0, len(calls))
         with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:
@@ -245,16 +270,17 @@ class Fetch:
     def _recording(self, survey: Survey, one: Subject, wanted: frozenset[int]) -> Recording:
         target, names = survey.target, self.wish.metrics
         span = Window(survey.hours.start, survey.hours.end, PERIOD)
-        series = {_key(query): self._fine_series(survey, query, wanted) for query in self._fine_queries(one)}
+        series = self._fine_series(survey, one, wanted)
+        by_hour = [query for query in self._hourly_queries(one) if query.statistic == "Maximum"]
+        found_by_hour = self.store.get(target, by_hour, survey.hours)
         coarse = {
-            (query.metric, query.dimensions): self.store.get(target, query, survey.hours)
-            for query in self._hourly_queries(one)
-            if query.statistic == "Maximum"
+            (query.metric, query.dimensions): values
+            for query, values in zip(by_hour, found_by_hour, strict=True)
         }
         for (metric, dimensions, statistic), values in series.items():
-            by_hour = coarse.get((metric, dimensions))
-            if by_hour is not None and statistic in ("Maximum", "Average"):
-                _fill(values, by_hour, wanted)
+            highs = coarse.get((metric, dimensions))
+            if highs is not None and statistic in ("Maximum", "Average"):
+                _fill(values, highs, wanted)
 
         def gathered(metric: str, factor: float) -> array[float]:
             found = [
@@ -266,8 +292,11 @@ class Fetch:
 
         ec2: Dimensions = (("InstanceId", one.instance.instance_id),)
         shape = one.shape
-        recording = Recording(
-            instance=one.instance,
+        instance, protection, spot_request = (
+            self._facts(one.instance) if wanted else (one.instance, Protection(), None)
+        )
+        return Recording(
+            instance=instance,
             shape=shape,
             span=span,
             source=one.source,
@@ -281,25 +310,30 @@ class Fetch:
                 network=_network(series, ec2, span.bins),
             ),
             price=self.prices.price(one.instance, Policy()),
+            protection=protection,
+            spot_request=spot_request,
         )
-        return self._with_facts(recording) if wanted else recording
 
-    def _fine_series(self, survey: Survey, query: MetricQuery, wanted: frozenset[int]) -> array[float]:
-        values = array("d")
+    def _fine_series(
+        self, survey: Survey, one: Subject, wanted: frozenset[int]
+    ) -> dict[SeriesKey, array[float]]:
+        queries = self._fine_queries(one)
+        series = {_key(query): array("d") for query in queries}
         for number, day in enumerate(_days(survey.hours)):
-            values += self.store.get(survey.target, query, day) if number in wanted else holes(day.bins)
-        return values
+            read = number in wanted
+            found = self.store.get(survey.target, queries, day) if read else [holes(day.bins)] * len(queries)
+            for values, more in zip(series.values(), found, strict=True):
+                values.extend(more)
+        return series
 
-    def _with_facts(self, recording: Recording) -> Recording:
+    def _facts(self, instance: Instance) -> tuple[Instance, Protection, SpotRequestType | None]:
         """What a plan needs besides, as it is today; a few free calls for each that may have been idle."""
-        instance = recording.instance
         target, request = instance.target, instance.spot_request_id
         is_spot = instance.lifecycle is Lifecycle.SPOT and request is not None
-        return replace(
-            recording,
-            instance=replace(instance, volumes=self.instances.with_volume_sizes(instance)),
-            protection=self.instances.protection(target, instance.instance_id),
-            spot_request=self.instances.spot_request_type(target, request) if is_spot and request else None,
+        return (
+            replace(instance, volumes=self.instances.with_volume_sizes(instance)),
+            self.instances.protection(target, instance.instance_id),
+            self.instances.spot_request_type(target, request) if is_spot and request else None,
         )
 
 
@@ -336,14 +370,12 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
 
 def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
     """Bytes a second, both ways; where one way was not published, the other."""
-    both = [series.get((metric, ec2, "Sum")) for metric in ("NetworkIn", "NetworkOut")]
-    known = [values for values in both if values is not None]
+    into, out = (series.get((metric, ec2, "Sum"), holes(bins)) for metric in ("NetworkIn", "NetworkOut"))
     seconds = PERIOD.total_seconds()
-    if not known:
-        return holes(bins)
-    return array("d", (_sum(values) / seconds for values in zip(*known, strict=True)))
-
-
-def _sum(values: Iterable[float]) -> float:
-    known = [value for value in values if not isnan(value)]
-    return sum(known) if known else nan
+    return array(
+        "d",
+        [
+            (a + b if a == a and b == b else a if a == a else b) / seconds
+            for a, b in zip(into, out, strict=True)
+        ],
+    )

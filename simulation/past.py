@@ -7,24 +7,22 @@ This module must not know how a past is judged.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from governor.domain.detection.history import BIN_SECONDS, IDLE_BELOW_PERCENT, Bin, History
+from governor.domain.detection.history import BIN_SECONDS, Bin, History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime
 from governor.usecases.ask_the_past import Proved, past_window
-from simulation.recording import PERIOD, highest
+from simulation.recording import BUSY, IDLE, PERIOD, UNMEASURED
 from simulation.track import Track
 
-_BINS = (Bin((None,)), Bin((0.0,)), Bin((100.0,)))
-"""One for each state; a history asks a bin for nothing else."""
-_UNKNOWN, _IDLE, _BUSY, _UNMEASURED = range(4)
-"""Of a GPU in a bin; the last is a reading that measures nothing, as some publishers write for N/A."""
-_IS_BUSY, _IS_IDLE = (bytes(state == wanted for state in range(256)) for wanted in (_BUSY, _IDLE))
-_IS_PUBLISHED = bytes(state != _UNKNOWN for state in range(256))
+_BINS = tuple(Bin((value,)) for value in (None, 0.0, 100.0))
+"""One for each state of an instance; a history asks a bin for nothing else."""
+_IS_BUSY, _IS_IDLE, _IS_PUBLISHED = (
+    bytes(state in wanted for state in range(256)) for wanted in ((BUSY,), (IDLE,), (IDLE, BUSY, UNMEASURED))
+)
 
 
 class RecordedPast:
@@ -68,7 +66,8 @@ class _Past:
         first, end = (max(0, (moment - start) // PERIOD) for moment in (window.start, window.end))
         end = min(end, track.recording.span.bins)
         if not self.gpus:
-            self._look_at_gpus()
+            self.gpus = track.recording.states(track.policy.metrics.utilization)
+            self.published = tuple(states.translate(_IS_PUBLISHED) for states in self.gpus)
         seen = tuple(gpu for gpu, alive in enumerate(self.published) if alive.find(1, first, end) >= 0)
         if seen != self.seen:
             self._begin_anew(seen)
@@ -88,34 +87,6 @@ class _Past:
         self.states = _together([self.gpus[gpu] for gpu in seen])
         self.history = History(int(self.track.recording.span.start.timestamp()) // BIN_SECONDS)
 
-    def _look_at_gpus(self) -> None:
-        recording, metric = self.track.recording, self.track.policy.metrics.utilization
-        by_gpu: dict[str, list[array[float]]] = {}
-        for dimensions in recording.sets:
-            values = recording.series.get((metric, dimensions, "Maximum"))
-            if values is not None:
-                by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
-        self.gpus = tuple(
-            _states(found[0] if len(found) == 1 else highest(found, recording.span.bins))
-            for found in by_gpu.values()
-        )
-        self.published = tuple(states.translate(_IS_PUBLISHED) for states in self.gpus)
-
-
-def _states(values: array[float]) -> bytes:
-    return bytes(
-        [
-            _BUSY
-            if value >= IDLE_BELOW_PERCENT
-            else _IDLE
-            if value >= 0
-            else _UNMEASURED
-            if value == value
-            else _UNKNOWN
-            for value in values
-        ]
-    )
-
 
 def _together(gpus: Sequence[bytes]) -> bytearray:
     """Busy when any GPU is, idle when every GPU is. All bins at once, as one large number of a byte a bin."""
@@ -123,4 +94,4 @@ def _together(gpus: Sequence[bytes]) -> bytearray:
     for states in gpus:
         busy |= int.from_bytes(states.translate(_IS_BUSY))
         idle &= int.from_bytes(states.translate(_IS_IDLE))
-    return bytearray((_BUSY * busy + _IDLE * idle).to_bytes(len(gpus[0])))
+    return bytearray((BUSY * busy + IDLE * idle).to_bytes(len(gpus[0])))

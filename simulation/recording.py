@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf, isnan, nan
 
-from governor.domain.detection.history import BIN_SECONDS, CARRIED_HOLE_BINS
+from governor.domain.detection.history import BIN_SECONDS, CARRIED_HOLE_BINS, IDLE_BELOW_PERCENT
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.plan import Price
@@ -22,6 +22,10 @@ from governor.ports import MetricAnswer, MetricQuery
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
+
+UNKNOWN, IDLE, BUSY, UNMEASURED = range(4)
+"""Of a GPU in a bin; the last is a reading that measures nothing, as some publishers write for N/A."""
+_IS_MEASURED = bytes(state in (IDLE, BUSY) for state in range(256))
 
 Dimensions = tuple[tuple[str, str], ...]
 SeriesKey = tuple[str, Dimensions, str]
@@ -64,6 +68,7 @@ class Recording:
     spot_request: SpotRequestType | None = None
     runs: tuple[tuple[int, int], ...] = field(init=False)
     """Stretches of bins `[start, end)` in which the instance ran."""
+    _states: dict[str, tuple[bytes, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         found = _stretches(self.series.values(), self.span.bins)
@@ -73,6 +78,46 @@ class Recording:
     def time(self, index: int) -> UtcDatetime:
         """When the bin with that index begins."""
         return self.span.start + index * PERIOD
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no GPU has a reading in all of it."""
+        return not any(value >= 0 for value in self.figures.utilization)
+
+    @property
+    def unheard_bins(self) -> int:
+        """How many bins it has been running, by what EC2 knows, while nothing at all was published."""
+        launched = min(max(0, self._index(self.instance.launch_time)), self.span.bins)
+        heard = sum(max(0, end - max(start, launched)) for start, end in self.runs)
+        return self.span.bins - launched - heard
+
+    def states(self, metric: str) -> tuple[bytes, ...]:
+        """What each GPU did in each bin, by its utilization of this name. Found out once for all policies."""
+        if metric not in self._states:
+            by_gpu: dict[str, list[array[float]]] = {}
+            for dimensions in self.sets:
+                values = self.series.get((metric, dimensions, "Maximum"))
+                if values is not None:
+                    by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
+            self._states[metric] = tuple(
+                _states(found[0] if len(found) == 1 else highest(found, self.span.bins))
+                for found in by_gpu.values()
+            )
+        return self._states[metric]
+
+    def measured(self, metric: str) -> bytes:
+        """1 for every bin in which every GPU was measured. One that is never seen may work all the time.
+
+        The aggregate of several GPUs counts as all of them.
+        """
+        states = self.states(metric)
+        count = self.shape.accelerator_count if self.shape else None
+        if not states or (self.source is MetricSource.PER_GPU and count and len(states) < count):
+            return bytes(self.span.bins)
+        every = -1
+        for one in states:
+            every &= int.from_bytes(one.translate(_IS_MEASURED))
+        return every.to_bytes(self.span.bins)
 
     def activity(self, policy: Policy) -> bytes:
         """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
@@ -88,10 +133,12 @@ class Recording:
             )
         )
         return bytes(
-            u >= busy or p >= power or m >= memory or c >= cpu or n >= network
-            for u, p, m, c, n in zip(
-                seen.utilization, seen.power, seen.memory, seen.cpu, seen.network, strict=True
-            )
+            [
+                u >= busy or p >= power or m >= memory or c >= cpu or n >= network
+                for u, p, m, c, n in zip(
+                    seen.utilization, seen.power, seen.memory, seen.cpu, seen.network, strict=True
+                )
+            ]
         )
 
     def _index(self, moment: UtcDatetime) -> int:
@@ -102,10 +149,10 @@ class RecordedMetrics:
     """The port `MetricReader` over recordings."""
 
     def __init__(self, recordings: Iterable[Recording]) -> None:
-        self._series: dict[SeriesKey, tuple[array[float], Recording, bool]] = {}
+        self._series: dict[SeriesKey, tuple[array[float], Window]] = {}
         for recording in recordings:
             for key, values in recording.series.items():
-                self._series[key] = (values, recording, any(map(isnan, values)))
+                self._series[key] = (values, recording.span)
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:  # noqa: ARG002
         """As the port says.
@@ -116,22 +163,29 @@ class RecordedMetrics:
         if window.period != PERIOD:
             raise ValueError(f"recordings hold readings of {PERIOD}, not of {window.period}")
         answers: dict[str, Series] = {}
+        bins = window.bins
+        starts: dict[UtcDatetime, int] = {}
         for query in queries:
             found = self._series.get((query.metric, query.dimensions, query.statistic))
             if found is None:
                 continue
-            values, recording, has_holes = found
-            start = (window.start - recording.span.start) // PERIOD
+            values, span = found
+            start = starts.get(span.start)
+            if start is None:
+                start = starts[span.start] = (window.start - span.start) // PERIOD
             first = max(start, 0)
-            end = start + window.bins
-            seen: Series = tuple(values[first : max(first, end)])
-            if has_holes:
-                seen = tuple([None if value is None or isnan(value) else value for value in seen])
-            if len(seen) < window.bins:
-                early = min(window.bins, first - start)
-                seen = (None,) * early + seen + (None,) * (window.bins - early - len(seen))
-            if seen.count(None) < len(seen):
-                answers[query.key] = seen
+            known = values[first : max(first, start + bins)]
+            seen: Series = tuple(known)
+            if has_holes(known):
+                seen = tuple([None if value != value else value for value in known])
+                if seen.count(None) == len(seen):
+                    continue
+            if len(seen) < bins:
+                if not seen:
+                    continue
+                early = first - start
+                seen = (None,) * early + seen + (None,) * (bins - early - len(seen))
+            answers[query.key] = seen
         return MetricAnswer(answers, {})
 
     def list_series(
@@ -161,24 +215,44 @@ class RecordedMetrics:
         return {}
 
 
+def has_holes(values: array[float]) -> bool:
+    """Whether any of them is NaN: then their sum is, which is found much faster."""
+    total = sum(values)
+    return total != total
+
+
 def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> array[float]:
     """Per bin the largest of all series times the factor; NaN where none has a reading."""
     if not series:
         return holes(bins)
     if len(series) == 1:
-        return array("d", (value * factor for value in series[0]))
-    return array("d", (_largest(values) * factor for values in zip(*series, strict=True)))
+        return array("d", [value * factor for value in series[0]])
+    # What measures nothing is made the same, or a comparison with NaN would depend on the order.
+    known = [[value if value >= 0 else -1.0 for value in one] if has_holes(one) else one for one in series]
+    return array("d", [value * factor if value >= 0 else nan for value in map(max, *known)])
 
 
-def _largest(values: Iterable[float]) -> float:
-    return max((value for value in values if value >= 0), default=nan)
+def _states(values: array[float]) -> bytes:
+    return bytes(
+        [
+            BUSY
+            if value >= IDLE_BELOW_PERCENT
+            else IDLE
+            if value >= 0
+            else UNMEASURED
+            if value == value
+            else UNKNOWN
+            for value in values
+        ]
+    )
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
     """Where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
     dead: Sequence[int] = range(bins)
     for values in series:
-        dead = [index for index in dead if isnan(values[index])]
+        # Without a hole in one of them, it ran all the time.
+        dead = [index for index in dead if isnan(values[index])] if has_holes(values) else ()
     alive = bytearray(b"\x01") * bins
     for index in dead:
         alive[index] = 0

@@ -18,7 +18,7 @@ from math import ceil
 
 from governor.domain.breaker import Change, SweepDay, assess, count_turned, is_cause_gone, remember
 from governor.domain.episode import Outcome
-from governor.domain.evidence import MetricSource, window_before
+from governor.domain.evidence import MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
 from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Mode, Policy
@@ -44,6 +44,7 @@ from simulation.past import RecordedPast
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track
 
+_AT_REST = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE)
 _A_SECOND = timedelta(seconds=1)
 
 
@@ -159,29 +160,31 @@ class _Sweeps:
         if not running:
             return
         now = running[0][1].recording.time(running[0][2])
-        verdicts = self._judge([track for _, track, _ in running], now)
+        verdicts = self._judge([(track, index) for _, track, index in running], now)
         self._look_at_breaker(running, verdicts, now)
         for (number, track, index), verdict in zip(running, verdicts, strict=True):
             self._follow(number, track, index, verdict, now)
 
     # judging
 
-    def _judge(self, tracks: Sequence[Track], now: UtcDatetime) -> list[Verdict]:
-        unread = [_judge_unread(track, now) for track in tracks]
-        to_read = [track for track, verdict in zip(tracks, unread, strict=True) if verdict is None]
+    def _judge(self, running: Sequence[tuple[Track, int]], now: UtcDatetime) -> list[Verdict]:
+        unread = [_judge_unread(track, now) or _as_told(track, index, now) for track, index in running]
+        to_read = [track for (track, _), verdict in zip(running, unread, strict=True) if verdict is None]
         if to_read:
             requests = [_request(track, told=_is_told(track, now)) for track in to_read]
             gathered = self._gather(to_read[0].instance.target, requests, now)
         verdicts = []
-        for track, settled in zip(tracks, unread, strict=True):
+        for (track, index), settled in zip(running, unread, strict=True):
             if settled is not None:
                 verdicts.append(settled)
                 continue
             found = gathered[track.instance.instance_id]
             if _is_told(track, now):
-                verdicts.append(
-                    judge_utilization_only(track.instance, NO_HOLD, found.evidence, track.policy, now)
+                track.told = judge_utilization_only(
+                    track.instance, NO_HOLD, found.evidence, track.policy, now
                 )
+                track.told_until = _rests_until(track, index, found.evidence.window)
+                verdicts.append(track.told)
             else:
                 verdicts.append(self._judge_in_full(track, found, now))
         return verdicts
@@ -370,6 +373,20 @@ def _judge_unread(track: Track, now: UtcDatetime) -> Verdict | None:
     verdict = judge_unread(track.instance, NO_HOLD, track.policy, now)
     track.is_ripe = verdict is None
     return verdict
+
+
+def _as_told(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
+    """The verdict on what was told already, where reading it again would find nothing new."""
+    known = track.told if index < track.told_until and _is_told(track, now) else None
+    return known if known is not None and known.kind in _AT_REST else None
+
+
+def _rests_until(track: Track, index: int, window: Window) -> int:
+    """The first sweep whose window holds a bin that is not at rest. Up to it, idleness stays proved: bins
+    that are measured and quiet come in, and never take a window's coverage away."""
+    end = (window.end - track.recording.span.start) // PERIOD
+    busy = track.at_rest.find(0, end)
+    return index + 1 + (len(track.at_rest) if busy < 0 else busy) - end
 
 
 def _request(track: Track, *, told: bool) -> EvidenceRequest:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import lru_cache
 from math import nan
 from pathlib import Path
 
@@ -32,15 +33,19 @@ class StoreError(Exception):
 
 
 class SeriesStore:
-    """Series by target, window and query. A series that published nothing is known, too."""
+    """Series by endpoint, target, window and query. A series that published nothing is known, too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, endpoint_of: Callable[[Target], str]) -> None:
         """Opens the file, and makes it where there is none.
+
+        Args:
+            path: of the file.
+            endpoint_of: whom a target's readings come from. A local cloud knows accounts of the same numbers.
 
         Raises:
             StoreError: it cannot be made, or is something else.
         """
-        self._path = path
+        self._endpoint_of = endpoint_of
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path)
@@ -55,14 +60,26 @@ class SeriesStore:
         """Closes the file."""
         self._connection.close()
 
-    def missing(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> list[MetricQuery]:
-        """Those of the queries that must be read yet."""
+    def missing(
+        self,
+        target: Target,
+        queries: Sequence[MetricQuery],
+        window: Window,
+        *,
+        believes_silence: Callable[[MetricQuery], bool] = lambda _: True,
+    ) -> list[MetricQuery]:
+        """Those of the queries that must be read yet, or again because their silence is not believed."""
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(
-                'SELECT query FROM series WHERE place = ? AND "window" = ?', (_place(target), _window(window))
+                'SELECT query, readings IS NULL FROM series WHERE place = ? AND "window" = ?',
+                (self._place(target), _window(window)),
             )
-            known = {row[0] for row in cursor}
-        return [query for query in queries if _name(query) not in known]
+            silent: dict[str, int] = dict(cursor)
+        return [
+            query
+            for query in queries
+            if (known := silent.get(_name(query))) is None or (known and not believes_silence(query))
+        ]
 
     def put(
         self,
@@ -72,40 +89,42 @@ class SeriesStore:
         answers: Mapping[str, Series],
     ) -> None:
         """Keeps the answers to these queries, by their keys; one without an answer published nothing."""
-        place, name = _place(target), _window(window)
+        place, name = self._place(target), _window(window)
         rows = [(place, name, _name(query), _packed(answers.get(query.key))) for query in queries]
         with self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", rows)
 
-    def get(self, target: Target, query: MetricQuery, window: Window) -> array[float]:
-        """The series, with NaN for holes.
+    def get(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> list[array[float]]:
+        """The series, in the order of the queries, with NaN for holes.
 
         Raises:
-            KeyError: it was never put in.
+            KeyError: one was never put in.
         """
-        found = self._connection.execute(
-            'SELECT readings FROM series WHERE place = ? AND "window" = ? AND query = ?',
-            (_place(target), _window(window), _name(query)),
-        ).fetchone()
-        if found is None:
-            raise KeyError(query)
-        if found[0] is None:
-            return holes(window.bins)
-        readings = array("d")
-        readings.frombytes(found[0])
-        return readings
+        names = [_name(query) for query in queries]
+        marks = ", ".join("?" * len(names))
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute(
+                f'SELECT query, readings FROM series WHERE place = ? AND "window" = ? AND query IN ({marks})',  # noqa: S608 - question marks
+                (self._place(target), _window(window), *names),
+            )
+            found: dict[str, bytes | None] = dict(cursor)
+        return [_unpacked(found[name], window) for name in names]
 
-
-def _place(target: Target) -> str:
-    return f"{target.account}/{target.region}"
+    def _place(self, target: Target) -> str:
+        return f"{self._endpoint_of(target)} {target.account}/{target.region}"
 
 
 def _window(window: Window) -> str:
     return f"{iso(window.start)}/{iso(window.end)}/{int(window.period.total_seconds())}"
 
 
+@lru_cache(maxsize=65_536)
 def _name(query: MetricQuery) -> str:
     return json.dumps([query.namespace, query.metric, query.dimensions, query.statistic])
+
+
+def _unpacked(readings: bytes | None, window: Window) -> array[float]:
+    return holes(window.bins) if readings is None else array("d", readings)
 
 
 def _packed(series: Series | None) -> bytes | None:

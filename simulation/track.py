@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from math import isnan
 
 from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.instance import Instance
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import VerdictKind
+from governor.domain.verdict import Verdict, VerdictKind
 from governor.usecases.open_episode import owner_and_project
 from simulation.outcome import Ending, Event, InstanceResult, Stop
 from simulation.recording import PERIOD, Recording
@@ -42,6 +41,8 @@ class Track:
     """1 for every bin with any work in it."""
     at_work: bytes = b""
     """The same by utilization alone: enough to make every window that holds it busy."""
+    at_rest: bytes = b""
+    """1 for every bin in which utilization was measured on every GPU and shows no work."""
     instance: Instance = field(init=False)
     plan: Plan = field(init=False)
     before: VerdictKind | None = None
@@ -50,6 +51,9 @@ class Track:
     run_end: int = 0
     is_ripe: bool = False
     """Whether it has been judged by its readings since it was started."""
+    told: Verdict | None = None
+    """The last one that was found by utilization alone; it stays so up to the bin `told_until`."""
+    told_until: int = 0
     no_data_bins: int = 0
     events: list[Event] = field(default_factory=list)
     stops: list[tuple[int, int]] = field(default_factory=list)
@@ -58,7 +62,15 @@ class Track:
         recording = self.recording
         self.active = recording.activity(self.policy)
         busy = self.policy.idle.utilization_below_percent
-        self.at_work = bytes(value >= busy for value in recording.figures.utilization)
+        self.at_work = bytes([value >= busy for value in recording.figures.utilization])
+        self.at_rest = bytes(
+            [
+                measured and not works
+                for measured, works in zip(
+                    recording.measured(self.policy.metrics.utilization), self.at_work, strict=True
+                )
+            ]
+        )
         self.instance = recording.instance
         own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
         facts = PlanFacts(
@@ -79,7 +91,7 @@ class Track:
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
         self.is_ripe = False
-        self.before = self.quiet = None
+        self.before = self.quiet = self.told = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
         """Ends the open question."""
@@ -99,14 +111,13 @@ class Track:
             events=tuple(self.events),
             idle=idle * PERIOD,
             idle_left=left * PERIOD,
-            no_data=self.no_data_bins * PERIOD,
+            no_data=(self.no_data_bins + self.recording.unheard_bins) * PERIOD,
         )
 
     def _idle_bins(self) -> tuple[int, int]:
         """Idle bins in stretches that are long enough, and those of them outside of all stops."""
         idle = bytearray(
-            not busy and not isnan(value)
-            for busy, value in zip(self.active, self.recording.figures.utilization, strict=True)
+            [rests and not active for rests, active in zip(self.at_rest, self.active, strict=True)]
         )
         total = left = 0
         stopped = bytearray(len(idle))

@@ -12,7 +12,7 @@ from typing import Any
 
 from governor.adapters.memory import StaticPolicies
 from governor.domain.evidence import MetricSource, Window
-from governor.domain.instance import Instance, Shape
+from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
 from governor.domain.policy import Policy
 from simulation.outcome import Replay
@@ -62,6 +62,11 @@ def make_recording(
         price=Price(None if price is None else Decimal(price), "made up"),
     )
     return replace(recording, **changes)
+
+
+def anywhere(_: Target) -> str:
+    """An endpoint for stores of made-up readings."""
+    return "https://monitoring.example.com"
 
 
 def run(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,6 +100,8 @@ def test_an_account_s_past_is_replayed(
     assert "6.00" == found["idle_hours"]
     again, _, said = run(capsys, "--days", "1", "--policy", str(policy))
     assert (0, True) == (again, "at most 0 metrics" in said)
+    free = run(capsys, "--days", "1", "--policy", str(policy), "--limit-usd", "0")
+    assert (0, out) == (free[0], run(capsys, "--days", "1", "--policy", str(policy), "--format", "json")[1])
 
 
 def test_nothing_is_read_that_may_cost_more_than_was_allowed(
@@ -170,6 +174,60 @@ def test_policies_are_told_apart_by_their_files(
     same = run(capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[2]))
     assert ["a", "b"] == two[1].splitlines()[0].split()
     assert [str(files[0]), str(files[2])] == same[1].splitlines()[0].split()
+
+
+def test_a_policy_is_compared_with_others_only(
+    traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two equal columns say nothing."""
+    file = tmp_path / "a.yaml"
+    file.write_text("")
+    again = tmp_path / "." / "a.yaml"
+    code, _, err = run(capsys, "--traces", str(traces), "--policy", str(file), "--policy", str(again))
+    assert (1, True) == (code, "a.yaml is given more than once" in err)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `head` does: it closes its end."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken:
+        monkeypatch.setattr(sys, "stdout", broken)
+        assert 0 == main(["simulate", "--traces", str(traces)])
+
+
+def test_files_of_one_machine_are_replayed_as_one(
+    traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """However its rows are cut into files."""
+    whole = run(capsys, "--traces", str(traces))
+    header, *rows = traces.read_text().splitlines()
+    folder = tmp_path / "days"
+    folder.mkdir()
+    for number in range(3):
+        part = rows[number * 120 : number * 120 + 120]
+        (folder / f"{number}.csv").write_text("\n".join([header, *part, ""]))
+    assert whole == run(capsys, "--traces", str(folder))
+
+
+def test_instances_without_readings_are_counted(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A fleet without an agent must not look like a perfect one."""
+    client = boto3.client("ec2")
+    tags: Any = [{"Key": "Purpose", "Value": "Silent"}]
+    client.run_instances(
+        ImageId="ami-12c6146b",
+        MinCount=2,
+        MaxCount=2,
+        InstanceType="g5.xlarge",
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )
+    policy = tmp_path / "mine.yaml"
+    policy.write_text("selector: {tag_key: Purpose, tag_value: Silent}\n")
+    code, out, _ = run(capsys, "--days", "1", "--policy", str(policy))
+    assert account
+    assert (0, True) == (code, "No readings of GPUs for 2 of 2 instances in this period" in out)
 
 
 def test_a_report_goes_into_a_file(traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

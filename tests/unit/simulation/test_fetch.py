@@ -31,7 +31,7 @@ from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
 from tests.builders import TARGET, by_window, make_instance
-from tests.unit.simulation.builders import BUSY, IDLE, bins, run
+from tests.unit.simulation.builders import BUSY, HOLE, IDLE, anywhere, bins, run
 
 NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)
 HOURS = last_days(NOW, 4)
@@ -109,7 +109,7 @@ def by_gpu(instance: Instance, count: int) -> list[Dimensions]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SeriesStore]:
     """An empty one."""
-    opened = SeriesStore(tmp_path / "series.sqlite")
+    opened = SeriesStore(tmp_path / "series.sqlite", anywhere)
     yield opened
     opened.close()
 
@@ -212,6 +212,60 @@ def test_a_second_fetch_requests_nothing(store: SeriesStore) -> None:
     again = fetch.fetch(fetch.survey(TARGET, HOURS))
     assert [] == past.calls
     assert [one.activity(Policy()) for one in first] == [one.activity(Policy()) for one in again]
+
+
+def test_what_is_on_disk_is_not_in_the_bound(store: SeriesStore) -> None:
+    """Neither what was read nor the days that the hours have ruled out."""
+    fetch = make_fetch(world(), store, WORKS, RESTS, EIGHT)
+    assert fetch.survey(TARGET, HOURS).most_metrics
+    fetch.fetch(fetch.survey(TARGET, HOURS))
+    assert 0 == fetch.survey(TARGET, HOURS).most_metrics
+
+
+def test_a_bound_after_the_hours_counts_the_days_that_matter(store: SeriesStore) -> None:
+    """One day of four; and only what is not on disk of it."""
+    past = world()
+    past.fail = lambda _query, window: "InternalError" if window.period == PERIOD else None
+    fetch = make_fetch(past, store, RESTS)
+    with pytest.raises(FetchError):
+        fetch.fetch(fetch.survey(TARGET, HOURS))
+
+    past.fail = lambda _query, _window: None
+    past.calls.clear()
+    survey = fetch.survey(TARGET, HOURS)
+    fetch.fetch(survey)
+    assert survey.most_metrics == sum(count for count, _ in past.calls)
+
+
+def test_readings_that_come_late_are_found(store: SeriesStore) -> None:
+    """An instance that was silent is asked again; what else it does not publish is known."""
+    past = world()
+    late = past.busy[RESTS.instance_id]
+    past.busy = {**past.busy, RESTS.instance_id: [HOLE] * len(late)}
+    fetch = make_fetch(past, store, RESTS)
+    (silent,) = fetch.fetch(fetch.survey(TARGET, HOURS))
+    assert silent.is_silent
+
+    past.busy = {**past.busy, RESTS.instance_id: late}
+    survey = fetch.survey(TARGET, HOURS)
+    past.calls.clear()
+    (heard,) = fetch.fetch(survey)
+    assert 52 * 12 == heard.activity(Policy()).find(0) + 2 * 12
+    assert sum(count for count, _ in past.calls) <= survey.most_metrics
+
+
+@pytest.mark.parametrize(("days_later", "asked"), [(0, 1), (15, 1), (16, 0)])
+def test_silence_is_believed_when_nothing_can_come_any_more(
+    store: SeriesStore, days_later: int, asked: int
+) -> None:
+    """Two weeks CloudWatch takes old readings, and takes two days to show them."""
+    fetch = make_fetch(world(), store, RESTS)
+    dimensions = aggregate(RESTS)[0]
+    query = MetricQuery("u", "GPU/EC2", Policy().metrics.utilization, dimensions, "Maximum")
+    day = Window(START, START + timedelta(days=1), PERIOD)
+    store.put(TARGET, [query], day, {})
+    hours = Window(START, day.end + timedelta(days=days_later), timedelta(hours=1))
+    assert asked == len(fetch._missing_fine(TARGET, [query], day, hours))
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(store: SeriesStore) -> None:
@@ -321,7 +375,7 @@ def test_hours_first_finds_what_reading_everything_would_find(
     policy = Policy(idle=rule) if threshold == IDLE_BELOW_PERCENT else by_window(idle=rule)
     results: list[InstanceResult] = []
     for shortest in (None, timedelta(0)):
-        store = SeriesStore(Path(":memory:"))
+        store = SeriesStore(Path(":memory:"), anywhere)
         reader = Past({RESTS.instance_id: past}, {RESTS.instance_id: aggregate(RESTS)})
         fetch = make_fetch(reader, store, RESTS, policy=policy)
         if shortest is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,10 +23,10 @@ from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, InstanceResult
-from simulation.recording import PERIOD, RecordedMetrics, Recording
+from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError
 from tests.builders import by_window, make_instance
-from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, at, bins, make_recording, run
+from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, START, at, bins, make_recording, run
 
 LAG = timedelta(minutes=5)
 """The policy's two minutes, on a grid of five."""
@@ -328,6 +331,49 @@ def test_what_five_minute_data_cannot_answer_is_refused(policy: Policy) -> None:
         run(make_recording(bins((IDLE, 2))), policy=policy)
 
 
+# what was not measured
+
+
+def two_gpus(first: Sequence[float], second: Sequence[float]) -> Recording:
+    """Published GPU by GPU."""
+    shape = replace(SHAPE, accelerator_count=2)
+    instance = make_instance(launch_time=START - timedelta(days=30))
+    names = by_window().metrics
+    sets = tuple((("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(2))
+    busiest = highest([array("d", first), array("d", second)], len(first))
+    recording = make_recording(busiest, instance=instance, shape=shape, cpu=[1.0] * len(first))
+    series = {key: one for key, one in recording.series.items() if key[0] != names.utilization}
+    for one, values in zip(sets, (first, second), strict=True):
+        series[names.utilization, one, "Maximum"] = array("d", values)
+    return replace(recording, sets=sets, source=MetricSource.PER_GPU, series=series)
+
+
+def test_idle_hours_are_those_in_which_every_gpu_was_measured() -> None:
+    """One that falls silent, or writes what measures nothing, may work; back again, they count."""
+    for silence in (HOLE, -1.0):
+        quiet = bins((IDLE, 12))
+        result = only(two_gpus(quiet, bins((IDLE, 4), (silence, 5), (IDLE, 3))))
+        assert timedelta(hours=7) == result.idle
+    assert timedelta(0) == only(two_gpus(quiet, bins((HOLE, 12)))).idle
+
+
+def test_a_gpu_that_never_publishes_leaves_no_idle_hours() -> None:
+    """Three exist, two are seen."""
+    quiet = bins((IDLE, 12))
+    recording = two_gpus(quiet, quiet)
+    assert timedelta(hours=12) == only(recording).idle
+    assert timedelta(0) == only(replace(recording, shape=replace(SHAPE, accelerator_count=3))).idle
+
+
+def test_an_instance_that_published_nothing_is_hours_without_data() -> None:
+    """From its launch on: before it, nobody knows whether it ran."""
+    silent = make_recording(bins((HOLE, 12)))
+    assert (timedelta(hours=12), True) == (only(silent).no_data, silent.is_silent)
+    later = make_instance(launch_time=START + timedelta(hours=9))
+    assert timedelta(hours=3) == only(make_recording(bins((HOLE, 12)), instance=later)).no_data
+    assert not make_recording(bins((HOLE, 11), (IDLE, 1))).is_silent
+
+
 # properties
 
 VALUES = st.sampled_from([IDLE, IDLE, IDLE, BUSY, HOLE])
@@ -427,3 +473,17 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
     )
     evidence = gathered[recording.instance.instance_id].evidence
     assert (activity(evidence, policy) is not None) == bool(recording.activity(policy)[0])
+
+
+@given(past=PASTS, window=st.sampled_from([30, 60]), seed=st.integers(0, 9))
+def test_what_is_known_to_stay_so_is_not_judged_again(past: list[float], window: int, seed: int) -> None:
+    """A told instance that rests on measured GPUs: the replay that reads it every time finds the same."""
+    chance = Random(seed)
+    other = [value if chance.random() < 0.95 else HOLE for value in past]
+    recordings = [two_gpus(past, other), make_recording(other, instance=make_instance(instance_id="i-2"))]
+    policy = by_window(idle=IdleRule(window_minutes=window))
+    found = run(*recordings, policy=policy, delay=timedelta(hours=4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simulation.replay._as_told", lambda *_: None)
+        slow = run(*recordings, policy=policy, delay=timedelta(hours=4))
+    assert slow == found

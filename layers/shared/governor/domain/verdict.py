@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
+from functools import cache
 from math import ceil, floor
 
 from governor.domain.evidence import (
@@ -117,11 +118,15 @@ def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
     Without the second condition a young instance would be called silent for want of a past.
     """
     bins = policy.window // policy.period
-    # Whole periods: 80 % of twelve are ten. In exact numbers, or a rounding error would add one.
-    share = Fraction(policy.idle.minimum_coverage_percent) / 100
-    needed = policy.period * ceil(bins * share)
+    needed = policy.period * _needed_bins(bins, policy.idle.minimum_coverage_percent)
     grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
     return instance.launch_time + max(grace, needed + policy.lag + policy.period)
+
+
+@cache
+def _needed_bins(bins: int, coverage_percent: float) -> int:
+    """Whole periods: 80 % of twelve are ten. In exact numbers, or a rounding error would add one."""
+    return ceil(bins * Fraction(coverage_percent) / 100)
 
 
 def is_candidate(evidence: Evidence, policy: Policy) -> bool:
