@@ -43,12 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     source = NvmlSource(pynvml)
     if options.print:
         return once(source, host, options.metrics, None)
-    from gpu_metrics_publisher.cloudwatch import (
-        CloudWatchSink,
-        cloudwatch_client,
-    )
+    from gpu_metrics_publisher.cloudwatch import CloudWatchSink
 
-    sink = CloudWatchSink(cloudwatch_client(identity.region))
+    # botocore tells where credentials come from each time they are looked for.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    sink = CloudWatchSink(identity.region)
     if options.once:
         return once(source, host, options.metrics, sink)
     serve(source, host, sink, options)
