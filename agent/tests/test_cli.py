@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 import time
 from pathlib import Path
@@ -83,6 +84,23 @@ def test_once_without_cloudwatch(caplog: pytest.LogCaptureFixture) -> None:
     sink.answer = UndeliveredError("AccessDenied: attach cloudwatch:PutMetricData")
     assert 5 == once(NvmlSource(FakeNvml(fixture("t4"))), HOST, GROUPS, sink)
     assert "AccessDenied" in caplog.text
+
+
+def test_driver_is_asked_where_it_may_hang(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command calls NVML in no thread that it needs to end."""
+    nvml, threads = FakeNvml(fixture("t4")), set()
+
+    def init() -> None:
+        threads.add(threading.current_thread())
+        nvml.sessions += 1
+
+    monkeypatch.setattr(nvml, "nvmlInit", init)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert 0 == cli.main(["--once", "--print", "--instance-id", "i-1", "--region", "us-east-1"])
+    assert json.loads(capsys.readouterr().out)
+    assert [True] == [thread.daemon for thread in threads]
 
 
 class Closed:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from agent.tests.fake_nvml import FakeNvml, fixture
@@ -18,7 +19,7 @@ from gpu_metrics_publisher.cli import once, parse, serve
 from gpu_metrics_publisher.errors import DriverUnavailableError
 from gpu_metrics_publisher.metrics import GROUPS, Host
 from gpu_metrics_publisher.nvml import NvmlSource
-from gpu_metrics_publisher.patience import PatientSource
+from gpu_metrics_publisher.patience import LIMIT_SECONDS, PatientSource
 from gpu_metrics_publisher.readings import Figure, Sample
 from gpu_metrics_publisher.service import Publisher, Sender
 
@@ -36,6 +37,13 @@ class Driver:
         self.free = threading.Event()
         self.free.set()
         self.calls: list[str] = []
+        self.seconds = 0.0
+
+    def clock(self) -> float:
+        """Time that passes only while it hangs: no test depends on how fast this machine is."""
+        if not self.free.is_set():
+            self.seconds += 100
+        return self.seconds
 
     def open(self) -> None:
         self._pass("open")
@@ -63,8 +71,10 @@ def driver() -> Iterator[Driver]:
     made.free.set()
 
 
-def patient(driver: Driver, stop: threading.Event | None = None, limit: float = 0.3) -> PatientSource:
-    return PatientSource(driver, stop or threading.Event(), limit)
+def patient(
+    driver: Driver, stop: threading.Event | None = None, limit: float = LIMIT_SECONDS
+) -> PatientSource:
+    return PatientSource(driver, stop or threading.Event(), limit, driver.clock)
 
 
 def lost(samples: list[Sample]) -> list[float | None]:
@@ -102,11 +112,11 @@ def test_gpus_of_a_driver_that_hangs_are_lost(driver: Driver, caplog: pytest.Log
     driver.free.clear()
     assert [{Figure.LOST: 1.0}] * 2 == [sample.figures for sample in source.read(thorough=False)]
     asked, began = len(driver.calls), time.monotonic()
-    for _ in range(10):
+    for _ in range(20):
         source.open()
         assert [1.0, 1.0] == lost(source.read(thorough=True))
-    source.close()
-    assert time.monotonic() - began < 0.2
+        source.close()
+    assert time.monotonic() - began < 4  # 12 s if each waited but once
     assert asked == len(driver.calls)
     assert 1 == caplog.text.count("has not answered")
 
@@ -126,6 +136,12 @@ def test_driver_that_answers_late(driver: Driver, caplog: pytest.LogCaptureFixtu
     assert 1 == caplog.text.count("answers again")
 
 
+def test_limit_is_as_documented() -> None:
+    """Time enough to wake eight GPUs, and what the README says."""
+    assert 30 <= LIMIT_SECONDS
+    assert f"for {LIMIT_SECONDS:.0f} s" in (Path(__file__).parents[1] / "README.md").read_text()
+
+
 def test_late_error_is_told(driver: Driver) -> None:
     """A driver that goes away after it hung is a driver that is gone."""
     source = patient(driver)
@@ -139,8 +155,8 @@ def test_late_error_is_told(driver: Driver) -> None:
         until_answered(source)
 
 
-def test_driver_that_hangs_from_the_start() -> None:
-    """No GPU is known: the driver is unavailable, until it answers."""
+def test_driver_that_hangs_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """No GPU is known: the driver is unavailable, until it answers, and none is said to be published."""
     driver = Driver(hangs_in="open")
     driver.free.clear()
     source = patient(driver)
@@ -149,14 +165,12 @@ def test_driver_that_hangs_from_the_start() -> None:
             source.open()
         source.close()
     assert ["open"] == driver.calls
+    assert "published as lost" not in caplog.text
     driver.free.set()
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            source.open()
-            break
-        except DriverUnavailableError:
-            time.sleep(0.001)
+    while driver.nvml.sessions == 0:
+        time.sleep(0.001)
+    time.sleep(0.1)  # from the session to the answer
+    source.open()
     assert [0.0, 0.0] == lost(source.read(thorough=False))
 
 
@@ -197,7 +211,7 @@ def sums(sink: Sink) -> list[float]:
     return [found[moment] for moment in sorted(found)]
 
 
-@pytest.mark.parametrize("limit", [0.3, 60.0], ids=["told", "not yet told"])
+@pytest.mark.parametrize("limit", [LIMIT_SECONDS, 1e9], ids=["told", "not yet told"])
 def test_sigterm_while_the_driver_hangs(
     driver: Driver, limit: float, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -226,8 +240,8 @@ def test_sigterm_while_the_driver_hangs(
         for number, handler in kept.items():
             signal.signal(number, handler)
     killer.join()
-    assert time.monotonic() - ended[0] < 2
+    assert time.monotonic() - ended[0] < 5
     assert datums(sink.taken, "nvidia_smi_utilization_gpu")
     last = datums(sink.taken, "GPULost")[0]["StatisticValues"]
-    assert (1.0 if limit < 1 else 0.0) == last["Maximum"]
-    assert (1 if limit < 1 else 0) == caplog.text.count("has not answered")
+    assert (1.0 if limit == LIMIT_SECONDS else 0.0) == last["Maximum"]
+    assert (1 if limit == LIMIT_SECONDS else 0) == caplog.text.count("has not answered")

@@ -31,6 +31,8 @@ class _Question:
         self._given: Any = None
         self._error: Exception | None = None
         self.answered = threading.Event()
+        self.hangs = False
+        """No answer within the limit."""
         threading.Thread(target=self._run, name="nvml", daemon=True).start()
 
     def answer(self) -> Any:
@@ -53,16 +55,20 @@ class PatientSource:
     """
 
     def __init__(
-        self, source: GpuSource, stop: threading.Event, limit_seconds: float = LIMIT_SECONDS
+        self,
+        source: GpuSource,
+        stop: threading.Event,
+        limit_seconds: float = LIMIT_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._stop = stop
         self._limit_seconds = limit_seconds
+        self._monotonic = monotonic
         self._gpus: list[Gpu] = []
         """Those of the last reading: the ones that are lost while nothing answers."""
         self._pending: _Question | None = None
         """A question that was not waited for any longer."""
-        self._hangs = False
 
     def open(self) -> None:
         """As the source.
@@ -72,7 +78,7 @@ class PatientSource:
         """
         if self._settled():
             self._ask(self._source.open)
-        if self._hangs and not self._gpus:
+        if self._hangs() and not self._gpus:
             raise DriverUnavailableError(
                 f"NVML has not answered for {self._limit_seconds:.0f} s. Look into the kernel's log; if it "
                 "never answers, restart the machine."
@@ -85,14 +91,13 @@ class PatientSource:
             DriverUnavailableError: as the source.
         """
         if self._pending is not None and self._pending.answered.is_set():
-            late = self._late()
             # An Xid is told once, so it counts now; figures from before the wait are of no moment.
-            return [Sample(sample.gpu, {}, sample.xids) for sample in late or ()]
+            return [Sample(sample.gpu, {}, sample.xids) for sample in self._late(self._pending) or ()]
         samples = None
         if self._settled():
             samples = self._ask(lambda: self._source.read(thorough=thorough))
         if samples is None:
-            return [Sample(gpu, {Figure.LOST: 1.0}) for gpu in self._gpus] if self._hangs else []
+            return [Sample(gpu, {Figure.LOST: 1.0}) for gpu in self._gpus] if self._hangs() else []
         self._gpus = [sample.gpu for sample in samples]
         return list(samples)
 
@@ -101,28 +106,31 @@ class PatientSource:
         if self._settled():
             self._ask(self._source.close)
 
+    def _hangs(self) -> bool:
+        return self._pending is not None and self._pending.hangs
+
     def _settled(self) -> bool:
         """Whether another question can be asked."""
         if self._pending is not None and self._pending.answered.is_set():
-            self._late()
+            self._late(self._pending)
         return self._pending is None
 
-    def _late(self) -> Any:
-        pending, self._pending = self._pending, None
-        if self._hangs:
-            self._hangs = False
+    def _late(self, pending: _Question) -> Any:
+        """What was given in the end."""
+        self._pending = None
+        if pending.hangs:
             _log.warning("NVML answers again")
-        return pending.answer() if pending is not None else None
+        return pending.answer()
 
     def _ask(self, ask: Callable[[], Any]) -> Any | None:
         """The answer; `None` where there is none in time."""
         question = _Question(ask)
-        until = time.monotonic() + self._limit_seconds
+        until = self._monotonic() + self._limit_seconds
         while not question.answered.wait(_LOOK_SECONDS):
-            self._hangs = time.monotonic() >= until
-            if self._hangs or self._stop.is_set():
+            question.hangs = self._monotonic() >= until
+            if question.hangs or self._stop.is_set():
                 self._pending = question
-                if self._hangs and self._gpus:
+                if question.hangs and self._gpus:
                     _log.error(
                         "NVML has not answered for %.0f s: its %d GPUs are published as lost until it "
                         "does. Look into the kernel's log; if it never does, restart the machine.",
