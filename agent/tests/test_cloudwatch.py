@@ -94,6 +94,7 @@ def test_sends_compressed() -> None:
         (429, "SomethingNew"),
         (500, "InternalServiceFault"),
         (503, "ServiceUnavailable"),
+        (500, "SomethingNew"),
     ],
 )
 def test_may_be_taken_later(status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,6 +158,7 @@ class Instance:
         self.denied: set[str] = set()
         """Roles without the permission."""
         self.taken_from: list[str] = []
+        self.valid = timedelta(hours=6)
 
     def send(self, request: Any) -> Any:
         if "monitoring" in request.url:
@@ -169,7 +171,7 @@ class Instance:
         if request.url.endswith("/security-credentials/"):
             self.looks += 1
             return self._text(request, 200 if self.role else 404, self.role or "")
-        expires = datetime.now(timezone.utc) + timedelta(hours=6)
+        expires = datetime.now(timezone.utc) + self.valid
         document = {
             "AccessKeyId": f"key-of-{self.role}",
             "SecretAccessKey": "secret",
@@ -222,6 +224,20 @@ def test_other_role_attached(instance: Instance) -> None:
     instance.role = "other"
     sink.send(call())
     assert ["other"] == instance.taken_from
+
+
+def test_role_taken_away_and_another_attached(instance: Instance) -> None:
+    """Between two roles data is kept; with the next role it goes out."""
+    instance.role = "one"
+    instance.valid = timedelta(seconds=30)
+    sink = CloudWatchSink("us-east-1")
+    sink.send(call())
+    instance.role = None
+    with pytest.raises(UndeliveredError, match="without a restart"):
+        sink.send(call())
+    instance.role = "other"
+    sink.send(call())
+    assert ["one", "other"] == instance.taken_from
 
 
 def test_looks_for_credentials_no_more_than_it_must(instance: Instance) -> None:

@@ -119,8 +119,8 @@ class CloudWatchSink:
         self._client: Any | None = None
         self._key: str | None = None
         """The access key of the client's credentials."""
-        self._doubted = True
-        """Whether to look for credentials before the next call: until there are any, and once they failed."""
+        self._doubted = False
+        """Whether CloudWatch did not accept the client's credentials. Those that expire it renews itself."""
 
     def send(self, call: Call) -> None:
         """Sends one call.
@@ -145,7 +145,6 @@ class CloudWatchSink:
                 raise UndeliveredError(text) from error
             raise UnforeseenError(text) from error
         except _NO_CREDENTIALS as error:
-            self._doubted = True
             raise UndeliveredError(
                 f"PutMetricData to {call.namespace}: {error}. Attach a role that allows it to the "
                 "instance; it is found without a restart."
