@@ -81,12 +81,11 @@ class FakeNvml:
         self._raise("GPU_IS_LOST" if gpu.get("lost") else None)
         return gpu
 
-    def nvmlDeviceGetUUID(self, handle: Any) -> str:
-        return str(self._get(handle, "uuid"))
+    def nvmlDeviceGetUUID(self, handle: Any) -> Any:
+        return self._text(handle, "uuid")
 
     def nvmlDeviceGetName(self, handle: Any) -> Any:
-        name = self._get(handle, "name")
-        return name.encode() if handle.get("speaks_bytes") else name
+        return self._text(handle, "name")
 
     def nvmlDeviceGetArchitecture(self, handle: Any) -> Any:
         return self._get(handle, "architecture")
@@ -166,6 +165,13 @@ class FakeNvml:
         if isinstance(value, dict) and "error" in value:
             self._raise(value["error"])
         return value
+
+    def _text(self, handle: Any, key: str) -> Any:
+        """A value in bytes is what the driver has; the binding decodes it, in old versions its caller."""
+        value = self._get(handle, key)
+        if handle.get("speaks_bytes"):
+            return value.encode() if isinstance(value, str) else value
+        return value.decode() if isinstance(value, bytes) else value
 
     def _raise(self, error: str | None) -> None:
         if error is not None:

@@ -7,10 +7,8 @@ import random
 import pytest
 from agent.tests.test_metrics import calls_of
 
-from gpu_metrics_publisher.buffer import MAX_AGE_SECONDS, MAX_BYTES, Buffer
+from gpu_metrics_publisher.buffer import MAX_AGE_SECONDS, MAX_BYTES, Buffer, Entry
 from gpu_metrics_publisher.metrics import Call
-
-START = 1_800_000_000
 
 
 def call(number: int, size: int = 1) -> Call:
@@ -22,7 +20,7 @@ def test_gives_back_what_was_put_in_newest_first() -> None:
     """A call comes out as it went in; the newest first."""
     buffer = Buffer()
     for number in range(3):
-        buffer.put(call(number), START + 60 * number)
+        buffer.put(call(number))
     out = []
     while (entry := buffer.newest()) is not None:
         out.append(entry.call())
@@ -41,16 +39,30 @@ def test_a_day_of_eight_gpus_fits() -> None:
                 low, mean, high = sorted(round(noise.uniform(0, 1000), 3) for _ in range(3))
                 datum["StatisticValues"].update(Minimum=low, Sum=mean, Maximum=high)
         buffer = Buffer()
-        buffer.put(one, START)
+        buffer.put(one)
         packed += buffer.size_bytes
     assert MAX_BYTES > packed * 24 * 60
+
+
+def test_some_may_be_passed_over() -> None:
+    """The newest that is not among those passed over."""
+    buffer = Buffer()
+    for number in range(4):
+        buffer.put(call(number))
+    passed: list[Entry] = []
+    for number in (3, 2, 1, 0):
+        entry = buffer.newest(passed)
+        assert entry is not None
+        assert call(number) == entry.call()
+        passed.append(entry)
+    assert buffer.newest(passed) is None
 
 
 def test_size_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     """Beyond the bytes the oldest are dropped, counted and told."""
     buffer = Buffer(max_bytes=4_000)
     for number in range(100):
-        buffer.put(call(number), START + 60 * number)
+        buffer.put(call(number))
         assert buffer.size_bytes <= 4_000
     newest = buffer.newest()
     assert newest is not None
@@ -60,12 +72,15 @@ def test_size_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_age_is_bounded() -> None:
-    """What is older than a day goes when something new comes."""
-    buffer = Buffer()
-    buffer.put(call(0), START)
-    buffer.put(call(1), START + MAX_AGE_SECONDS)
+    """What has waited for more than a day goes when something new comes."""
+    clock = [0.0]
+    buffer = Buffer(monotonic=lambda: clock[0])
+    buffer.put(call(0))
+    clock[0] = MAX_AGE_SECONDS
+    buffer.put(call(1))
     assert 2 == len(buffer)
-    buffer.put(call(2), START + MAX_AGE_SECONDS + 1)
+    clock[0] += 1
+    buffer.put(call(2))
     assert 2 == len(buffer)
     assert 1 == buffer.lost_datums
 
@@ -73,10 +88,10 @@ def test_age_is_bounded() -> None:
 def test_removing_what_was_dropped_is_harmless() -> None:
     """A call may be dropped for the bound while it is on its way."""
     tiny = Buffer(max_bytes=1)
-    tiny.put(call(0), START)
+    tiny.put(call(0))
     assert tiny.newest() is None
     full = Buffer()
-    full.put(call(0), START)
+    full.put(call(0))
     entry = full.newest()
     assert entry is not None
     full.remove(entry)

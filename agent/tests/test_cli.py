@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import threading
+import time
+from pathlib import Path
 
 import pytest
 from agent.tests.fake_nvml import FakeNvml, fixture
 from agent.tests.test_service import Sink
 
+from gpu_metrics_publisher import cli
 from gpu_metrics_publisher.cli import identify, once, parse
 from gpu_metrics_publisher.errors import UndeliveredError
 from gpu_metrics_publisher.imds import Identity
-from gpu_metrics_publisher.metrics import GROUPS, Host
+from gpu_metrics_publisher.metrics import GROUPS, Call, Host
 from gpu_metrics_publisher.nvml import NvmlSource
 
 HOST = Host("i-0123456789abcdef0")
@@ -78,3 +84,55 @@ def test_once_without_cloudwatch(caplog: pytest.LogCaptureFixture) -> None:
     sink.answer = UndeliveredError("AccessDenied: attach cloudwatch:PutMetricData")
     assert 5 == once(NvmlSource(FakeNvml(fixture("t4"))), HOST, GROUPS, sink)
     assert "AccessDenied" in caplog.text
+
+
+def test_driver_is_asked_where_it_may_hang(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command calls NVML in no thread that it needs to end."""
+    nvml, threads = FakeNvml(fixture("t4")), set()
+
+    def init() -> None:
+        threads.add(threading.current_thread())
+        nvml.sessions += 1
+
+    monkeypatch.setattr(nvml, "nvmlInit", init)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    assert 0 == cli.main(["--once", "--print", "--instance-id", "i-1", "--region", "us-east-1"])
+    assert json.loads(capsys.readouterr().out)
+    assert [True] == [thread.daemon for thread in threads]
+
+
+class Closed:
+    """CloudWatch that neither takes a call nor refuses it."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+
+    def send(self, call: Call) -> None:  # noqa: ARG002 - as a sink is asked
+        self.open.wait()
+
+
+def test_stop_gives_up_in_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A CloudWatch that hangs does not hold up a stop for longer than the last flush may take."""
+    monkeypatch.setattr(cli, "LAST_FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    nvml, sink, stop = FakeNvml(fixture("t4")), Closed(), threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    began = time.monotonic()
+    cli.serve(NvmlSource(nvml), HOST, sink, parse([]), stop)
+    sink.open.set()
+    assert time.monotonic() - began < 2
+    assert "they are lost" in caplog.text
+
+
+def test_systemd_waits_for_the_last_flush() -> None:
+    """The unit kills no sooner than the flush gives up, with time to see the stop and to end; where both are
+    told, the figures are right."""
+    folder = Path(__file__).parents[1]
+    unit = (folder / "systemd" / "gpu-metrics-publisher.service").read_text()
+    (until_killed,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert 5 <= int(until_killed) - cli.LAST_FLUSH_SECONDS <= 15
+    told = f"after {cli.LAST_FLUSH_SECONDS:.0f} s"
+    assert told in unit
+    assert told in (folder / "README.md").read_text()

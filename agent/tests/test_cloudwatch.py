@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import datetime, timedelta, timezone
 from typing import Any, Callable
 
 import botocore.exceptions
+import botocore.httpsession
+import botocore.session
 import pytest
 from agent.tests.test_metrics import calls_of
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
-from gpu_metrics_publisher.cloudwatch import CloudWatchSink, cloudwatch_client
-from gpu_metrics_publisher.errors import RefusedError, UndeliveredError
+from gpu_metrics_publisher.cloudwatch import CloudWatchSink, machine_session
+from gpu_metrics_publisher.errors import RefusedError, UndeliveredError, UnforeseenError
 from gpu_metrics_publisher.metrics import Call
 
 Wire = Callable[[Any], Any]
@@ -30,9 +33,14 @@ class _Body:
 
 
 def sink_over(wire: Wire) -> CloudWatchSink:
-    client = cloudwatch_client("us-east-1")
-    client.meta.events.register("before-send.cloudwatch", lambda request, **_: wire(request))
-    return CloudWatchSink(client)
+    handler: Any = lambda request, **_: wire(request)  # noqa: E731 - botocore gives keywords alone
+
+    def new_session() -> botocore.session.Session:
+        session = machine_session()
+        session.register("before-send.cloudwatch", handler)
+        return session
+
+    return CloudWatchSink("us-east-1", new_session)
 
 
 def answer(status: int, code: str | None) -> Wire:
@@ -83,16 +91,24 @@ def test_sends_compressed() -> None:
         (400, "ExpiredToken"),
         (403, "AccessDenied"),
         (403, "InvalidClientTokenId"),
+        (429, "SomethingNew"),
         (500, "InternalServiceFault"),
         (503, "ServiceUnavailable"),
-        (400, "SomethingNew"),
+        (500, "SomethingNew"),
     ],
 )
 def test_may_be_taken_later(status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever may heal by itself, or by somebody's hand, keeps the data."""
+    """Whatever may heal by itself, or by somebody's hand, keeps the data; others would get the same."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(UndeliveredError, match=code):
+    with pytest.raises(UndeliveredError, match=code) as caught:
         sink_over(answer(status, code)).send(call())
+    assert not isinstance(caught.value, UnforeseenError)
+
+
+def test_unforeseen_answer() -> None:
+    """A code that is not known keeps the data, and is told apart: it may be the fault of this one call."""
+    with pytest.raises(UnforeseenError, match="MalformedQueryString"):
+        sink_over(answer(400, "MalformedQueryString")).send(call())
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "MissingParameter", "ValidationError"])
@@ -129,3 +145,141 @@ def test_network_and_credentials_away(error: Exception, monkeypatch: pytest.Monk
 
     with pytest.raises(UndeliveredError):
         sink_over(wire).send(call())
+
+
+class Instance:
+    """What botocore reaches on an instance: the metadata service, which may have a role, and CloudWatch."""
+
+    def __init__(self) -> None:
+        self.role: str | None = None
+        self.late = 0
+        """So many questions time out before one is answered."""
+        self.looks = 0
+        self.denied: set[str] = set()
+        """Roles without the permission."""
+        self.taken_from: list[str] = []
+        self.valid = timedelta(hours=6)
+
+    def send(self, request: Any) -> Any:
+        if "monitoring" in request.url:
+            return self._put(request)
+        if self.late:
+            self.late -= 1
+            raise botocore.exceptions.ConnectTimeoutError(endpoint_url=request.url)
+        if request.method == "PUT":
+            return self._text(request, 200, "token")
+        if request.url.endswith("/security-credentials/"):
+            self.looks += 1
+            return self._text(request, 200 if self.role else 404, self.role or "")
+        expires = datetime.now(timezone.utc) + self.valid
+        document = {
+            "AccessKeyId": f"key-of-{self.role}",
+            "SecretAccessKey": "secret",
+            "Token": "token",
+            "Expiration": expires.isoformat(),
+        }
+        return self._text(request, 200, json.dumps(document))
+
+    def _put(self, request: Any) -> Any:
+        signed = str(request.headers["Authorization"])
+        (role,) = {name for name in ("one", "other") if f"key-of-{name}/" in signed}
+        if role in self.denied:
+            return answer(403, "AccessDenied")(request)
+        self.taken_from.append(role)
+        return answer(200, None)(request)
+
+    def _text(self, request: Any, status: int, text: str) -> Any:
+        return AWSResponse(request.url, status, HTTPHeaders(), _Body(text.encode()))
+
+
+@pytest.fixture
+def instance(monkeypatch: pytest.MonkeyPatch) -> Instance:
+    """An instance without credentials of its own in the environment."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    found = Instance()
+    monkeypatch.setattr(botocore.httpsession.URLLib3Session, "send", found.send)
+    return found
+
+
+def test_role_attached_later(instance: Instance) -> None:
+    """A publisher that starts before its role is attached sends when it is; it need not be restarted."""
+    sink = CloudWatchSink("us-east-1")
+    for _ in range(2):
+        with pytest.raises(UndeliveredError, match="without a restart"):
+            sink.send(call())
+    instance.role = "one"
+    sink.send(call())
+    assert ["one"] == instance.taken_from
+
+
+def test_other_role_attached(instance: Instance) -> None:
+    """A role that may not publish can be replaced: the next try finds the new one, not the old one's keys,
+    which stay valid for hours."""
+    instance.role = "one"
+    instance.denied = {"one"}
+    sink = CloudWatchSink("us-east-1")
+    with pytest.raises(UndeliveredError, match="AccessDenied"):
+        sink.send(call())
+    instance.role = "other"
+    sink.send(call())
+    assert ["other"] == instance.taken_from
+
+
+def test_role_taken_away_and_another_attached(instance: Instance) -> None:
+    """Between two roles data is kept; with the next role it goes out."""
+    instance.role = "one"
+    instance.valid = timedelta(seconds=30)
+    sink = CloudWatchSink("us-east-1")
+    sink.send(call())
+    instance.role = None
+    with pytest.raises(UndeliveredError, match="without a restart"):
+        sink.send(call())
+    instance.role = "other"
+    sink.send(call())
+    assert ["one", "other"] == instance.taken_from
+
+
+def test_looks_for_credentials_no_more_than_it_must(instance: Instance) -> None:
+    """Once while all goes well; once a try while they are refused, and the client, which is dear, stays."""
+    made = []
+
+    def new_session() -> botocore.session.Session:
+        session = machine_session()
+        session.register("creating-client-class.cloudwatch", lambda **_: made.append(1))
+        return session
+
+    instance.role = "one"
+    sink = CloudWatchSink("us-east-1", new_session)
+    for _ in range(3):
+        sink.send(call())
+    assert (1, 1) == (instance.looks, len(made))
+    instance.denied = {"one"}
+    for _ in range(3):
+        with pytest.raises(UndeliveredError):
+            sink.send(call())
+    assert (3, 1) == (instance.looks, len(made))
+
+
+def test_slow_metadata_service(instance: Instance) -> None:
+    """Two questions that time out are no instance without a role."""
+    instance.role = "one"
+    instance.late = 2
+    CloudWatchSink("us-east-1").send(call())
+    assert ["one"] == instance.taken_from
+
+
+def test_metadata_service_tries_may_be_set(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment decides, as for any AWS program."""
+    monkeypatch.setenv("AWS_METADATA_SERVICE_NUM_ATTEMPTS", "1")
+    instance.role = "one"
+    instance.late = 2
+    with pytest.raises(UndeliveredError):
+        CloudWatchSink("us-east-1").send(call())
+
+
+def test_half_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key without its secret is told like no key, and keeps the data."""
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(UndeliveredError, match="without a restart"):
+        CloudWatchSink("us-east-1").send(call())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import urllib.error
@@ -51,7 +52,22 @@ def test_token_first() -> None:
     ] == service.asked
 
 
-@pytest.mark.parametrize("document", [b"", b"not json", b"{}", b"[]", b"null"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"not json",
+        b"\xff",
+        b"{}",
+        b"[]",
+        b"null",
+        *(
+            json.dumps({**DOCUMENT, name: value}).encode()
+            for name in ("instanceId", "instanceType", "region")
+            for value in ("", None, 7)
+        ),
+    ],
+)
 def test_useless_answers(document: bytes) -> None:
     """An answer that names no instance is an error that says what to check."""
     with pytest.raises(MetadataError, match="HttpEndpoint"):
@@ -59,7 +75,14 @@ def test_useless_answers(document: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [urllib.error.URLError("unreachable"), TimeoutError("timed out"), ConnectionRefusedError()]
+    "error",
+    [
+        urllib.error.URLError("unreachable"),
+        TimeoutError("timed out"),
+        ConnectionRefusedError(),
+        http.client.IncompleteRead(b""),
+        http.client.BadStatusLine("?"),
+    ],
 )
 def test_no_answer(error: Exception) -> None:
     """No service at all, too."""

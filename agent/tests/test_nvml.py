@@ -182,6 +182,50 @@ def test_gpu_lost_from_the_start_and_back() -> None:
     assert [0, 0] == [sample.figures[Figure.LOST] for sample in back]
 
 
+def test_gpu_lost_from_the_start_that_left_the_list() -> None:
+    """A GPU that never answered stays told when NVML's list shrinks, and another takes its place in it."""
+    source, nvml = source_of("h100x8")
+    nvml.gpus[0]["lost"] = True
+    source.open()
+    before = [sample.gpu for sample in source.read(thorough=False)]
+    del nvml.gpus[0]
+    source.open()
+    samples = source.read(thorough=False)
+    assert before == [sample.gpu for sample in samples]
+    assert [n == 0 for n in range(8)] == [bool(sample.figures[Figure.LOST]) for sample in samples]
+
+
+@pytest.mark.parametrize("old_binding", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        (b"NVIDIA \xff\xfe", "unknown"),
+        ("NVIDIA H100\u2122 80GB", "NVIDIA H100? 80GB"),
+        ("A\tB", "A?B"),
+        (" ", "unknown"),
+    ],
+)
+def test_name_that_cannot_be_a_dimension(bad: str | bytes, name: str, old_binding: bool) -> None:
+    """Bytes that are no text end nothing; CloudWatch takes ASCII without control characters alone, and would
+    refuse every figure of the instance for one such name."""
+    source, nvml = source_of("gpu_lost")
+    nvml.gpus[0].update(name=bad, speaks_bytes=old_binding)
+    source.open()
+    first, second = source.read(thorough=True)
+    assert (name, "NVIDIA H100 80GB HBM3") == (first.gpu.name, second.gpu.name)
+    assert 0 == first.figures[Figure.LOST]
+
+
+def test_uuids_that_are_no_text() -> None:
+    """GPUs are told apart by their place then."""
+    source, nvml = source_of("gpu_lost")
+    for gpu in nvml.gpus:
+        gpu["uuid"] = b"\xff"
+    for _ in range(2):
+        source.open()
+        assert [0, 1] == [sample.gpu.index for sample in source.read(thorough=True)]
+
+
 @pytest.mark.parametrize("name", ["no_driver", "no_library"])
 def test_no_driver_is_an_error_that_helps(name: str) -> None:
     """No driver is told with what to check; it never reads as a machine without GPUs."""

@@ -10,7 +10,7 @@ from agent.tests.fake_nvml import FakeNvml, fixture
 from agent.tests.test_metrics import datums
 
 from gpu_metrics_publisher.buffer import Buffer
-from gpu_metrics_publisher.errors import RefusedError, UndeliveredError
+from gpu_metrics_publisher.errors import RefusedError, UndeliveredError, UnforeseenError
 from gpu_metrics_publisher.metrics import Call, Host
 from gpu_metrics_publisher.nvml import NvmlSource
 from gpu_metrics_publisher.service import Pace, Publisher, Sender
@@ -119,6 +119,129 @@ def test_refused_call_blocks_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert 1 == len(sink.taken)
 
 
+class Poisoned(Sink):
+    """Answers the calls of some moments with an error that is not known."""
+
+    def __init__(self, *moments: int) -> None:
+        super().__init__()
+        self.moments = moments
+        self.refused = 0
+
+    def send(self, call: Call) -> None:
+        if call.datums[0]["Timestamp"] in self.moments:
+            self.refused += 1
+            raise UnforeseenError("MalformedQueryString")
+        super().send(call)
+
+
+def test_unforeseen_answer_blocks_nothing_older(caplog: pytest.LogCaptureFixture) -> None:
+    """A call that always gets an answer nobody foresaw is passed over: what is older goes out at once. Passed
+    over five times while others were taken, it is dropped; the log says both, once."""
+    loop, _, buffer = publisher()
+    sink = Poisoned(START + 60)
+    sender = Sender(buffer, sink)
+    for minute in range(3):
+        loop.tick(START + 60 * minute)
+    loop.flush()
+    sender.drain()
+    assert [START + 120, START] == [call.datums[0]["Timestamp"] for call in sink.taken]
+    assert 1 == len(buffer)
+    for minute in range(3, 7):
+        assert (minute - 2, 1) == (sink.refused, len(buffer))
+        loop.tick(START + 60 * minute)
+        loop.flush()
+        sender.drain()
+    assert (5, 0) == (sink.refused, len(buffer))
+    assert 6 == len(sink.taken)
+    told = [record.getMessage() for record in caplog.records]
+    assert 1 == sum("passed over" in text for text in told)
+    assert 1 == sum("dropped 18 datums" in text and "MalformedQueryString" in text for text in told)
+    assert 2 == len(told)
+
+
+def test_unforeseen_answer_to_all_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nothing is taken, the fault is not one call's: all are kept, few are tried, it is told once."""
+    loop, _, buffer = publisher()
+    sink = Sink()
+    sender = Sender(buffer, sink)
+    sink.answer = UnforeseenError("OptInRequired")
+    for minute in range(60):
+        loop.tick(START + 60 * minute)
+        sender.drain()
+    assert 59 == len(buffer)
+    before = sink.tries
+    sender.drain()
+    assert 10 == sink.tries - before
+    assert 1 == caplog.text.count("not sent, kept")
+    sink.answer = None
+    sender.drain()
+    assert 59 == len(sink.taken)
+    assert 1 == caplog.text.count("takes data again")
+
+
+def test_many_unforeseen_answers() -> None:
+    """Ten of them are passed over at a time; once they are dropped, the next ten are."""
+    loop, _, buffer = publisher()
+    bad = range(START + 60, START + 60 * 26, 60)
+    sink = Poisoned(*bad)
+    sender = Sender(buffer, sink)
+    for minute in range(26):
+        loop.tick(START + 60 * minute)
+    loop.flush()
+    taken_by = []
+    for minute in range(26, 41):
+        loop.tick(START + 60 * minute)
+        loop.flush()
+        sender.drain()
+        taken_by.append(START in [call.datums[0]["Timestamp"] for call in sink.taken])
+    assert [False] * 10 + [True] * 5 == taken_by
+    assert (0, 16) == (len(buffer), len(sink.taken))
+
+
+def test_clock_that_jumps_ahead_costs_one_interval() -> None:
+    """One sample stamped two days ahead drops nothing of the hours that wait."""
+    loop, _, buffer = publisher()
+    for minute in range(300):
+        loop.tick(START + 60 * minute)
+    loop.tick(START + 2 * 86_400)
+    for minute in range(301, 303):
+        loop.tick(START + 60 * minute)
+    loop.flush()
+    stamps = {call.datums[0]["Timestamp"] for call in drained(buffer)}
+    assert {START + 60 * minute for minute in range(303) if minute != 300} <= stamps - {START + 300 * 60}
+    assert 0 == buffer.lost_datums
+
+
+@pytest.mark.parametrize("back_seconds", [1, 30, 90, 600, 7000])
+def test_clock_set_back_publishes_no_interval_twice(back_seconds: int) -> None:
+    """Each minute counts each GPU once, or a reader would take twice the GPUs for it. What is read before the
+    clock has caught up counts in the minute that is open: its maximum is not lost."""
+    loop, nvml, buffer = publisher()
+    utilization = nvml.gpus[0]["utilization"]
+    utilization["gpu"] = 10
+    for second in range(0, 7200 + 20, 10):
+        loop.tick(START + second)
+    for second in range(7200 + 20, 3 * 7200, 10):
+        utilization["gpu"] = 73 if second == 7230 else 10
+        loop.tick(START + second - back_seconds)
+    loop.flush()
+    figures = datums(drained(buffer), "nvidia_smi_utilization_gpu")[::2]
+    stamps = [datum["Timestamp"] for datum in figures]
+    assert len(stamps) == len(set(stamps))
+    assert [73.0] == [m for d in figures if (m := d["StatisticValues"]["Maximum"]) != 10.0]
+
+
+def test_clock_set_right_by_days_goes_on_at_once() -> None:
+    """A machine that starts days ahead publishes as soon as its clock is right."""
+    loop, _, buffer = publisher()
+    for second in range(0, 600, 10):
+        loop.tick(START + 3 * 86_400 + second)
+    for second in range(0, 130, 10):
+        loop.tick(START + second)
+    stamps = {call.datums[0]["Timestamp"] for call in drained(buffer)}
+    assert {START, START + 60} <= stamps
+
+
 def test_driver_that_comes_late(caplog: pytest.LogCaptureFixture) -> None:
     """Without a driver nothing is published, and it is told once; when it comes, figures follow."""
     loop, nvml, buffer = publisher()
@@ -131,6 +254,15 @@ def test_driver_that_comes_late(caplog: pytest.LogCaptureFixture) -> None:
     for second in range(300, 370, 10):
         loop.tick(START + second)
     assert 1 == len(drained(buffer))
+
+
+def test_driver_that_goes_twice_is_told_twice(caplog: pytest.LogCaptureFixture) -> None:
+    """Each time that it goes, once."""
+    loop, nvml, _ = publisher()
+    for minute, error in enumerate((None, "DRIVER_NOT_LOADED", "DRIVER_NOT_LOADED", None) * 2):
+        nvml.init_error = error
+        loop.tick(START + 60 * minute)
+    assert 2 == caplog.text.count("NVML cannot be used")
 
 
 def test_driver_replaced_at_work() -> None:
@@ -182,6 +314,25 @@ def test_stop_sends_what_is_left() -> None:
     assert not runner.is_alive()
     assert 1 == len(sink.taken)
     assert (0, 0) == (nvml.sessions, nvml.event_sets)
+
+
+def test_backlog_goes_out_in_parts_but_for_the_last() -> None:
+    """At work 240 calls a wake, so that a returning network is not flooded; at a stop all that is left."""
+    loop, _, buffer = publisher()
+    sink = Sink()
+    sender = Sender(buffer, sink)
+    for minute in range(600):
+        loop.tick(START + 60 * minute)
+    loop.flush()
+    sender.start()
+    sender.wake()
+    deadline = time.monotonic() + 5
+    while len(sink.taken) < 240 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.1)  # for the calls that must not come
+    assert 240 == len(sink.taken)
+    sender.finish(5)
+    assert 600 == len(sink.taken)
 
 
 def test_stop_without_network_says_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:

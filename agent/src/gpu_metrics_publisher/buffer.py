@@ -9,27 +9,33 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 import zlib
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Callable
 
 from gpu_metrics_publisher.metrics import Call
 
 _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 24 * 3600
-"""CloudWatch takes two weeks, but shows what is older than a day up to two days late."""
+"""CloudWatch takes two weeks, but shows what is older than a day up to two days late. What it finds too
+old, or more than two hours ahead, it refuses itself."""
 MAX_BYTES = 7 * 1024 * 1024
 """A day of eight busy GPUs with every metric is about 6 MB."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Entry:
-    """One call under way, with the time of its interval in seconds since 1970."""
+    """One call under way. `kept_at` is in seconds of a clock that nobody sets; the figures' own may jump."""
 
-    since: int
+    kept_at: float
     datums: int
     packed: bytes
+    passed_over: int = 0
+    """How often it was not taken while others were."""
 
     def call(self) -> Call:
         """The call as it was put in."""
@@ -43,24 +49,31 @@ class Buffer:
     When full, or when entries grow too old, the oldest go, and the log says how much was lost.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES, max_age_seconds: int = MAX_AGE_SECONDS) -> None:
+    def __init__(
+        self,
+        max_bytes: int = MAX_BYTES,
+        max_age_seconds: int = MAX_AGE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._max_bytes = max_bytes
         self._max_age = max_age_seconds
+        self._monotonic = monotonic
         self._entries: deque[Entry] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
         self.lost_datums = 0
         """How many datums were dropped for the bound since the start."""
 
-    def put(self, call: Call, since: int) -> None:
-        """Keeps a call of the interval that began at `since`; may drop the oldest."""
+    def put(self, call: Call) -> None:
+        """Keeps a call; may drop the oldest."""
         text = json.dumps({"namespace": call.namespace, "datums": call.datums}, separators=(",", ":"))
-        entry = Entry(since, len(call.datums), zlib.compress(text.encode()))
+        now = self._monotonic()
+        entry = Entry(now, len(call.datums), zlib.compress(text.encode()))
         lost = 0
         with self._lock:
             self._entries.append(entry)
             self._bytes += len(entry.packed)
-            while self._bytes > self._max_bytes or self._entries[0].since < since - self._max_age:
+            while self._bytes > self._max_bytes or self._entries[0].kept_at < now - self._max_age:
                 oldest = self._entries.popleft()
                 self._bytes -= len(oldest.packed)
                 lost += oldest.datums
@@ -76,10 +89,10 @@ class Buffer:
                 self._max_bytes,
             )
 
-    def newest(self) -> Entry | None:
-        """The entry to send next: what is measured now matters most. `None` when there is none."""
+    def newest(self, passed: Collection[Entry] = ()) -> Entry | None:
+        """The entry to send next: what is measured now matters most. `None` when all are in `passed`."""
         with self._lock:
-            return self._entries[-1] if self._entries else None
+            return next((entry for entry in reversed(self._entries) if entry not in passed), None)
 
     def remove(self, entry: Entry) -> None:
         """Forgets an entry; harmless when it was dropped meanwhile."""

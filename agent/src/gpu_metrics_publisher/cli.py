@@ -21,10 +21,11 @@ from gpu_metrics_publisher.errors import DeliveryError, DriverUnavailableError, 
 from gpu_metrics_publisher.imds import DEFAULT_ENDPOINT, Identity, direct_open, read_identity
 from gpu_metrics_publisher.metrics import GROUPS, Call, Host, Window
 from gpu_metrics_publisher.nvml import NvmlSource
+from gpu_metrics_publisher.patience import PatientSource
 from gpu_metrics_publisher.service import GpuSource, Pace, Publisher, Sender, Sink
 
 _log = logging.getLogger(__name__)
-_LAST_FLUSH_SECONDS = 15.0
+LAST_FLUSH_SECONDS = 15.0
 """How long a stop waits for CloudWatch; the systemd unit allows more than this."""
 
 
@@ -40,18 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.error("%s", error)
         return 4
     host = Host(identity.instance_id, identity.instance_type or None)
-    source = NvmlSource(pynvml)
+    stop = threading.Event()
+    source = PatientSource(NvmlSource(pynvml), stop)
     if options.print:
         return once(source, host, options.metrics, None)
-    from gpu_metrics_publisher.cloudwatch import (
-        CloudWatchSink,
-        cloudwatch_client,
-    )
+    from gpu_metrics_publisher.cloudwatch import CloudWatchSink
 
-    sink = CloudWatchSink(cloudwatch_client(identity.region))
+    # botocore tells where credentials come from each time they are looked for.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    sink = CloudWatchSink(identity.region)
     if options.once:
         return once(source, host, options.metrics, sink)
-    serve(source, host, sink, options)
+    serve(source, host, sink, options, stop)
     return 0
 
 
@@ -131,9 +132,10 @@ def once(source: GpuSource, host: Host, groups: Sequence[str], sink: Sink | None
     return 0
 
 
-def serve(source: GpuSource, host: Host, sink: Sink, options: argparse.Namespace) -> None:
-    """Runs until SIGTERM or SIGINT, then sends what is left."""
-    stop = threading.Event()
+def serve(
+    source: GpuSource, host: Host, sink: Sink, options: argparse.Namespace, stop: threading.Event
+) -> None:
+    """Runs until `stop` is set, by SIGTERM or SIGINT too, then sends what is left."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     buffer = Buffer()
@@ -147,7 +149,7 @@ def serve(source: GpuSource, host: Host, sink: Sink, options: argparse.Namespace
     try:
         publisher.run(stop, time.time, time.monotonic)
     finally:
-        sender.finish(_LAST_FLUSH_SECONDS)
+        sender.finish(LAST_FLUSH_SECONDS)
 
 
 def _groups(text: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ PublisherError
 |-- MetadataError             the instance's own identity cannot be learnt
 `-- DeliveryError             CloudWatch did not take a call
     |-- UndeliveredError      it may take the same call later: network, throttling, credentials
+    |   `-- UnforeseenError   the answer is not known: the call may be wrong, or all calls are refused now
     `-- RefusedError          it will never take this call
 """
 
@@ -29,6 +30,10 @@ class DeliveryError(PublisherError):
 
 class UndeliveredError(DeliveryError):
     """The call may succeed later; keep it."""
+
+
+class UnforeseenError(UndeliveredError):
+    """CloudWatch answered what is not known: whether the call is wrong or its time, other calls will tell."""
 
 
 class RefusedError(DeliveryError):

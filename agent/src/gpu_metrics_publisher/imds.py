@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -54,13 +55,20 @@ def read_identity(endpoint: str, opener: Open) -> Identity:
         with opener(request, timeout=_TIMEOUT_SECONDS) as response:
             document = json.loads(response.read())
         return Identity(
-            instance_id=document["instanceId"],
-            instance_type=document["instanceType"],
-            region=document["region"],
+            instance_id=_word(document, "instanceId"),
+            instance_type=_word(document, "instanceType"),
+            region=_word(document, "region"),
         )
-    except (urllib.error.URLError, OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise MetadataError(
             f"the instance metadata service at {base} did not tell who this instance is: {error!r}. Check "
             "that HttpEndpoint is enabled and, in a container, that HttpPutResponseHopLimit is 2; or give "
             "--instance-id and --region."
         ) from error
+
+
+def _word(document: Mapping[str, object], name: str) -> str:
+    word = document[name]
+    if not isinstance(word, str) or not word:
+        raise ValueError(f"{name} is {word!r}")
+    return word

@@ -121,8 +121,8 @@ class NvmlSource:
         nvml = self._nvml
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
-            name = _text(nvml.nvmlDeviceGetName(handle))
+            uuid = _text(nvml.nvmlDeviceGetUUID, handle) or f"unreadable-{index}"
+            name = _text(nvml.nvmlDeviceGetName, handle) or "unknown"
         except nvml.NVMLError as error:
             if error.value in self._gone:
                 raise
@@ -131,7 +131,9 @@ class NvmlSource:
                 self._known[f"unknown-{index}"] = Gpu(index, "unknown", "unknown", f"unknown-{index}")
             self._tell_once(("find", index, error.value), "GPU %d cannot be opened: %s", index, error)
             return None
-        self._known.pop(f"unknown-{index}", None)
+        if uuid not in self._known:
+            # A known one has moved up in a list that got shorter: the one that never answered is still lost.
+            self._known.pop(f"unknown-{index}", None)
         gpu = self._known.get(uuid) or Gpu(index, name, self._architecture(handle), uuid)
         return _Device(gpu, handle, self._register_events(gpu, handle))
 
@@ -349,6 +351,14 @@ def _lost(gpu: Gpu, xids: tuple[int, ...] | None = None) -> Sample:
     return Sample(gpu, {Figure.LOST: 1.0}, xids)
 
 
-def _text(value: str | bytes) -> str:
-    """Bindings before 11.515 answer in bytes."""
-    return value.decode() if isinstance(value, bytes) else value
+def _text(read: Callable[[Any], str | bytes], handle: Any) -> str:
+    """What `read` gives, as CloudWatch takes it in a dimension; empty where it is no text.
+
+    The binding decodes it, before 11.515 its caller did.
+    """
+    try:
+        value = read(handle)
+        text = value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return ""
+    return "".join(sign if " " <= sign <= "~" else "?" for sign in text).strip()

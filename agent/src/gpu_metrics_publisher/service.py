@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Callable, Protocol
 
-from gpu_metrics_publisher.buffer import Buffer
-from gpu_metrics_publisher.errors import DriverUnavailableError, RefusedError, UndeliveredError
+from gpu_metrics_publisher.buffer import Buffer, Entry
+from gpu_metrics_publisher.errors import (
+    DriverUnavailableError,
+    RefusedError,
+    UndeliveredError,
+    UnforeseenError,
+)
 from gpu_metrics_publisher.metrics import GROUPS, Call, Host, Window
 from gpu_metrics_publisher.readings import Figure, Sample
 
@@ -21,6 +27,12 @@ _log = logging.getLogger(__name__)
 _CALLS_PER_WAKE = 240
 """At most so many calls of a backlog at a time, so that a returning network is not flooded: an hour or two
 of most machines a minute."""
+_PASSED_PER_WAKE = 10
+"""So many calls with an unforeseen answer are passed over at a time: where all get one, no more are tried."""
+_PASSES = 5
+"""So often a call is passed over while others are taken; then it is dropped."""
+_CLOSED_KEPT = 120
+"""Two hours of minutes: a clock that was further ahead has got nothing into CloudWatch."""
 
 
 class GpuSource(Protocol):
@@ -86,27 +98,52 @@ class Sender:
             raise self._defect
 
     def drain(self, limit: int | None = None) -> None:
-        """Sends the newest first until none is left, `limit` calls went out, or one is not taken."""
-        sent = 0
-        while limit is None or sent < limit:
-            entry = self._buffer.newest()
+        """Sends the newest first until none is left, `limit` calls went out, or CloudWatch takes none.
+
+        A call with an unforeseen answer is passed over. If others are taken then, the fault is its own: after
+        `_PASSES` such rounds it is dropped.
+        """
+        sent, taken = 0, False
+        passed: dict[Entry, UnforeseenError] = {}
+        while (limit is None or sent < limit) and len(passed) < _PASSED_PER_WAKE:
+            entry = self._buffer.newest(passed)
             if entry is None:
-                return
+                break
             try:
                 self._sink.send(entry.call())
             except RefusedError as error:
                 _log.error("dropped %d datums for good: %s", entry.datums, error)
+            except UnforeseenError as error:
+                passed[entry] = error
+                continue
             except UndeliveredError as error:
-                if not self._failing:
-                    self._failing = True
-                    _log.warning("not sent, kept to be tried again: %s", error)
-                return
+                self._complain(error)
+                break
             else:
+                taken = True
                 if self._failing:
                     self._failing = False
                     _log.warning("CloudWatch takes data again; %d calls wait", len(self._buffer) - 1)
             self._buffer.remove(entry)
             sent += 1
+        for entry, answer in passed.items():
+            if taken:
+                self._pass_over(entry, answer)
+            else:
+                self._complain(answer)
+
+    def _complain(self, error: UndeliveredError) -> None:
+        if not self._failing:
+            self._failing = True
+            _log.warning("not sent, kept to be tried again: %s", error)
+
+    def _pass_over(self, entry: Entry, error: UnforeseenError) -> None:
+        entry.passed_over += 1
+        if entry.passed_over == 1:
+            _log.warning("%d datums passed over, others were taken: %s", entry.datums, error)
+        elif entry.passed_over == _PASSES:
+            _log.error("dropped %d datums after %d tries: %s", entry.datums, _PASSES, error)
+            self._buffer.remove(entry)
 
     def _run(self) -> None:
         try:
@@ -141,6 +178,8 @@ class Publisher:
         self._pace = pace
         self._wake = wake
         self._window: Window | None = None
+        self._closed: deque[int] = deque(maxlen=_CLOSED_KEPT)
+        """When the last intervals began: none of them begins again, whatever the clock says."""
         self._available = False
         self._complained = False
 
@@ -158,9 +197,12 @@ class Publisher:
             self._source.close()
 
     def tick(self, moment: float) -> None:
-        """One sample at that moment (seconds since 1970); closes the interval before, if this begins one."""
+        """One sample at that moment (seconds since 1970); closes the interval before, if this begins one.
+
+        While a clock that was set back says the time of a closed interval, samples count in the open one.
+        """
         start = int(moment) // self._pace.publish_seconds * self._pace.publish_seconds
-        begins = self._window is None or self._window.start != start
+        begins = self._window is None or (start != self._window.start and start not in self._closed)
         if begins:
             self.flush()
             self._window = Window(start)
@@ -182,7 +224,8 @@ class Publisher:
         if self._window is None:
             return
         for call in self._window.calls(self._host, self._groups):
-            self._buffer.put(call, self._window.start)
+            self._buffer.put(call)
+        self._closed.append(self._window.start)
         self._window = None
         self._wake()
 
