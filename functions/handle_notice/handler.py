@@ -17,6 +17,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         told = bootstrap.react_to_scheduled_change()(notice.to_domain())
     else:
         told = bootstrap.react_to_capacity_block()(notice.to_domain())
-    nothing = "not ours, no target of the policy, told before, or over"
+    nothing = "not ours, no target of the policy, told before, older than what was told, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

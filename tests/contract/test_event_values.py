@@ -57,6 +57,24 @@ def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
     assert datetime(2026, 12, 4, 18, 0, tzinfo=UTC) == change(startTime=text).at
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["9999-12-31T00:00:00Z", "9999-12-31T23:59:59-14:00", "Fri, 31 Dec 9999 23:59:59 GMT", "0001-01-01T00:00:00Z"],
+)
+def test_a_date_that_no_change_can_have_is_none(text: str) -> None:
+    """It stands for a date that is not known, and nothing can be counted from it."""
+    assert change(startTime=text).at is None
+    with pytest.raises(InputError, match="end-date"):
+        parse(NoticeEvent, sample("handle_notice/block-delivered", **{"end-date": text}))
+
+
+@pytest.mark.parametrize("text", [None, "just now", "9999-12-31T00:00:00Z"])
+def test_what_health_says_is_as_old_as_its_last_change(text: str | None) -> None:
+    """However often it is repeated; where that cannot be read, as old as the event."""
+    assert datetime(2026, 11, 20, 11, 58, tzinfo=UTC) == change().said_at
+    assert datetime(2026, 11, 20, 12, 0, tzinfo=UTC) == change(lastUpdatedTime=text).said_at
+
+
 def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
     """And in an organisation's view, the account that is affected."""
     moved = change(eventRegion="eu-west-1", affectedAccount="210987654321")

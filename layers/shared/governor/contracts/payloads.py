@@ -31,6 +31,9 @@ Region = Annotated[str, Field(pattern=_REGION)]
 InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 
+_YEARS = range(2006, 3000)
+"""EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -220,12 +223,22 @@ def _moment(text: object) -> UtcDatetime:
     """The moment in ISO 8601, or in RFC 1123 as Health writes it.
 
     Raises:
-        ValueError: neither.
+        ValueError: neither, or in a year that stands for no date (9999).
     """
     try:
-        return parse_iso(str(text))
+        found = parse_iso(str(text))
     except ValueError:
-        return as_utc(parsedate_to_datetime(str(text)))
+        found = _moment_of_mail(str(text))
+    if found.year not in _YEARS:
+        raise ValueError(f"{text}: no such year in an announcement")
+    return found
+
+
+def _moment_of_mail(text: str) -> UtcDatetime:
+    try:
+        return as_utc(parsedate_to_datetime(text))
+    except OverflowError as error:
+        raise ValueError(f"{text}: no such year in UTC") from error
 
 
 def _moment_or_none(text: str | None) -> UtcDatetime | None:
@@ -338,6 +351,7 @@ class _HealthDetail(_Event):
     event_type_code: str = Field(alias="eventTypeCode", min_length=1)
     event_type_category: Literal["scheduledChange"] = Field(alias="eventTypeCategory")
     start_time: str | None = Field(default=None, alias="startTime")
+    last_updated: str | None = Field(default=None, alias="lastUpdatedTime")
     status_code: str = Field(default="", alias="statusCode")
     event_region: str | None = Field(default=None, alias="eventRegion")
     affected_account: AccountId | None = Field(default=None, alias="affectedAccount")
@@ -371,6 +385,7 @@ class HealthEvent(_Envelope):
             what=_change_text(detail.event_type_code),
             at=_moment_or_none(detail.start_time),
             instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
+            said_at=_moment_or_none(detail.last_updated) or as_utc(self.time),
             is_over=is_over,
         )
 
