@@ -59,7 +59,12 @@ def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9999-12-31T00:00:00Z", "9999-12-31T23:59:59-14:00", "Fri, 31 Dec 9999 23:59:59 GMT", "0001-01-01T00:00:00Z"],
+    [
+        "9999-12-31T00:00:00Z",
+        "9999-12-31T23:59:59-14:00",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "0001-01-01T00:00:00Z",
+    ],
 )
 def test_a_date_that_no_change_can_have_is_none(text: str) -> None:
     """It stands for a date that is not known, and nothing can be counted from it."""
