@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.payloads import InterruptionEvent, NoticeEvent, parse
+from governor.contracts.payloads import InterruptionEvent, NoticeEvent, OtherBlockEvent, parse
 from governor.domain.interruption import Cause
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.errors import InputError
@@ -140,6 +140,23 @@ def test_a_block_begins_or_expires(name: str, expiring: bool) -> None:
 
     assert isinstance(found, BlockChange)
     assert (expiring, datetime(2026, 11, 27, 11, 30, tzinfo=UTC)) == (found.is_expiring, found.ends_at)
+
+
+@pytest.mark.parametrize("kind", ["Scheduled", "Delivered v2", "Reservation Extension Completed"])
+def test_a_kind_of_block_event_that_is_not_known_is_let_through(kind: str) -> None:
+    """AWS may add some, in whatever form: nothing is refused, and its name is known to whoever logs it."""
+    event = {**sample("handle_notice/block-delivered"), "detail-type": f"Capacity Block {kind}", "detail": {}}
+
+    assert OtherBlockEvent(kind=f"Capacity Block {kind}") == parse(NoticeEvent, event).root
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"source": "aws.s3"}, [1], None, {"source": "aws.ec2", "detail-type": 1}]
+)
+def test_what_announces_no_date_is_refused(event: object) -> None:
+    """With a reason, whatever its form."""
+    with pytest.raises(InputError, match="NoticeEvent was refused"):
+        parse(NoticeEvent, event)
 
 
 def test_the_end_of_a_block_that_cannot_be_read_is_refused() -> None:

@@ -251,6 +251,13 @@ def test_a_sample_shows_what_it_is_a_sample_of(stage: Stage, name: str, function
     assert stage.await_mail("i-0123456789abcdef0", kind)
 
 
+def test_a_kind_of_block_event_that_nothing_follows_from_is_no_failure(stage: Stage) -> None:
+    """The rule lets every kind through, so that none vanishes; this one is a line in the log."""
+    event = json.loads((ROOT / "events/handle_notice/block-scheduled.json").read_text())
+
+    assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
+
+
 def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
     """Neither does one that comes after the event was closed; the table keeps their order."""
     instance_id = stage.launch()

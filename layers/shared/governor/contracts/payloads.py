@@ -12,7 +12,17 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    ValidationError,
+)
 
 from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
@@ -395,6 +405,9 @@ class _BlockDetail(_Event):
     end_date: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="end-date")
 
 
+_KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
+
+
 class CapacityBlockEvent(_Envelope):
     """`Capacity Block Delivered` and `Capacity Block Expiration Warning`.
 
@@ -402,9 +415,7 @@ class CapacityBlockEvent(_Envelope):
     """
 
     source: Literal["aws.ec2"]
-    detail_type: str = Field(
-        alias="detail-type", pattern=r"^Capacity Block .*(Delivered|Expiration Warning)$"
-    )
+    detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
     detail: _BlockDetail
 
     def to_domain(self) -> BlockChange:
@@ -420,8 +431,35 @@ class CapacityBlockEvent(_Envelope):
         )
 
 
-class NoticeEvent(RootModel[Annotated[HealthEvent | CapacityBlockEvent, Field(discriminator="source")]]):
-    """Either of the events that announce a date."""
+class OtherBlockEvent(_Event):
+    """A kind of Capacity Block event from which nothing follows. Whatever else it holds is let through."""
+
+    kind: str = Field(alias="detail-type", pattern=r"^Capacity Block ")
+
+    def to_domain(self) -> None:
+        """Nothing is announced."""
+
+
+def _notice_kind(event: object) -> str | None:
+    """Which of the models an event is; `None`, which refuses it, for one that is none."""
+    if not isinstance(event, dict):
+        return None
+    if event.get("source") != "aws.ec2":
+        return "health" if event.get("source") == "aws.health" else None
+    return "block" if re.match(_KNOWN_BLOCK_EVENT, str(event.get("detail-type"))) else "other"
+
+
+class NoticeEvent(
+    RootModel[
+        Annotated[
+            Annotated[HealthEvent, Tag("health")]
+            | Annotated[CapacityBlockEvent, Tag("block")]
+            | Annotated[OtherBlockEvent, Tag("other")],
+            Discriminator(_notice_kind),
+        ]
+    ]
+):
+    """Any of the events that announce a date, or a sibling that announces none."""
 
 
 def _change_text(code: str) -> str:
