@@ -25,16 +25,29 @@ from governor.usecases.read_health import LOST_METRIC
 
 
 @dataclass(frozen=True, slots=True)
+class HeatAlarm:
+    """What the alarm on heat of `stacks/telemetry.yaml` reads: series with exactly these dimensions."""
+
+    namespace: str = "GPU/EC2"
+    metric: str = "nvidia_smi_temperature_gpu"
+    dimensions: frozenset[str] = frozenset({"InstanceId", "InstanceType", "arch", "index", "name"})
+
+
+HEAT_ALARM = HeatAlarm()
+
+
+@dataclass(frozen=True, slots=True)
 class Examined:
     """One instance and what was found.
 
-    `faults_are_seen`: Xid, ECC and the like are published, too. `work`: the metric by which a job on it says
-    that it works.
+    `faults_are_seen`: Xid, ECC and the like are published, too. `heat_alarm_sees`: the temperature of a GPU
+    is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it says that it works.
     """
 
     instance: Instance
     found: tuple[Finding, ...]
     faults_are_seen: bool
+    heat_alarm_sees: bool
     work: str | None = None
 
 
@@ -54,6 +67,7 @@ def examine(
     base = book.base().policy
     listed = instances.list_selected(target, base.selector)
     hardware = metrics.list_series(target, base.metrics.hardware_namespace, LOST_METRIC)
+    heat = metrics.list_series(target, HEAT_ALARM.namespace, HEAT_ALARM.metric)
     policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
     requests = [
         EvidenceRequest(
@@ -75,6 +89,7 @@ def examine(
                 policies[instance.instance_id],
             ),
             instance.instance_id in hardware,
+            any({k for k, _ in one} == HEAT_ALARM.dimensions for one in heat.get(instance.instance_id, ())),
             gathered[instance.instance_id].evidence.work,
         )
         for instance in listed
@@ -112,8 +127,21 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
         if one.work is not None:
             print(f"        a job publishes {printable(one.work)}, which keeps it")
     print_unseen(sum(not one.faults_are_seen for one in found), len(found))
+    _print_unseen_heat(found)
     counts = Counter(health_of(one.found) for one in found)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+
+
+def _print_unseen_heat(found: Sequence[Examined]) -> None:
+    """Of a silent instance that is said already."""
+    unseen = sum(not one.heat_alarm_sees and health_of(one.found) is not Health.SILENT for one in found)
+    if unseen:
+        print(
+            f"HotGpuAlarm of stacks/telemetry.yaml does not see the heat of {unseen} of {len(found)}:\n"
+            f"        -> it reads {HEAT_ALARM.metric} of GPUs with the dimensions "
+            f"{', '.join(sorted(HEAT_ALARM.dimensions))}: append InstanceId and InstanceType in the agent's "
+            "configuration; agent/ leaves the type out where it is started with --instance-id and --region"
+        )
 
 
 def _document(one: Examined) -> dict[str, object]:
@@ -124,6 +152,7 @@ def _document(one: Examined) -> dict[str, object]:
         "region": one.instance.target.region,
         "health": health_of(one.found).value,
         "faults_are_seen": one.faults_are_seen,
+        "heat_alarm_sees": one.heat_alarm_sees,
         "work": one.work,
         "findings": [
             {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}

@@ -86,6 +86,8 @@ class Member:
     capacity_reservation_id: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     selected: bool = True
+    instance_id: str | None = None
+    """`None`: a new one."""
 
     @property
     def all_tags(self) -> dict[str, str]:

@@ -218,4 +218,5 @@ def _spec(member: Member, now: datetime) -> InstanceSpec:
         termination_protection=member.termination_protection,
         capacity_reservation_id=member.capacity_reservation_id,
         public_ip="198.51.100.7",
+        instance_id=member.instance_id,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from governor import bootstrap
-from governor.contracts.payloads import HealthEvent, NoticeEvent, parse
+from governor.contracts.payloads import HealthEvent, NoticeEvent, OtherBlockEvent, parse
 from governor.observability import logger, observed
 
 
@@ -13,10 +13,13 @@ from governor.observability import logger, observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
     notice = parse(NoticeEvent, event).root
+    if isinstance(notice, OtherBlockEvent):
+        logger.info("nothing follows from this kind of event", extra={"kind": notice.kind})
+        return {"told": []}
     if isinstance(notice, HealthEvent):
         told = bootstrap.react_to_scheduled_change()(notice.to_domain())
     else:
         told = bootstrap.react_to_capacity_block()(notice.to_domain())
-    nothing = "not ours, no target of the policy, told before, or over"
+    nothing = "not ours, no target of the policy, told before, older than what was told, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -2,7 +2,7 @@
 # CloudWatch agent. The default image has nearly all of it; another Amazon Linux 2023 image may have nothing.
 #
 # Usage: install_gpu_host.sh [PARAMETER]    (name of the SSM parameter with the agent's configuration, or nothing)
-# What goes wrong ends it at once and stands in /var/log/cloud-init-output.log.
+# What goes wrong stands in /var/log/cloud-init-output.log, and ends it at once; a parameter that is not there does not.
 set -eu
 
 parameter=${1:-}
@@ -47,6 +47,8 @@ fi
 
 [ -x "$ctl" ] || dnf install -y amazon-cloudwatch-agent
 if [ -n "$parameter" ]; then
-  "$ctl" -a fetch-config -m ec2 -c "ssm:$parameter" -s
+  # The stack with the parameter may come later; its association then configures the agent.
+  "$ctl" -a fetch-config -m ec2 -c "ssm:$parameter" -s ||
+    say "the agent is not configured: $parameter cannot be read; deploy stacks/telemetry.yaml here" >&2
 fi
 say "done"

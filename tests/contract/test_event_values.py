@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.payloads import InterruptionEvent, NoticeEvent, parse
+from governor.contracts.payloads import InterruptionEvent, NoticeEvent, OtherBlockEvent, parse
 from governor.domain.interruption import Cause
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.errors import InputError
@@ -55,6 +55,29 @@ def test_no_warning_is_refused_for_its_date(text: str | None) -> None:
 def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
     """RFC 1123, as it is sent, and ISO 8601."""
     assert datetime(2026, 12, 4, 18, 0, tzinfo=UTC) == change(startTime=text).at
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999-12-31T00:00:00Z",
+        "9999-12-31T23:59:59-14:00",
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "0001-01-01T00:00:00Z",
+    ],
+)
+def test_a_date_that_no_change_can_have_is_none(text: str) -> None:
+    """It stands for a date that is not known, and nothing can be counted from it."""
+    assert change(startTime=text).at is None
+    with pytest.raises(InputError, match="end-date"):
+        parse(NoticeEvent, sample("handle_notice/block-delivered", **{"end-date": text}))
+
+
+@pytest.mark.parametrize("text", [None, "just now", "9999-12-31T00:00:00Z"])
+def test_what_health_says_is_as_old_as_its_last_change(text: str | None) -> None:
+    """However often it is repeated; where that cannot be read, as old as the event."""
+    assert datetime(2026, 11, 20, 11, 58, tzinfo=UTC) == change().said_at
+    assert datetime(2026, 11, 20, 12, 0, tzinfo=UTC) == change(lastUpdatedTime=text).said_at
 
 
 def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
@@ -117,6 +140,23 @@ def test_a_block_begins_or_expires(name: str, expiring: bool) -> None:
 
     assert isinstance(found, BlockChange)
     assert (expiring, datetime(2026, 11, 27, 11, 30, tzinfo=UTC)) == (found.is_expiring, found.ends_at)
+
+
+@pytest.mark.parametrize("kind", ["Scheduled", "Delivered v2", "Reservation Extension Completed"])
+def test_a_kind_of_block_event_that_is_not_known_is_let_through(kind: str) -> None:
+    """AWS may add some, in whatever form: nothing is refused, and its name is known to whoever logs it."""
+    event = {**sample("handle_notice/block-delivered"), "detail-type": f"Capacity Block {kind}", "detail": {}}
+
+    assert OtherBlockEvent(kind=f"Capacity Block {kind}") == parse(NoticeEvent, event).root
+
+
+@pytest.mark.parametrize(
+    "event", [{}, {"source": "aws.s3"}, [1], None, {"source": "aws.ec2", "detail-type": 1}]
+)
+def test_what_announces_no_date_is_refused(event: object) -> None:
+    """With a reason, whatever its form."""
+    with pytest.raises(InputError, match="NoticeEvent was refused"):
+        parse(NoticeEvent, event)
 
 
 def test_the_end_of_a_block_that_cannot_be_read_is_refused() -> None:

@@ -8,8 +8,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.event_log import DynamoEventLog
 from local.cloud import ROOT
 from local.fleet import T4
+from local.samples import happening
 from tests.integration.stage import TARGET, Stage
 
 SPOT: dict[str, Any] = {
@@ -217,6 +222,67 @@ def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
         "detail": detail,
     }
     assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "kind"),
+    [
+        ("handle_notice/retirement", "HandleNotice", "scheduled-change"),
+        ("handle_spot_interruption/terminate", "HandleSpotInterruption", "spot-interruption"),
+        ("handle_lifecycle_action/scale-in", "HandleLifecycleAction", "auto-scaling-termination"),
+        (
+            "handle_rebalance_recommendation/recommended",
+            "HandleRebalanceRecommendation",
+            "rebalance-recommended",
+        ),
+    ],
+)
+def test_a_sample_shows_what_it_is_a_sample_of(stage: Stage, name: str, function: str, kind: str) -> None:
+    """As `make invoke` tries it: about an instance that is there, and now."""
+    _forget_warnings(stage)
+    sample = json.loads((ROOT / f"events/{name}.json").read_text())
+
+    event, _ = happening(stage.scene, sample, datetime.now(tz=UTC))
+    function = "".join(part.capitalize() for part in name.partition("/")[0].split("_"))
+    answer, raised = stage.invoke(function, event)
+
+    assert not raised
+    assert answer["told"]
+    assert stage.await_mail("i-0123456789abcdef0", kind)
+
+
+def test_a_kind_of_block_event_that_nothing_follows_from_is_no_failure(stage: Stage) -> None:
+    """The rule lets every kind through, so that none vanishes; this one is a line in the log."""
+    event = json.loads((ROOT / "events/handle_notice/block-scheduled.json").read_text())
+
+    assert ({"told": []}, False) == stage.invoke("HandleNotice", event)
+
+
+def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
+    """Neither does one that comes after the event was closed; the table keeps their order."""
+    instance_id = stage.launch()
+    sample = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    log = DynamoEventLog(Clients(), stage.scene.outputs["StateTableName"])
+
+    def say(hours_ago: int, days: int, status: str = "upcoming") -> tuple[list[str], list[str]]:
+        now = datetime.now(tz=UTC).replace(microsecond=0)
+        detail = sample["detail"] | {
+            "affectedEntities": [{"entityValue": instance_id}],
+            "eventArn": f"arn:aws:health:::late-{instance_id}",
+            "startTime": format_datetime(today + timedelta(days=days), usegmt=True),
+            "lastUpdatedTime": format_datetime(now - timedelta(hours=hours_ago), usegmt=True),
+            "statusCode": status,
+        }
+        answer, _ = stage.invoke("HandleNotice", {**sample, "detail": detail})
+        kept = [one for one in log.notices(TARGET) if one.instance_id == instance_id]
+        return answer["told"], [str((one.at - today).days) for one in kept if one.at]
+
+    today = datetime.now(tz=UTC).replace(microsecond=0)
+    assert ([instance_id], ["10"]) == say(2, 10)
+    assert ([], ["10"]) == say(5, 3)
+    assert ([], []) == say(1, 10, "closed")
+    assert ([], []) == say(2, 10)
+    assert ([instance_id], ["20"]) == say(0, 20)
 
 
 def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> None:

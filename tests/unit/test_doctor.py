@@ -11,6 +11,8 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.memory import MemoryEc2, MemoryMetrics
 from governor.contracts.policy import parse_policy
 from governor.domain.telemetry import Health, health_of
+from local.cloud import ROOT
+from local.templates import load_template
 from tests.builders import NOW, TARGET, make_instance
 
 
@@ -70,3 +72,46 @@ def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: b
         assert out.endswith("1 silent, 1 right\n")
         assert "-> deploy stacks/telemetry.yaml" in out
         assert "1 of 2 publish no Xid, ECC, throttling or lost GPUs" in out
+
+
+HEAT = "nvidia_smi_temperature_gpu"
+AS_THE_AGENT = {"InstanceId": f"i-{1:017x}", "InstanceType": "g5.xlarge", "index": "0", "name": "A10G"}
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "seen"),
+    [
+        ({**AS_THE_AGENT, "arch": "Ampere"}, True),
+        (AS_THE_AGENT, False),
+        ({"InstanceId": f"i-{1:017x}", "arch": "Ampere", "index": "0", "name": "A10G"}, False),
+        ({"InstanceId": f"i-{1:017x}"}, False),
+        (None, False),
+    ],
+)
+def test_whom_the_alarm_on_heat_does_not_see_is_said(
+    capsys: pytest.CaptureFixture[str], dimensions: dict[str, str] | None, seen: bool
+) -> None:
+    """Its query matches one set of dimensions exactly; of a silent instance nothing more is said."""
+    ec2, metrics = fleet()
+    if dimensions is not None:
+        metrics.publish(HEAT, dimensions, [50.0] * 12)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+
+    doctor._print(found, as_json=False)
+    assert seen != (
+        "HotGpuAlarm of stacks/telemetry.yaml does not see the heat of 1" in capsys.readouterr().out
+    )
+    doctor._print(found, as_json=True)
+    assert [False, seen] == [one["heat_alarm_sees"] for one in json.loads(capsys.readouterr().out)]
+    assert [Health.SILENT, Health.RIGHT] == [health_of(one.found) for one in found]
+
+
+def test_the_alarm_on_heat_is_the_one_that_is_deployed() -> None:
+    """The same metric, namespace and dimensions."""
+    (metric,) = load_template(ROOT / "stacks" / "telemetry.yaml")["Resources"]["HotGpuAlarm"]["Properties"][
+        "Metrics"
+    ]
+    keys = ", ".join(f'"{key}"' for key in sorted(doctor.HEAT_ALARM.dimensions))
+
+    assert f"({doctor.HEAT_ALARM.metric}) " in metric["Expression"]
+    assert f'SCHEMA("{doctor.HEAT_ALARM.namespace}", {keys})' in metric["Expression"]

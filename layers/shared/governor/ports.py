@@ -566,16 +566,20 @@ class EventLog(Protocol):
         """
         ...
 
-    def keep_notice(self, notice: Notice) -> None:
-        """Keeps an announced date until a day after it; a new date of the same thing replaces the old one."""
+    def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
+        """Keeps an announced date; false, and nothing is changed, when something newer is known about it.
+
+        A new date of the same thing replaces the old one. The same date again, or none, leaves the one that
+        is kept, and whether to remind of it. What was dropped is opened by a newer word only.
+        """
         ...
 
-    def drop_notice(self, target: Target, key: str) -> None:
-        """Forgets an announced date, if it is known."""
+    def drop_notice(self, notice: Notice) -> None:
+        """It is over, which is kept for a while; unless something newer is known."""
         ...
 
     def notices(self, target: Target) -> Sequence[Notice]:
-        """The announced dates that are kept."""
+        """The announced dates to remind of."""
         ...
 
     def told(self, target: Target, now: datetime) -> Collection[str]:

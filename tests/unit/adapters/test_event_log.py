@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ LEASE = timedelta(seconds=30)
 DAY = timedelta(days=1)
 LATER = NOW.replace(microsecond=0) + timedelta(days=14)
 WINDOW = timedelta(minutes=10)
+SAID = NOW.replace(microsecond=0)
+BEFORE = SAID - timedelta(hours=1)
 
 
 @pytest.fixture(params=["memory", "dynamodb"])
@@ -96,22 +99,71 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     ]
 
 
-BLOCK = Notice(TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, reservation_id="cr-1")
-RETIREMENT = Notice(TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, instance_id="i-1")
+BLOCK = Notice(
+    TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, SAID, reservation_id="cr-1"
+)
+RETIREMENT = Notice(TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, SAID, instance_id="i-1")
+
+
+def keep(log: EventLog, notice: Notice, *, remind: bool = True, **changes: Any) -> bool:
+    """Keeps it with these changes."""
+    return log.keep_notice(replace(notice, **changes), remind=remind)
 
 
 def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
-    """A new date replaces the old one; what is dropped is gone; each Region has its own."""
+    """A new date replaces the old one; what is over is gone; each Region has its own."""
     moved = replace(RETIREMENT, at=LATER + DAY)
-    for notice in (RETIREMENT, BLOCK, moved):
-        log.keep_notice(notice)
+    assert all(keep(log, notice) for notice in (RETIREMENT, BLOCK, moved))
 
     assert {moved, BLOCK} == set(log.notices(TARGET))
     assert [] == list(log.notices(replace(TARGET, region="eu-west-1")))
 
-    log.drop_notice(TARGET, RETIREMENT.key)
-    log.drop_notice(TARGET, "never known")
+    log.drop_notice(moved)
+    log.drop_notice(replace(moved, source_id="never known"))
     assert [BLOCK] == list(log.notices(TARGET))
+
+
+def test_what_was_said_before_changes_nothing(log: EventLog) -> None:
+    """Neither the date, nor that it is over; the same moment's word is taken, but does not open again."""
+    assert keep(log, RETIREMENT)
+    assert not keep(log, RETIREMENT, at=LATER + DAY, said_at=BEFORE)
+    assert not keep(log, RETIREMENT, at=None, said_at=BEFORE)
+    log.drop_notice(replace(RETIREMENT, said_at=BEFORE))
+    assert [RETIREMENT] == list(log.notices(TARGET))
+
+    log.drop_notice(RETIREMENT)
+    assert not keep(log, RETIREMENT)
+    assert not keep(log, RETIREMENT, at=None)
+    assert not keep(log, RETIREMENT, said_at=BEFORE)
+    assert [] == list(log.notices(TARGET))
+    assert keep(log, RETIREMENT, said_at=LATER)
+    assert [LATER] == [one.said_at for one in log.notices(TARGET)]
+
+
+def test_what_is_not_to_be_reminded_of_has_its_place_in_the_order_all_the_same(log: EventLog) -> None:
+    """It replaces the date before it."""
+    assert keep(log, RETIREMENT)
+    assert keep(log, RETIREMENT, at=LATER - DAY, said_at=SAID + DAY, remind=False)
+    assert [] == list(log.notices(TARGET))
+    assert not keep(log, RETIREMENT)
+
+
+def test_the_same_date_again_leaves_the_reminder_as_it_is(log: EventLog) -> None:
+    """So does a word without a date; both are the latest word from then on."""
+    assert keep(log, RETIREMENT)
+    assert keep(log, RETIREMENT, said_at=SAID + DAY, remind=False)
+    assert keep(log, RETIREMENT, at=None, said_at=SAID + 2 * DAY, remind=False)
+
+    assert [replace(RETIREMENT, said_at=SAID + 2 * DAY)] == list(log.notices(TARGET))
+    assert not keep(log, RETIREMENT, at=LATER + DAY, said_at=SAID + DAY)
+
+
+def test_a_word_without_a_date_is_kept_in_order_too(log: EventLog) -> None:
+    """Though there is nothing to remind of."""
+    assert keep(log, RETIREMENT, at=None, remind=False)
+    assert keep(log, RETIREMENT, at=None, remind=False)
+    assert not keep(log, RETIREMENT, said_at=BEFORE)
+    assert [] == list(log.notices(TARGET))
 
 
 def test_a_busy_table_is_said_at_once() -> None:
@@ -140,11 +192,14 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     log = DynamoEventLog(aws, TABLE)
     log.done("event-1", NOW, DAY)
     log.count(TARGET, "interruption#a", NOW, WINDOW)
-    log.keep_notice(BLOCK)
+    keep(log, BLOCK)
+    keep(log, RETIREMENT, at=None)
+    log.drop_notice(replace(RETIREMENT, source_id="arn:2"))
 
     lives = [int(item["expires_at_epoch"]["N"]) for item in client.scan(TableName=TABLE)["Items"]]
 
-    ends = [NOW + DAY, NOW + WINDOW + DAY, LATER + DAY]
+    month = 30 * DAY
+    ends = [NOW + DAY, NOW + WINDOW + DAY, SAID + month, LATER + month, LATER + month]
     assert [int(end.timestamp()) for end in ends] == sorted(lives)
 
 

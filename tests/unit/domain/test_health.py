@@ -218,6 +218,15 @@ def test_straggler(last: float | None, told: bool) -> None:
         assert "95 %" in finding.seen
 
 
+def test_a_straggler_is_no_word_about_how_well_the_others_are_used() -> None:
+    """It has a finding of its own; advice is for those that work, by their own figures."""
+    gpus = [GpuFigures(str(i), utilization=flat(72), memory_utilization=flat(5)) for i in range(3)]
+    slow = GpuFigures("3", utilization=flat(40), memory_utilization=flat(5))
+
+    assert [FindingKind.STRAGGLER, FindingKind.BOTTLENECK] == kinds(*gpus, slow)
+    assert ("0", "1", "2") == only(FindingKind.BOTTLENECK, *gpus, slow).gpus
+
+
 def test_one_busy_gpu_of_eight_makes_no_stragglers() -> None:
     """The others are idle, not slow: that is for the verdict to say."""
     gpus = [GpuFigures(str(i), utilization=flat(90 if i == 3 else 1)) for i in range(8)]

@@ -135,6 +135,20 @@ def test_another_system_is_refused(host: Host, release: str) -> None:
     assert not host.path("/calls").exists()
 
 
+def test_a_configuration_that_is_not_there_yet_is_no_failure(host: Host) -> None:
+    """The telemetry stack may come later, and configures the agent then; all else works, and it is said."""
+    image(host)
+    body = f'echo "ctl $*" >>{host.path("/calls")}; exit 1'
+    host.binary("amazon-cloudwatch-agent-ctl", body, at="/packages/amazon-cloudwatch-agent-ctl")
+
+    done = boot(host)
+
+    assert (0, True) == (done.returncode, "done" in done.stdout)
+    assert "AmazonCloudWatch-gpu-governor" in done.stderr
+    assert "stacks/telemetry.yaml" in done.stderr
+    assert any("ctl -a fetch-config" in call for call in calls(host))
+
+
 def test_a_driver_that_does_not_come_up_ends_it(host: Host) -> None:
     """What follows would look as if all were well."""
     image(host, driver=False)

@@ -88,6 +88,18 @@ def test_what_gets_worse_is_told_anew() -> None:
         assert told == len(world.told())
 
 
+def test_another_gpu_in_the_same_finding_is_news() -> None:
+    """One straggler was told; a second one beside it is told, too, and then both last."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=5)
+    busy, slow = {"utilization": flat(95)}, {"utilization": flat(40)}
+    for speeds, told in (("bbbsb", "GPU 3:"), ("bbbss", "GPUs 3, 4:"), ("bbbss", ""), ("bbbsb", "")):
+        world.publish(instance_id, [slow if speed == "s" else busy for speed in speeds])
+        world.check(60)
+        lines = [line for alert in world.told() for line in alert.lines if "the peers have" in line]
+        assert bool(told) == any(told in line for line in lines)
+
+
 def test_another_start_is_another_matter() -> None:
     """It may run on another host."""
     world, instance_id = with_hot()

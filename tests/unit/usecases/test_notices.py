@@ -63,6 +63,7 @@ def retirement(instance_id: str, **changes: Any) -> ScheduledChange:
         what="AWS schedules: persistent instance retirement",
         at=IN_TWO_WEEKS,
         instance_ids=(instance_id,),
+        said_at=NOW - timedelta(minutes=2),
     )
     return replace(plain, **changes)
 
@@ -305,3 +306,112 @@ def test_a_repeated_event_takes_no_reminder_back() -> None:
     world.scheduled(retirement(instance_id, event_id="event-3", at=None))
 
     assert 1 == len(world.log.notices(TARGET))
+
+
+# what comes late
+
+
+def test_an_older_date_that_comes_late_is_neither_told_nor_kept() -> None:
+    """Events come in any order: the date that AWS named last is the one to be reminded of."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, at=NOW + timedelta(days=10)))
+    an_hour_ago = NOW - timedelta(hours=1)
+    for hours in (72, 12):
+        at = NOW + timedelta(hours=hours)
+        assert () == world.scheduled(retirement(instance_id, event_id="late", at=at, said_at=an_hour_ago))
+    assert () == world.scheduled(retirement(instance_id, event_id="late", at=None, said_at=an_hour_ago))
+
+    assert [NOW + timedelta(days=10)] == [one.at for one in world.log.notices(TARGET)]
+    assert 1 == len(world.told())
+
+
+def test_what_was_closed_is_not_opened_by_what_was_said_before() -> None:
+    """Nobody is told, or reminded, of a change that AWS has cancelled; a newer word opens it again."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, is_over=True))
+    assert () == world.scheduled(retirement(instance_id, event_id="event-2"))
+    assert () == world.scheduled(retirement(instance_id, said_at=NOW - timedelta(hours=1)))
+    assert [] == list(world.log.notices(TARGET))
+
+    assert (instance_id,) == world.scheduled(retirement(instance_id, said_at=NOW))
+    assert () == world.scheduled(retirement(instance_id, is_over=True))
+    assert 1 == len(world.log.notices(TARGET))
+
+
+def test_a_date_is_told_though_nobody_can_say_whether_it_is_the_latest() -> None:
+    """And the event is repeated: twice is better than never."""
+    world, instance_id = world_with()
+    assert isinstance(world.log, MemoryEventLog)
+    world.log.failure = Unavailable("down", operation="dynamodb:UpdateItem")
+    with pytest.raises(Unavailable):
+        world.scheduled(retirement(instance_id))
+    assert 1 == len(world.told())
+    world.log.failure = None
+    world.scheduled(retirement(instance_id))
+
+    assert 1 == len(world.log.notices(TARGET))
+
+
+def test_an_older_end_of_a_block_is_neither_told_nor_kept() -> None:
+    """A block that was extended ends when AWS said last."""
+    world, _ = world_with(capacity_reservation_id=RESERVATION)
+    later = IN_TWO_WEEKS + timedelta(days=7)
+    world.block(block(ends_at=later))
+
+    assert () == world.block(block(event_id="late", at=NOW - timedelta(hours=1)))
+    assert [later] == [one.at for one in world.log.notices(TARGET)]
+
+
+def test_a_date_far_ahead_is_told_once_however_often_it_is_repeated() -> None:
+    """What was told is known until the date, not for a month."""
+    world, instance_id = world_with()
+    far = NOW + timedelta(days=90)
+    world.scheduled(retirement(instance_id, at=far))
+    world.clock.moment = NOW + timedelta(days=40)
+
+    assert () == world.scheduled(retirement(instance_id, event_id="event-2", at=far))
+
+
+@pytest.mark.parametrize(("hours", "told"), [(12, 1), (25, 0)])
+def test_a_date_that_has_just_passed_is_still_told(hours: int, told: int) -> None:
+    """An event may come late, and the change take a while; after a day it is history."""
+    world, instance_id = world_with()
+
+    assert told == len(world.scheduled(retirement(instance_id, at=NOW - timedelta(hours=hours))))
+    assert [] == list(world.log.notices(TARGET))
+
+
+# wording
+
+
+@pytest.mark.parametrize(("hours", "promised"), [(24 * 14, True), (25, True), (24, False), (3, False)])
+def test_a_reminder_is_promised_only_where_one_will_come(hours: int, promised: bool) -> None:
+    """What comes within a day is not told a second time."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=hours)))
+
+    assert promised == ("told again" in " ".join(world.announcer.sent[0].lines))
+    assert promised == bool(world.log.notices(TARGET))
+
+
+def test_a_change_without_a_date_is_not_said_to_come_now() -> None:
+    """AWS names none, and this is what people read."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, at=None))
+
+    (alert,) = world.announcer.sent
+    assert "No date: AWS schedules: persistent instance retirement trainer" == alert.subject
+    assert "AWS names no date" in alert.lines[0]
+    assert "minutes" not in " ".join((alert.subject, *alert.lines))
+    assert "told again" not in " ".join(alert.lines)
+    assert alert.facts["happens_at"] is None
+
+
+def test_a_change_that_is_due_says_since_when() -> None:
+    """Not that it comes in no minutes."""
+    world, instance_id = world_with()
+    world.scheduled(retirement(instance_id, at=NOW - timedelta(hours=1)))
+
+    (alert,) = world.announcer.sent
+    assert alert.subject.startswith("Due: ")
+    assert "since 2026-11-20T11:02:30Z" in alert.lines[0]

@@ -12,6 +12,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events, Mode
 from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
 from governor.usecases.tell_warning import Told
+from tests.builders import NOW
 from tests.unit.usecases.warned_world import GROUP, HOOK, WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
 
@@ -115,6 +116,37 @@ def test_a_checkpoint_that_runs_is_not_cut_short() -> None:
     assert [] == world.hooks.completed
 
 
+@pytest.mark.parametrize(
+    ("failure", "completed"),
+    [
+        (AccessDenied("no", operation="ssm:SendCommand"), True),
+        (CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId"), True),
+        (Throttled("busy", operation="ssm:SendCommand"), False),
+        (AccessDenied("no", operation="kms:Decrypt"), False),
+    ],
+)
+def test_a_checkpoint_that_is_refused_for_good_is_not_waited_for(
+    failure: CloudError, completed: bool
+) -> None:
+    """Nothing is being saved, and nothing will be; what may succeed when the event is repeated is tried."""
+    world = WarnedWorld(OWN)
+    world.hook.failure = failure
+    with pytest.raises(type(failure)):
+        world.lifecycle(world.let_go())
+
+    assert completed == bool(world.hooks.completed)
+
+
+def test_a_checkpoint_that_was_sent_but_not_noted_is_not_cut_short() -> None:
+    """It runs, though the table is away."""
+    world = WarnedWorld(OWN)
+    world.log.failure = AccessDenied("no", operation="dynamodb:TransactWriteItems")
+    with pytest.raises(AccessDenied):
+        world.lifecycle(world.let_go())
+
+    assert (1, []) == (len(world.hook.sent), world.hooks.completed)
+
+
 def test_mode_observe_completes_nothing() -> None:
     """It changes nothing, anywhere."""
     world = WarnedWorld(OWN, mode=Mode.OBSERVE)
@@ -146,6 +178,56 @@ def test_an_event_that_comes_after_the_end_is_no_news(state: str) -> None:
 
     assert ([], [], []) == (world.sent, world.hook.sent, world.hooks.completed)
     assert voided(world)
+
+
+@pytest.mark.parametrize(
+    ("changes", "age_minutes"),
+    [
+        pytest.param({}, 59, id="the wait ended long ago, and it runs on"),
+        pytest.param({}, 16, id="the wait and the time Auto Scaling may take after it are over"),
+        pytest.param({"launch_time": NOW - timedelta(minutes=5)}, 8, id="of an earlier run"),
+    ],
+)
+def test_a_wait_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], age_minutes: int) -> None:
+    """Nothing gets SIGTERM that nobody waits for: no hook, no alert, no question taken back."""
+    world = WarnedWorld(Events(completed_lifecycle_hooks=(HOOK,), signal_gpu_processes=True))
+    if changes:
+        world.world.change_instance(**changes)
+
+    reaction = world.lifecycle(world.let_go(at=NOW - timedelta(minutes=age_minutes)))
+
+    assert ([], [], []) == (world.sent, world.hook.sent, world.hooks.completed)
+    assert (None, False, False) == (reaction.told, reaction.checkpoint_sent, voided(world))
+    assert "too late" in reaction.notes[0]
+
+
+def test_an_event_is_in_time_while_its_group_waits() -> None:
+    """Ten minutes here: an event that is eight old tells of the two that are left."""
+    world = WarnedWorld()
+
+    assert world.lifecycle(world.let_go(at=NOW - timedelta(minutes=8))).checkpoint_sent
+    assert 120 == world.hook.sent[0][2]
+
+
+def test_a_late_event_about_a_wait_that_is_not_known_does_no_harm() -> None:
+    """The hook is gone by now, or may not be read: two minutes are assumed, and they are over."""
+    world = WarnedWorld()
+    world.hooks.waits.clear()
+    world.lifecycle(world.let_go(at=NOW - timedelta(minutes=8)))
+
+    assert ([], [], False) == (world.sent, world.hook.sent, voided(world))
+
+
+@pytest.mark.parametrize("changes", [{"tags": {}}, {"state": "terminated"}])
+def test_a_question_of_a_later_run_is_not_taken_back(changes: dict[str, Any]) -> None:
+    """Whatever has become of the instance since."""
+    world = WarnedWorld()
+    world.world.change_instance(**changes)
+    before = world.instance.launch_time - timedelta(minutes=1)
+
+    assert not world.lifecycle(world.let_go(at=before)).voided
+    assert not voided(world)
+    assert world.lifecycle(world.let_go()).voided
 
 
 def test_an_instance_for_the_warm_pool_keeps_its_question() -> None:

@@ -206,20 +206,40 @@ def test_the_names_are_those_that_are_published() -> None:
     assert {names.temperature, names.memory_utilization, names.utilization} <= shared
 
 
+@pytest.mark.parametrize(("percent", "told"), [(11, True), (9, False)])
+def test_a_gpu_that_was_measured_for_a_part_of_the_window_is_not_hidden_by_its_peers(
+    percent: float, told: bool
+) -> None:
+    """Of 18 periods 15 are enough to believe a mean; in the aggregate the others make it look smaller."""
+    world = HealthWorld()
+    instance_id = world.add(1, gpus=0)
+    throttled = (*flat(percent)[:15], None, None, None)
+    world.publish(instance_id, [{}, {"thermal_throttle": throttled}])
+
+    found = world.read(instance_id).findings
+    assert told == (FindingKind.THROTTLED in [finding.kind for finding in found])
+
+
 def percents(most: float) -> st.SearchStrategy[Series]:
     """Readings with holes, often at the ends of the scale."""
     reading = st.one_of(st.none(), st.sampled_from([0.0, 8.0, 12.0, most]), st.floats(0, most))
     return st.lists(reading, min_size=BINS, max_size=BINS).map(tuple)
 
 
+def listed(most: float) -> st.SearchStrategy[Series]:
+    """With a reading at least: the agent publishes the temperature of every GPU and `agent/` whether it is
+    lost, so that by these two all GPUs are found."""
+    return percents(most).filter(lambda series: any(value is not None for value in series))
+
+
 FIGURES = st.fixed_dictionaries(
     {
-        "temperature_celsius": percents(100),
+        "temperature_celsius": listed(100),
         "utilization": st.one_of(percents(100), st.floats(0, 100).map(flat)),
         "memory_utilization": percents(100),
         "thermal_throttle": percents(100),
         "hardware_slowdown": st.one_of(percents(100), st.floats(0, 30).map(flat)),
-        "lost": percents(1),
+        "lost": listed(1),
         "ecc_uncorrected": percents(3),
         "repair_pending": percents(1),
         "repair_failed": percents(1),

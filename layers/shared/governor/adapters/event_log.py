@@ -2,7 +2,8 @@
 
     EVENT#...                SEEN                        done or being done, until `expires_at_epoch`
     TARGET#account#region    BURST#kind#zone             warnings counted since `started_at_epoch`
-                             NOTICE#source#id            an announced date, until a day after it
+                             NOTICE#source#id            an announced date, or that it is over, with when
+                                                         AWS said so; until a month after it
                              TOLD#...                    what people were told of, until `expires_at_epoch`
 
 Claims and counts are sent once: a warning leaves two minutes, and whoever asks can do without an answer.
@@ -30,7 +31,9 @@ _TRANSACTION = 100
 """Actions in one. Source: DynamoDB API, TransactWriteItems."""
 _CANCELLED = "TransactionCanceledException"
 _COUNT_KEPT = timedelta(days=1)
-_NOTICE_KEPT = timedelta(days=1)
+_NOTICE_KEPT = timedelta(days=30)
+"""After its date, or after the last word about it: twice as long as a dead-letter queue keeps an event."""
+_UNKNOWN = "attribute_not_exists(said_at)"
 _TOLD = "TOLD#"
 
 
@@ -93,29 +96,60 @@ class DynamoEventLog:
                 pass  # it was: count on its count
         raise ConflictError(f"the count of {name} in {target} kept beginning anew")
 
-    def keep_notice(self, notice: Notice) -> None:
+    def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
         """As the port says."""
-        document = {
-            "source_id": notice.source_id,
-            "what": notice.what,
-            "at": iso(notice.at),
-            "instance_id": notice.instance_id,
-            "reservation_id": notice.reservation_id,
-        }
-        item = {name: {"S": value} for name, value in document.items() if value is not None}
-        key = _notice_key(Target(notice.account, notice.region), notice.key)
-        lives = {"expires_at_epoch": _number(notice.at + _NOTICE_KEPT)}
-        with aws_errors("dynamodb:PutItem"):
-            self._clients.client("dynamodb").put_item(TableName=self._table, Item={**item, **lives, **key})
+        return self._move_notice(notice) or self._put_notice(
+            notice,
+            {**_notice_item(notice), "remind": {"BOOL": remind}},
+            # What is over has no `what`: what was said at the same moment does not open it.
+            f"{_UNKNOWN} OR said_at < :said OR (said_at = :said AND attribute_exists(what))",
+        )
 
-    def drop_notice(self, target: Target, key: str) -> None:
+    def drop_notice(self, notice: Notice) -> None:
         """As the port says."""
-        with aws_errors("dynamodb:DeleteItem"):
-            self._clients.client("dynamodb").delete_item(TableName=self._table, Key=_notice_key(target, key))
+        self._put_notice(notice, {}, f"{_UNKNOWN} OR said_at <= :said")
+
+    def _move_notice(self, notice: Notice) -> bool:
+        """The same date again, or none: all that is kept stays, and was said now."""
+        values = {":said": {"S": iso(notice.said_at)}}
+        same = "attribute_exists(#at)"
+        if notice.at is not None:
+            values[":at"] = {"S": iso(notice.at)}
+            same = "#at = :at"
+        try:
+            with aws_errors("dynamodb:UpdateItem"):
+                self._clients.client("dynamodb").update_item(
+                    TableName=self._table,
+                    Key=_notice_key(notice),
+                    UpdateExpression="SET said_at = :said",
+                    ConditionExpression=f"said_at <= :said AND {same}",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues=values,
+                )
+        except ConflictError:
+            return False
+        return True
+
+    def _put_notice(self, notice: Notice, document: Mapping[str, Any], condition: str) -> bool:
+        said = {"S": iso(notice.said_at)}
+        ends = max(notice.at or notice.said_at, notice.said_at) + _NOTICE_KEPT
+        lives = {"said_at": said, "expires_at_epoch": _number(ends)}
+        try:
+            with aws_errors("dynamodb:PutItem"):
+                self._clients.client("dynamodb").put_item(
+                    TableName=self._table,
+                    Item={**document, **lives, **_notice_key(notice)},
+                    ConditionExpression=condition,
+                    ExpressionAttributeValues={":said": said},
+                )
+        except ConflictError:
+            return False
+        return True
 
     def notices(self, target: Target) -> list[Notice]:
         """As the port says."""
-        return [_notice(target, item) for item in self._query(target, "NOTICE#")]
+        kept = self._query(target, "NOTICE#")
+        return [_notice(target, item) for item in kept if item.get("remind", {}).get("BOOL")]
 
     def told(self, target: Target, now: datetime) -> frozenset[str]:
         """As the port says."""
@@ -210,12 +244,24 @@ def _burst_key(target: Target, name: str) -> dict[str, Any]:
     return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"BURST#{name}"}}
 
 
-def _notice_key(target: Target, key: str) -> dict[str, Any]:
-    return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"NOTICE#{key}"}}
+def _notice_key(notice: Notice) -> dict[str, Any]:
+    target = Target(notice.account, notice.region)
+    return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"NOTICE#{notice.key}"}}
 
 
 def _told_key(target: Target, key: str) -> dict[str, Any]:
     return {"pk": {"S": _target_pk(target)}, "sk": {"S": f"{_TOLD}{key}"}}
+
+
+def _notice_item(notice: Notice) -> dict[str, Any]:
+    document = {
+        "source_id": notice.source_id,
+        "what": notice.what,
+        "at": None if notice.at is None else iso(notice.at),
+        "instance_id": notice.instance_id,
+        "reservation_id": notice.reservation_id,
+    }
+    return {name: {"S": value} for name, value in document.items() if value is not None}
 
 
 def _notice(target: Target, item: Mapping[str, Any]) -> Notice:
@@ -226,6 +272,7 @@ def _notice(target: Target, item: Mapping[str, Any]) -> Notice:
         source_id=values["source_id"],
         what=values["what"],
         at=parse_iso(values["at"]),
+        said_at=parse_iso(values["said_at"]),
         instance_id=values.get("instance_id"),
         reservation_id=values.get("reservation_id"),
     )

@@ -418,7 +418,8 @@ class MemoryEventLog:
         self._lock = threading.RLock()
         self._until: dict[str, datetime] = {}
         self._bursts: dict[tuple[str, str, str], Burst] = {}
-        self._notices: dict[tuple[str, str, str], Notice] = {}
+        self._notices: dict[tuple[str, str, str], tuple[Notice, bool, bool]] = {}
+        """With whether it is open, and whether to remind of it."""
         self._told: dict[tuple[str, str, str], datetime] = {}
         self.failure: CloudError | None = None
 
@@ -458,20 +459,32 @@ class MemoryEventLog:
             self._bursts[key] = replace(before, number=before.number + 1)
             return self._bursts[key]
 
-    def keep_notice(self, notice: Notice) -> None:
+    def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
         """As the port says."""
-        self._raise_planned()
-        self._notices[notice.account, notice.region, notice.key] = notice
+        with self._lock:
+            self._raise_planned()
+            place = notice.account, notice.region, notice.key
+            kept, is_open, reminded = self._notices.get(place, (notice, True, remind))
+            if notice.said_at < kept.said_at or (notice.said_at == kept.said_at and not is_open):
+                return False
+            if is_open and kept.at is not None and notice.at in (kept.at, None):
+                notice, remind = replace(kept, said_at=notice.said_at), reminded
+            self._notices[place] = notice, True, remind
+            return True
 
-    def drop_notice(self, target: Target, key: str) -> None:
+    def drop_notice(self, notice: Notice) -> None:
         """As the port says."""
-        self._raise_planned()
-        self._notices.pop((*_place(target), key), None)
+        with self._lock:
+            self._raise_planned()
+            place = notice.account, notice.region, notice.key
+            if place not in self._notices or self._notices[place][0].said_at <= notice.said_at:
+                self._notices[place] = notice, False, False
 
     def notices(self, target: Target) -> list[Notice]:
         """As the port says."""
         self._raise_planned()
-        return [notice for key, notice in self._notices.items() if key[:2] == _place(target)]
+        place = _place(target)
+        return [notice for key, (notice, _, remind) in self._notices.items() if key[:2] == place and remind]
 
     def told(self, target: Target, now: datetime) -> frozenset[str]:
         """As the port says."""

@@ -12,7 +12,17 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    ValidationError,
+)
 
 from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
@@ -30,6 +40,9 @@ _REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
 Region = Annotated[str, Field(pattern=_REGION)]
 InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
+
+_YEARS = range(2006, 3000)
+"""EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -220,12 +233,22 @@ def _moment(text: object) -> UtcDatetime:
     """The moment in ISO 8601, or in RFC 1123 as Health writes it.
 
     Raises:
-        ValueError: neither.
+        ValueError: neither, or in a year that stands for no date (9999).
     """
     try:
-        return parse_iso(str(text))
+        found = parse_iso(str(text))
     except ValueError:
-        return as_utc(parsedate_to_datetime(str(text)))
+        found = _moment_of_mail(str(text))
+    if found.year not in _YEARS:
+        raise ValueError(f"{text}: no such year in an announcement")
+    return found
+
+
+def _moment_of_mail(text: str) -> UtcDatetime:
+    try:
+        return as_utc(parsedate_to_datetime(text))
+    except OverflowError as error:
+        raise ValueError(f"{text}: no such year in UTC") from error
 
 
 def _moment_or_none(text: str | None) -> UtcDatetime | None:
@@ -338,6 +361,7 @@ class _HealthDetail(_Event):
     event_type_code: str = Field(alias="eventTypeCode", min_length=1)
     event_type_category: Literal["scheduledChange"] = Field(alias="eventTypeCategory")
     start_time: str | None = Field(default=None, alias="startTime")
+    last_updated: str | None = Field(default=None, alias="lastUpdatedTime")
     status_code: str = Field(default="", alias="statusCode")
     event_region: str | None = Field(default=None, alias="eventRegion")
     affected_account: AccountId | None = Field(default=None, alias="affectedAccount")
@@ -371,6 +395,7 @@ class HealthEvent(_Envelope):
             what=_change_text(detail.event_type_code),
             at=_moment_or_none(detail.start_time),
             instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
+            said_at=_moment_or_none(detail.last_updated) or as_utc(self.time),
             is_over=is_over,
         )
 
@@ -380,6 +405,9 @@ class _BlockDetail(_Event):
     end_date: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="end-date")
 
 
+_KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
+
+
 class CapacityBlockEvent(_Envelope):
     """`Capacity Block Delivered` and `Capacity Block Expiration Warning`.
 
@@ -387,9 +415,7 @@ class CapacityBlockEvent(_Envelope):
     """
 
     source: Literal["aws.ec2"]
-    detail_type: str = Field(
-        alias="detail-type", pattern=r"^Capacity Block .*(Delivered|Expiration Warning)$"
-    )
+    detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
     detail: _BlockDetail
 
     def to_domain(self) -> BlockChange:
@@ -405,8 +431,35 @@ class CapacityBlockEvent(_Envelope):
         )
 
 
-class NoticeEvent(RootModel[Annotated[HealthEvent | CapacityBlockEvent, Field(discriminator="source")]]):
-    """Either of the events that announce a date."""
+class OtherBlockEvent(_Event):
+    """A kind of Capacity Block event from which nothing follows. Whatever else it holds is let through."""
+
+    kind: str = Field(alias="detail-type", pattern=r"^Capacity Block ")
+
+    def to_domain(self) -> None:
+        """Nothing is announced."""
+
+
+def _notice_kind(event: object) -> str | None:
+    """Which of the models an event is; `None`, which refuses it, for one that is none."""
+    if not isinstance(event, dict):
+        return None
+    if event.get("source") != "aws.ec2":
+        return "health" if event.get("source") == "aws.health" else None
+    return "block" if re.match(_KNOWN_BLOCK_EVENT, str(event.get("detail-type"))) else "other"
+
+
+class NoticeEvent(
+    RootModel[
+        Annotated[
+            Annotated[HealthEvent, Tag("health")]
+            | Annotated[CapacityBlockEvent, Tag("block")]
+            | Annotated[OtherBlockEvent, Tag("other")],
+            Discriminator(_notice_kind),
+        ]
+    ]
+):
+    """Any of the events that announce a date, or a sibling that announces none."""
 
 
 def _change_text(code: str) -> str:

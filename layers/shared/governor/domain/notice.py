@@ -22,13 +22,15 @@ class Notice:
     """Something happens at `at` to one instance, or to whatever runs in one Capacity Reservation.
 
     `source_id` is the same in every message about it: the ARN of the Health event, or the reservation's id.
+    `at` is `None` where AWS names no date. Messages come in any order: that of the latest `said_at` counts.
     """
 
     account: str
     region: str
     source_id: str
     what: str
-    at: UtcDatetime
+    at: UtcDatetime | None
+    said_at: UtcDatetime
     instance_id: str | None = None
     reservation_id: str | None = None
 
@@ -39,8 +41,11 @@ class Notice:
 
     @property
     def telling(self) -> str:
-        """Names the thing with its date: told once, and again when the date changes."""
-        return f"{self.key}#{iso(self.at)}"
+        """Names the thing with its date: told once, and again when the date changes.
+
+        Without a date, whatever AWS changes about it is told.
+        """
+        return f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
         """Those of the instances that it happens to."""
@@ -50,12 +55,19 @@ class Notice:
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
         """Whether now is the time to tell it again: at most `before` ahead, and not over."""
-        return self.at - before <= now < self.at
+        return self.at is not None and self.at - before <= now < self.at
+
+    def is_reminded_of(self, now: UtcDatetime, before: timedelta) -> bool:
+        """Whether it is told again `before` its date: what comes sooner than that is told in time now."""
+        return self.at is not None and now < self.at - before
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """A scheduled change as AWS Health tells it. `at` is `None` where it names no date."""
+    """A scheduled change as AWS Health tells it. `at` is `None` where it names no date.
+
+    `said_at` is when Health last changed what it says; a repeated event has the same.
+    """
 
     event_id: str
     source_id: str
@@ -64,6 +76,7 @@ class ScheduledChange:
     what: str
     at: UtcDatetime | None
     instance_ids: tuple[str, ...]
+    said_at: UtcDatetime
     is_over: bool = False
     """Done or cancelled."""
 

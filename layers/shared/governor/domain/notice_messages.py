@@ -21,6 +21,16 @@ def _duration(span: timedelta) -> str:
     return f"{minutes // 60} hours" if minutes < 2880 else f"{minutes // 1440} days"
 
 
+def _when(notice: Notice, now: UtcDatetime) -> tuple[str, str]:
+    """For the subject and for the text."""
+    if notice.at is None:
+        return "No date", "(AWS names no date; look at the AWS Health Dashboard)"
+    if notice.at <= now:
+        return "Due", f"since {iso(notice.at)}"
+    left = _duration(notice.at - now)
+    return f"In {left}", f"at {iso(notice.at)}, in {left}"
+
+
 def notice_alert(
     notice: Notice,
     instances: Sequence[Instance],
@@ -29,21 +39,25 @@ def notice_alert(
     now: UtcDatetime,
     *,
     again: bool,
+    reminded: bool = False,
 ) -> Alert:
-    """The date, what happens then, and what can be done. `instances` are those of one owner."""
+    """The date, what happens then, and what can be done. `instances` are those of one owner.
+
+    `again`: this is the reminder. `reminded`: one will follow.
+    """
     names = ", ".join(f"{one.name} ({one.instance_id}, {one.instance_type})" for one in instances)
-    left = _duration(notice.at - now)
-    subject = f"In {left}: {notice.what}" + (f" {instances[0].name}" if len(instances) == 1 else "")
+    name = f" {instances[0].name}" if len(instances) == 1 else ""
+    short, when = _when(notice, now)
     return Alert(
         kind=AlertKind.SCHEDULED_CHANGE,
         severity=Severity.CRITICAL if again else Severity.WARNING,
         account=notice.account,
         region=notice.region,
-        subject=("Reminder: " if again else "") + subject,
+        subject=f"{'Reminder: ' if again else ''}{short}: {notice.what}{name}",
         lines=(
-            f"{notice.what} at {iso(notice.at)}, in {left}: {names}.",
+            f"{notice.what} {when}: {names}.",
             *_advice(notice, instances),
-            *(() if again else ("You will be told again before it.",)),
+            *(("You will be told again before it.",) if reminded else ()),
         ),
         dedup_id=f"{'reminder' if again else 'notice'}-{notice.telling}-{short_hash(owner, project)}",
         at=now,
@@ -52,7 +66,7 @@ def notice_alert(
         project=project,
         facts={
             "what": notice.what,
-            "happens_at": iso(notice.at),
+            "happens_at": None if notice.at is None else iso(notice.at),
             "reminder": again,
             "source_id": notice.source_id,
             "capacity_reservation_id": notice.reservation_id,
@@ -79,7 +93,12 @@ def _advice(notice: Notice, instances: Sequence[Instance]) -> tuple[str, ...]:
 
 
 def block_delivered_alert(
-    notice: Notice, instances: Sequence[Instance], owner: str, project: str, now: UtcDatetime
+    notice: Notice,
+    ends_at: UtcDatetime,
+    instances: Sequence[Instance],
+    owner: str,
+    project: str,
+    now: UtcDatetime,
 ) -> Alert:
     """A Capacity Block has begun: it is paid for whether it is used or not."""
     running = ", ".join(f"{one.name} ({one.instance_id})" for one in instances)
@@ -88,9 +107,9 @@ def block_delivered_alert(
         severity=Severity.INFO,
         account=notice.account,
         region=notice.region,
-        subject=f"Capacity Block {notice.reservation_id} is here until {iso(notice.at)}",
+        subject=f"Capacity Block {notice.reservation_id} is here until {iso(ends_at)}",
         lines=(
-            f"The Capacity Block {notice.reservation_id} has begun and ends at {iso(notice.at)}. It is paid "
+            f"The Capacity Block {notice.reservation_id} has begun and ends at {iso(ends_at)}. It is paid "
             "for in full, whether it is used or not.",
             f"Governed instances in it: {running or 'none yet'}.",
         ),
@@ -101,7 +120,7 @@ def block_delivered_alert(
         facts={
             "what": "Capacity Block delivered",
             "capacity_reservation_id": notice.reservation_id,
-            "ends_at": iso(notice.at),
+            "ends_at": iso(ends_at),
             "instance_ids": [one.instance_id for one in instances],
         },
     )

@@ -3,21 +3,22 @@
 Told, asked to save its work, its question taken back; each whatever became of the one before. Whoever set the
 hook up completes it. Hooks that the policy names wait for the governor alone: those it completes where
 nothing is saved, so that nobody pays for waiting. Where a checkpoint runs, the group's own time-out ends the
-wait: what is completed at once would end the instance under the checkpoint.
+wait: what is completed at once would end the instance under the checkpoint. An event that comes after the
+wait changes nothing on an instance that runs on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Outcome
 from governor.domain.event_messages import auto_scaling_alert
-from governor.domain.instance import Target
-from governor.domain.interruption import Checkpoint, LifecycleAction, decide_checkpoint
+from governor.domain.instance import Instance, Target
+from governor.domain.interruption import Checkpoint, LifecycleAction, Warned, decide_checkpoint
 from governor.domain.policy import Mode, Policy
-from governor.errors import CloudError
+from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
@@ -65,11 +66,13 @@ class ReactToLifecycleAction:
             # The event came late: nobody can save anything any more, and nothing waits.
             run_all(steps)
             return reaction
-        if action.at < instance.launch_time:
-            return reaction.too_late(action.warned(None))
+        # Past its heartbeat nothing waits, unless somebody prolonged it: then it is left to them.
+        warned = action.warned(self._heartbeat(target, action, reaction))
+        if warned.is_over(instance, self.clock.now()):
+            return reaction.too_late(warned)
         policy = self.policies.applied_to(instance).policy
         owner, project = owner_and_project(instance, policy.ownership)
-        warned = action.warned(self._heartbeat(target, action, reaction))
+        refused: list[CloudError] = []
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         steps = [
             lambda: self.tell(
@@ -79,9 +82,9 @@ class ReactToLifecycleAction:
                 lambda: auto_scaling_alert(instance, warned, decided, owner, project, self.clock.now()),
                 reaction,
             ),
-            lambda: self.checkpoint(instance, warned, decided, owner, project, reaction),
+            lambda: self._save(instance, warned, decided, owner, project, reaction, refused),
             *steps,
-            lambda: self._complete(target, action, policy, decided, reaction),
+            lambda: self._complete(target, action, policy, decided, reaction, refused),
         ]
         run_all(steps)
         return reaction
@@ -98,9 +101,26 @@ class ReactToLifecycleAction:
         if action.to_warm_pool:
             return
         record = self.state.record(target, action.instance_id)
-        if record.open_episode is not None:
+        if record.open_episode is not None and action.at >= record.open_episode.launch_time:
             reason = f"the Auto Scaling group {action.group} terminates it"
             reaction.voided = self.void(record.open_episode, reason, Outcome.INTERRUPTED)
+
+    def _save(
+        self,
+        instance: Instance,
+        warned: Warned,
+        decided: Checkpoint | None,
+        owner: str,
+        project: str,
+        reaction: Reaction,
+        refused: list[CloudError],
+    ) -> None:
+        try:
+            self.checkpoint(instance, warned, decided, owner, project, reaction)
+        except CloudError as error:
+            if error.operation == "ssm:SendCommand" and not isinstance(error, Throttled | Unavailable):
+                refused.append(error)
+            raise
 
     def _complete(
         self,
@@ -109,9 +129,10 @@ class ReactToLifecycleAction:
         policy: Policy,
         decided: Checkpoint | None,
         reaction: Reaction,
+        refused: Sequence[CloudError],
     ) -> None:
         is_own = action.hook in policy.events.completed_lifecycle_hooks
-        is_saving = decided is not None and decided.send
+        is_saving = decided is not None and decided.send and not refused
         if not is_own or is_saving or policy.mode is Mode.OBSERVE:
             return
         reaction.completed = self.once(

@@ -7,16 +7,17 @@ Told to the owner once for each date, and kept for the sweep, which tells it aga
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance
 from governor.domain.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.notice_messages import block_delivered_alert, block_expiring_alert, notice_alert
 from governor.domain.policy import Ownership, Policy
 from governor.domain.units import UtcDatetime
+from governor.errors import CloudError
 from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
@@ -27,6 +28,8 @@ _ByOwner = Mapping[tuple[str, str], Sequence[Instance]]
 
 _KEPT_AFTER = timedelta(days=30)
 """How long after its date a notice is known as told: Health repeats events while they are open."""
+_STILL_NEWS = timedelta(days=1)
+"""How long after its date it is told: events come late, and what is due may take a while."""
 _EXPIRY_LEAD = timedelta(minutes=10)
 """From the event to the first termination. Source: EC2 user guide, monitoring Capacity Blocks."""
 
@@ -60,26 +63,32 @@ class ReactToScheduledChange:
 
     def _about(self, change: ScheduledChange, instance_id: str, policy: Policy, told: list[str]) -> None:
         now = self.clock.now()
-        # A date that is missing is told as now: whoever reads it looks at the Health dashboard at once.
-        at = change.at or now
         notice = Notice(
-            change.account, change.region, change.source_id, change.what, at, instance_id=instance_id
+            account=change.account,
+            region=change.region,
+            source_id=change.source_id,
+            what=change.what,
+            at=change.at,
+            said_at=change.said_at,
+            instance_id=instance_id,
         )
-        target = self.accounts.target(change.account, change.region)
-        if change.is_over or at < now - timedelta(days=1):
-            self.log.drop_notice(target, notice.key)
+        at = change.at or now
+        if change.is_over or at < now - _STILL_NEWS:
+            self.log.drop_notice(notice)
             return
-        instance = self.instances.describe(target, instance_id)
+        instance = self.instances.describe(self.accounts.target(change.account, change.region), instance_id)
         if instance is None or not policy.selector.is_on(instance):
             return
         owner, project = owner_and_project(instance, policy.ownership)
-        alert = notice_alert(notice, [instance], owner, project, now, again=False)
-        key = notice.telling if change.at is not None else f"{notice.key}#{change.event_id}"
-        tell = partial(self.announcer.announce, alert)
-        if self.once(f"notice#{key}", tell, keep=at - now + _KEPT_AFTER):
-            told.append(instance_id)
-        if change.at is not None:
-            _keep_for_reminder(self.log, notice, policy, now)
+        remind = _is_reminded_of(notice, policy, now)
+        alert = notice_alert(notice, [instance], owner, project, now, again=False, reminded=remind)
+
+        def tell() -> None:
+            announce = partial(self.announcer.announce, alert)
+            if self.once(f"notice#{notice.telling}", announce, keep=at - now + _KEPT_AFTER):
+                told.append(instance_id)
+
+        _tell_the_latest(self.log, notice, policy, now, tell)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +129,22 @@ class ReactToCapacityBlock:
             source_id=reservation,
             what=f"Capacity Block {reservation} ends",
             at=change.ends_at,
+            said_at=change.at,
             reservation_id=reservation,
         )
         # Nobody runs in it yet: whoever the policy names for such cases may know who bought it.
         nobody: _ByOwner = {(policy.ownership.default_owner, "unassigned"): ()}
-        keep = max(notice.at - now, timedelta()) + _KEPT_AFTER
+        keep = max(change.ends_at - now, timedelta()) + _KEPT_AFTER
         told: list[str] = []
-        for (owner, project), instances in (by_owner or nobody).items():
-            alert = block_delivered_alert(notice, instances, owner, project, now)
-            key = f"delivered#{notice.telling}#{owner}#{project}"
-            if self.once(key, partial(self.announcer.announce, alert), keep=keep):
-                told.append(owner)
-        _keep_for_reminder(self.log, notice, policy, now)
+
+        def tell() -> None:
+            for (owner, project), instances in (by_owner or nobody).items():
+                alert = block_delivered_alert(notice, change.ends_at, instances, owner, project, now)
+                key = f"delivered#{notice.telling}#{owner}#{project}"
+                if self.once(key, partial(self.announcer.announce, alert), keep=keep):
+                    told.append(owner)
+
+        _tell_the_latest(self.log, notice, policy, now, tell)
         return tuple(told)
 
     def _expiring(self, change: BlockChange, by_owner: _ByOwner) -> tuple[str, ...]:
@@ -155,14 +168,26 @@ def owned(instances: Sequence[Instance], rule: Ownership) -> dict[tuple[str, str
     return dict(found)
 
 
-def _keep_for_reminder(log: EventLog, notice: Notice, policy: Policy, now: UtcDatetime) -> None:
-    """What comes sooner than the reminder would was told in time already; a new date replaces the old one.
+def _tell_the_latest(
+    log: EventLog, notice: Notice, policy: Policy, now: UtcDatetime, tell: Callable[[], None]
+) -> None:
+    """Keeps it for its reminder and tells, unless AWS has said something newer: events come in any order.
 
-    Health repeats events while they are open: the same date again takes nothing back.
+    Raises:
+        CloudError: whether something newer is known could not be read (it was told all the same: twice is
+            better than never), or as `tell`.
     """
-    if now < notice.at - timedelta(hours=policy.events.remind_before_hours):
-        log.keep_notice(notice)
-        return
-    target = Target(notice.account, notice.region)
-    if any(kept.key == notice.key and kept.at != notice.at for kept in log.notices(target)):
-        log.drop_notice(target, notice.key)
+    unknown: CloudError | None = None
+    is_latest = True
+    try:
+        is_latest = log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))
+    except CloudError as error:
+        unknown = error
+    if is_latest:
+        tell()
+    if unknown is not None:
+        raise unknown
+
+
+def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
+    return notice.is_reminded_of(now, timedelta(hours=policy.events.remind_before_hours))

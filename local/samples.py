@@ -1,0 +1,105 @@
+"""Makes an AWS event of `events/` happen now, about an instance that the local cloud has.
+
+The files name a fixed instance and a fixed day. Here the instance is launched, of the kind that such an event
+is about, and all times of the event move by the same span, so that it has just been sent.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
+from typing import Any
+
+from local.fleet import T4, Member, busy
+from local.scene import Scene
+
+_ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+_MAIL_DATE = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
+_SENT = re.compile(rf'\\?"time\\?": ?\\?"({_ISO})')
+"""Also within a message of a queue, which holds the event as text."""
+_HEARTBEAT_SECONDS = 900
+_SPOT = {"lifecycle": "spot", "spot_request_type": "one-time"}
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "EC2 Spot Instance Interruption Warning": _SPOT,
+    "EC2 Instance Rebalance Recommendation": _SPOT,
+    "EC2 Capacity Reservation Instance Interruption Warning": {
+        "lifecycle": "interruptible-capacity-reservation"
+    },
+    "EC2 Instance-terminate Lifecycle Action": {},
+    "AWS Health Event": {},
+}
+
+
+def happening(scene: Scene, sample: object, now: datetime) -> tuple[Any, list[str]]:
+    """The event as if it had been sent now, and what was made for it, in words; other samples as they are.
+
+    Puts into the scene the instances that it names and, where it is about one, the group's lifecycle hook.
+    """
+    event, moved_by = moved_to(sample, now)
+    notes = []
+    if moved_by is not None:
+        notes.append(f"all its times are moved by {moved_by}, so that it has been sent now")
+    for one in _events_in(event):
+        notes += _arrange(scene, one, now)
+    return event, notes
+
+
+def moved_to(sample: object, now: datetime) -> tuple[Any, timedelta | None]:
+    """The sample with all its times moved, and how far; `None` where it was not sent at any time."""
+    text = json.dumps(sample)
+    if (sent := _SENT.search(text)) is None:
+        return sample, None
+    by = now.replace(microsecond=0) - datetime.fromisoformat(sent[1])
+
+    def move(found: re.Match[str]) -> str:
+        if re.fullmatch(_ISO, found[0]):
+            return f"{datetime.fromisoformat(found[0]) + by:%Y-%m-%dT%H:%M:%SZ}"
+        return format_datetime((parsedate_to_datetime(found[0]) + by).astimezone(UTC), usegmt=True)
+
+    return json.loads(re.sub(f"{_ISO}|{_MAIL_DATE}", move, text)), by
+
+
+def _events_in(event: Any) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(event, dict):
+        return
+    for one in [json.loads(record["body"]) for record in event.get("Records", ())] or [event]:
+        if isinstance(one, dict) and one.get("detail-type") in _KINDS:
+            yield one
+
+
+def _arrange(scene: Scene, event: Mapping[str, Any], now: datetime) -> Iterator[str]:
+    detail = event["detail"]
+    kind = dict(_KINDS[event["detail-type"]])
+    tags = {"Owner": "ml-platform", "Project": "vision"}
+    if "AutoScalingGroupName" in detail:
+        tags["aws:autoscaling:groupName"] = detail["AutoScalingGroupName"]
+        scene.cloud.client("autoscaling").put_lifecycle_hook(
+            AutoScalingGroupName=detail["AutoScalingGroupName"],
+            LifecycleHookName=detail["LifecycleHookName"],
+            LifecycleTransition=detail["LifecycleTransition"],
+            HeartbeatTimeout=_HEARTBEAT_SECONDS,
+        )
+    if detail.get("instance-action") in ("stop", "hibernate"):
+        kind["spot_request_type"] = "persistent"
+    entities = [one.get("entityValue") for one in detail.get("affectedEntities", ())]
+    named = [detail.get("instance-id"), detail.get("EC2InstanceId"), *entities]
+    for instance_id in filter(None, named):
+        member = Member(
+            "sample",
+            "g4dn.xlarge",
+            T4,
+            1,
+            busy,
+            "busy",
+            "what a sample event is about",
+            data_gib=50,
+            tags=tags,
+            instance_id=instance_id,
+            **kind,
+        )
+        scene.launch([member], now)
+        what = kind.get("lifecycle", "on-demand")
+        yield f"{instance_id} runs, {what}" + (" in its group" if len(tags) > 2 else "")
