@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
-from cli.policy import printable
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
@@ -18,6 +17,7 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.telemetry import Finding, Health, findings, health_of
+from governor.domain.units import printable
 from governor.domain.verdict import FIGURES
 from governor.ports import Catalogue, InstanceReader, MetricReader
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence

@@ -11,7 +11,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError
-from cli.policy import deployed
+from cli.policy import deployed, read
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.errors import GovernorError, PolicyError
@@ -30,11 +30,9 @@ def over_the_fleet(
     session = boto3.Session()
     try:
         book = parse_policy(
-            Path(arguments.file).read_text(encoding="utf-8")
-            if arguments.file
-            else deployed(arguments.stack_name, session)
+            read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
         )
-    except (PolicyError, OSError) as error:
+    except PolicyError as error:
         raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
     own = session.region_name
     regions = arguments.region or list(book.base().policy.targets.regions) or ([own] if own else [])

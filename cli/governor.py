@@ -25,8 +25,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import doctor, health, policy, simulate
 from cli.errors import CommandError
-from cli.policy import printable
 from governor.channels.message import clip
+from governor.domain.units import printable
 
 _SECONDS = 30
 _CELL_CHARACTERS = 40

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
-from cli.policy import printable
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
@@ -17,6 +16,7 @@ from governor.contracts.policy import PolicyBook
 from governor.domain.health import Severity
 from governor.domain.health_messages import InstanceFinding, finding_document
 from governor.domain.instance import Target
+from governor.domain.units import printable
 from governor.ports import InstanceReader, MetricReader
 from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
 

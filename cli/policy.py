@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import boto3
-import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError
@@ -21,7 +20,11 @@ from governor.contracts.policy import parse_policy, policy_schema
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Policy
 from governor.domain.policy_advice import warnings
-from governor.errors import GovernorError, PolicyError
+from governor.domain.units import printable
+from governor.errors import GovernorError, PolicyError, PolicyProblem
+
+_PARAMETER_CHARACTERS = 8_192
+"""Of an advanced parameter; the stack writes two lines of its own into it."""
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -31,16 +34,37 @@ def check(arguments: argparse.Namespace) -> int:
     try:
         book = parse_policy(text)
     except PolicyError as error:
-        lines = line_numbers(text)
-        for where, why in error.problems:
-            print(f"{path}:{_line(lines, where)}: error: {where or '(document)'}: {why}")
+        _print_errors(path, error.problems)
         return 1
-    for name, policy in book.policies():
+    if len(text) > _PARAMETER_CHARACTERS:
+        print(
+            f"{path}: warning: it has {len(text)} characters, and the SSM parameter that holds the policy "
+            f"{_PARAMETER_CHARACTERS}; leave out comments, and settings that are the defaults"
+        )
+    meetings = book.meetings()
+    alone = [((), book.base().policy), *(((name,), policy) for name, policy in book.policies()[1:])]
+    told: dict[tuple[str, ...], frozenset[str]] = {}
+    for names, policy in (*alone, *meetings.policies):
+        # What fewer of them bring about was told of those.
+        known = frozenset[str]().union(*(said for few, said in told.items() if set(few) <= set(names)))
+        told[names] = frozenset(warnings(policy))
         for warning in warnings(policy):
-            print(f"{path}: warning: {name}: {warning}")
+            if warning not in known:
+                print(f"{path}: warning: {printable(' + '.join(names) or 'base')}: {printable(warning)}")
+    if not meetings.all_tried:
+        print(f"{path}: warning: so many overrides can meet in one instance that not all were tried together")
+    if meetings.problems:
+        _print_errors(path, meetings.problems)
+        return 1
     version = book.base().version
     print(f"{path}: ok, version {version}, mode {book.base().policy.mode.value}")
     return 0
+
+
+def _print_errors(path: Path, problems: Sequence[PolicyProblem]) -> None:
+    for problem in problems:
+        where, reason = problem.path or "(document)", printable(problem.reason)
+        print(f"{path}:{problem.line or 1}: error: {where}: {reason}")
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -52,17 +76,24 @@ def explain(arguments: argparse.Namespace) -> int:
     except PolicyError as error:
         raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
     instance = _instance(arguments.instance, arguments.region or session.region_name)
-    applied = book.applied_to(instance)
+    try:
+        applied = book.applied_to(instance)
+    except PolicyError as error:
+        raise CommandError(f"{instance.instance_id} is never judged: {error}") from None
     base, defaults = _flat(asdict(book.base().policy)), _flat(asdict(Policy()))
     print(f"{instance.name} ({instance.instance_id}, {instance.instance_type}) in {instance.target}")
-    print(f"policy version {applied.version}; overrides that apply: {', '.join(applied.overrides) or 'none'}")
+    overrides = ", ".join(printable(name) for name in applied.overrides)
+    print(f"policy version {applied.version}; overrides that apply: {overrides or 'none'}")
     for path, value in _flat(asdict(applied.policy)).items():
         if value != base.get(path):
-            print(f"  {path}: {value}   (an override; the document says {base.get(path)})")
+            said = f"an override; the document says {_written(base.get(path))}"
         elif value != defaults.get(path):
-            print(f"  {path}: {value}   (the document; the default is {defaults.get(path)})")
+            said = f"the document; the default is {_written(defaults.get(path))}"
+        else:
+            continue
+        print(f"  {printable(path)}: {_written(value)}   ({said})")
     for warning in warnings(applied.policy):
-        print(f"  warning: {warning}")
+        print(f"  warning: {printable(warning)}")
     return 0
 
 
@@ -89,39 +120,6 @@ def deployed(stack: str, session: boto3.Session) -> str:
     return str(found["Parameter"].get("Value", ""))
 
 
-def line_numbers(text: str) -> Mapping[str, int]:
-    """The line of every setting, by its path as problems name it (`overrides.0.set.mode`)."""
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        return {"": mark.line + 1 if mark else 1}
-    return {"": 1} if root is None else dict(_lines(root, ""))
-
-
-def _lines(node: yaml.Node, path: str) -> Iterator[tuple[str, int]]:
-    yield path, node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            inner = f"{path}.{key.value}".strip(".")
-            yield from _lines(value, inner)
-            # The key's own line: a block value begins on the next one.
-            yield inner, key.start_mark.line + 1
-    elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _lines(item, f"{path}.{index}".strip("."))
-
-
-def _line(lines: Mapping[str, int], path: str) -> int:
-    """Of the setting itself, else of what it stands in."""
-    parts = path.split(".")
-    while parts:
-        if ".".join(parts) in lines:
-            return lines[".".join(parts)]
-        parts.pop()
-    return lines.get("", 1)
-
-
 def _instance(instance_id: str, region: str | None) -> Instance:
     if not region:
         raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
@@ -133,6 +131,17 @@ def _instance(instance_id: str, region: str | None) -> Instance:
     if found is None:
         raise CommandError(f"there is no instance {instance_id} in {account}/{region}")
     return found
+
+
+def _written(value: object) -> str:
+    """A value as the document would hold it; no tag or name in it can be read as a command."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_written(key)}: {_written(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_written(one) for one in value) + "]"
+    return printable(str(value))
 
 
 def _flat(document: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -156,8 +165,3 @@ def read(path: Path) -> str:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{path} could not be read: {error}") from None
-
-
-def printable(text: str) -> str:
-    """Names and tags are whatever somebody chose; a terminal must not read them as commands."""
-    return "".join(character if character.isprintable() else "?" for character in text)

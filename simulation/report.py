@@ -13,7 +13,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.domain.units import Usd, iso, money
+from governor.domain.units import Usd, iso, money, printable
 from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 
@@ -115,10 +115,10 @@ ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
 
 def table(summaries: Sequence[Summary]) -> str:
     """A column a policy; then questions by owner."""
-    lines = [["", *(_plain(one.name) for one in summaries)]]
+    lines = [["", *(printable(one.name) for one in summaries)]]
     lines += [[label, *(figure(one) for one in summaries)] for label, figure in ROWS]
     lines += [["", *("" for _ in summaries)], ["questions by owner", *("" for _ in summaries)]]
-    lines += [[f"  {_plain(owner)}", *counts] for owner, counts in by_owner(summaries)]
+    lines += [[f"  {printable(owner)}", *counts] for owner, counts in by_owner(summaries)]
     widths = [max(len(row[column]) for row in lines) for column in range(len(summaries) + 1)]
     text = []
     for row in lines:
@@ -213,8 +213,3 @@ def _stop(stop: Stop) -> dict[str, Any]:
 
 def _asks(result: InstanceResult) -> int:
     return sum(event.sent_at is not None for event in result.events)
-
-
-def _plain(text: str) -> str:
-    """Names and tags are whatever somebody chose; a terminal must not read them as commands."""
-    return "".join(character if character.isprintable() else "?" for character in text)

@@ -63,4 +63,4 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
     """Names are whatever somebody chose."""
     lines = listed(capsys, {**QUESTION, "instance_name": "\x1b[2J\x07train"})
 
-    assert lines[1].endswith("?[2J?train")
+    assert lines[1].endswith("  [2J train")

@@ -11,7 +11,6 @@ import pytest
 from moto import mock_aws
 
 from cli.governor import main
-from cli.policy import line_numbers
 from governor.contracts.policy import parse_policy, policy_schema
 from governor.domain.policy_advice import warnings
 
@@ -36,7 +35,18 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
             ":5: error: overr",
         ),
         ("mode: [", ":1: error: (document): not readable as YAML"),
-        ("mode: ask\nmode: auto\n", "stands twice"),
+        ("mode: ask\nmode: auto\n", ":2: error: mode: stands twice"),
+        ("idle:\n  window_minutes: 1\n", ":2: error: idle.window_minutes: is 1; it must be at least 5"),
+        (
+            "overrides:\n  - {name: x, match: {}, set: {}}\n  - {name: x, match: {}, set: {}}\n",
+            ":3: error: overrides.1.name: is the name of overrides.0, too",
+        ),
+        (
+            "detector: threshold\noverrides:\n"
+            "  - {name: a, match: {}, set: {idle: {utilization_below_percent: 9}}}\n"
+            "  - {name: b, match: {tags: {A: a}}, set: {detector: survival}}\n",
+            ":4: error: overrides.1: where 'a', 'b' meet: detector: survival is made for",
+        ),
         ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence is no yes"),
     ],
 )
@@ -99,6 +109,52 @@ def test_an_overrides_danger_is_told_by_its_name(capsys: pytest.CaptureFixture[s
     assert (0, True) == (code, "warning: research: mode auto terminates" in out)
 
 
+def test_what_overrides_bring_about_together_is_told_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Each harmless alone; what the base brings about is told of the base."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "mode: ask\noverrides:\n"
+        "  - {name: now, match: {tags: {A: a}}, set: {mode: auto}}\n"
+        "  - {name: gone, match: {tags: {B: b}}, set: {plan: {action: terminate}}}\n"
+        "  - {name: short, match: {tags: {C: c}}, set: {idle: {window_minutes: 10}}}\n"
+    )
+    code, out = run(capsys, "check", str(file))
+
+    told = [line.partition(" warning: ")[2] for line in out.splitlines()[:-1]]
+    began = [
+        "base: ownership.contacts is empty",
+        "short: idle.window_minutes",
+        "now + gone: mode auto terminates",
+    ]
+    assert (0, len(began)) == (code, len(told)), out
+    assert all(line.startswith(start) for line, start in zip(told, began, strict=True)), out
+
+
+def test_a_document_that_no_parameter_can_hold_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """8,192 characters: SSM's limit of an advanced parameter."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("# " + "a" * 8_200 + "\n")
+
+    code, out = run(capsys, "check", str(file))
+    assert (0, True) == (code, "warning: it has 8203 characters" in out)
+
+
+@pytest.mark.parametrize("content", [b"mode: ask\n# \xff", b"\xff\xfem\x00", b"mode: ask\x00", b"? [a]\n: b"])
+def test_no_file_makes_the_check_fall_over(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes
+) -> None:
+    """Other encodings, control characters, keys that are lists."""
+    file = tmp_path / "policy.yaml"
+    file.write_bytes(content)
+
+    code, out = run(capsys, "check", str(file))
+    assert (1, 1) == (code, len(out.splitlines()))
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: Path) -> None:
     """Checked as a user would; only the sandbox's own danger is told."""
@@ -115,12 +171,6 @@ def test_the_schema_beside_the_examples_is_the_present_one(capsys: pytest.Captur
 
     assert (0, policy_schema()) == (code, json.loads(out))
     assert stored == policy_schema()
-
-
-def test_a_line_is_found_for_every_path() -> None:
-    """Of the key where the value begins below it."""
-    lines = line_numbers("a:\n  b: 1\nc:\n  - d: 2\n")
-    assert (1, 2, 3, 4) == (lines["a"], lines["a.b"], lines["c"], lines["c.0.d"])
 
 
 @mock_aws
@@ -145,5 +195,17 @@ def test_an_instance_is_explained(
     assert "overrides that apply: research" in out
     assert "plan.action: terminate   (an override; the document says stop)" in out
     assert "mode: ask   (the document; the default is observe)" in out
+    file.write_text(
+        'overrides: [{name: "a\\x1b[2Jb", match: {}, set: {vetoes: {cpu_percent: null}}}]\n'
+        "ownership: {contacts: {a: {emails: [a@example.com], working_days: [mon, tue]}}}"
+    )
+    ec2.create_tags(Resources=[made], Tags=[{"Key": "Name", "Value": "evil\u202ename"}])
+    code, out = run(capsys, "explain", made, "--file", str(file), "--region", "us-east-1")
+    assert (0, True) == (code, out.replace("\n", "").isprintable()), out
+    assert "evil name (i-" in out
+    assert "overrides that apply: a [2Jb" in out
+    assert "vetoes.cpu_percent: null   (an override; the document says 30.0)" in out
+    assert "working_days: [mon, tue]   (the document;" in out
+    assert "Weekday" not in out
     code, out = run(capsys, "explain", "i-0123456789abcdef0", "--file", str(file), "--region", "us-east-1")
     assert (1, True) == (code, "there is no instance" in out)

@@ -519,10 +519,21 @@ def _policies_or_last(*, keep: bool = False) -> PolicyBook:
         found = parse_policy(text)
     except PolicyError as error:
         _log.error("%s; the last accepted document is used", error)
-        return parse_policy(_state().kept_policy() or "")
+        return _last_accepted()
     if keep and text != _state().kept_policy():
         _state().keep_policy(text, SystemClock().now())
     return found
+
+
+def _last_accepted() -> PolicyBook:
+    """Of a former release, maybe, which accepted what this one refuses; then the defaults."""
+    from governor.contracts.policy import parse_policy
+
+    try:
+        return parse_policy(_state().kept_policy() or "")
+    except PolicyError as error:
+        _log.error("the last accepted document: %s; its defaults are used", error)
+        return parse_policy("")
 
 
 def _close_dead(policies: Policies) -> CloseDead:

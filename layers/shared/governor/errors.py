@@ -31,6 +31,9 @@ Class names are part of the contract with the state machines: `Retry` and `Catch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 
 class GovernorError(Exception):
     """Root of everything this project raises on purpose."""
@@ -40,13 +43,34 @@ class ConfigurationError(GovernorError):
     """An environment variable is missing or unusable; the message names it and says what to set."""
 
 
-class PolicyError(ConfigurationError):
-    """The policy document was refused. `problems` holds `(path, reason)` pairs, in document order."""
+class PolicyProblem(NamedTuple):
+    """One mistake of a policy document. `path` is dotted, and empty for the document as a whole."""
 
-    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
-        self.problems = problems
-        lines = "; ".join(f"{path or '(document)'}: {reason}" for path, reason in problems)
-        super().__init__(f"the policy was refused: {lines}")
+    path: str
+    reason: str
+    line: int | None = None
+    """Counted from 1; `None` where the mistake stands in no one line."""
+
+    def __str__(self) -> str:
+        where = self.path or "(document)"
+        return (
+            f"{where}: {self.reason}" if self.line is None else f"{where} (line {self.line}): {self.reason}"
+        )
+
+
+class PolicyError(ConfigurationError):
+    """The policy document was refused. `problems` holds every mistake, in document order."""
+
+    def __init__(self, problems: Iterable[PolicyProblem]) -> None:
+        self.problems = tuple(problems)
+        said = [str(problem) for problem in self.problems[:_SAID]]
+        if len(self.problems) > _SAID:
+            said.append(f"and {len(self.problems) - _SAID} more")
+        super().__init__(f"the policy was refused: {'; '.join(said)}")
+
+
+_SAID = 20
+"""More mistakes than this are counted: the text goes into messages and records."""
 
 
 class InputError(GovernorError):

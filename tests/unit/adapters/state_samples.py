@@ -173,6 +173,7 @@ def observation(**changes: Any) -> Observation:
         next_gpu_check_at=NOW,
         advice=("right-size",),
         not_before=NOW,
+        past_asked_at=NOW,
         project="llm",
         usd_per_hour=Decimal("21.9576"),
     )

@@ -13,7 +13,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Outcome, Phase
 from governor.domain.plan import Step
 from governor.domain.policy import Action, AppliedPolicy, Mode
-from governor.errors import AccessDenied, PolicyError, Protected, Unavailable
+from governor.errors import AccessDenied, PolicyError, PolicyProblem, Protected, Unavailable
 from governor.ports import Policies
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
@@ -261,7 +261,7 @@ def test_an_end_comes_whatever_the_overrides_say() -> None:
     world.put_away(world.ref, Step.STOP)
 
     def refuse(_: object) -> AppliedPolicy:
-        raise PolicyError((("overrides.a+b", "contradict each other"),))
+        raise PolicyError([PolicyProblem("overrides.a+b", "contradict each other")])
 
     world.policies.applied_to = refuse  # type: ignore[method-assign, assignment]
     recorder(world)(world.ref, Outcome.STOPPED, "stopped")

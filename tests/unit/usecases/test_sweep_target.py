@@ -12,7 +12,7 @@ from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Instance
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
-from governor.errors import AccessDenied, PolicyError, Throttled
+from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
@@ -581,7 +581,9 @@ def test_overrides_that_contradict_each_other_sink_one_instance_only() -> None:
 
     def contradict(instance: Instance) -> AppliedPolicy:
         if instance.instance_id == bad:
-            raise PolicyError((("overrides.a+b", "window_minutes must be a whole number of periods"),))
+            raise PolicyError(
+                [PolicyProblem("overrides.a+b", "window_minutes must be a whole number of periods")]
+            )
         return applied_to(instance)
 
     world.policies.applied_to = contradict  # type: ignore[method-assign]

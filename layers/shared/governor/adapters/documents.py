@@ -672,6 +672,7 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "idle_since": moment_or_none(seen.idle_since),
             "managed_told_at": moment_or_none(seen.managed_told_at),
             "not_before": moment_or_none(seen.not_before),
+            "past_asked_at": moment_or_none(seen.past_asked_at),
             "project": seen.project,
             "usd_per_hour": _amount(seen.usd_per_hour),
         }
@@ -713,6 +714,7 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
         idle_since=_parsed(document.get("idle_since")),
         managed_told_at=_parsed(document.get("managed_told_at")),
         not_before=_parsed(document.get("not_before")),
+        past_asked_at=_parsed(document.get("past_asked_at")),
         project=document.get("project"),
         usd_per_hour=_decimal(document.get("usd_per_hour")),
     )

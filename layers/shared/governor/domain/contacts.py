@@ -6,11 +6,13 @@ A contact is a person or a group, named in the policy. This module must not know
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from governor.domain.settings import Mistake, check
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
@@ -65,41 +67,42 @@ class Contact:
     working_until: str = "24:00"
 
     def __post_init__(self) -> None:
-        self._check_identities()
+        check(self, (*self._wrong_addresses(), *self._wrong_times()))
+
+    def _wrong_times(self) -> Iterator[Mistake]:
         try:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"time_zone {self.time_zone!r} is not in the IANA database") from None
+            yield ("time_zone",), f"time_zone {self.time_zone!r} is not in the IANA database"
         if not self.working_days:
-            raise ValueError("working_days is empty: nobody could ever be asked")
+            yield ("working_days",), "working_days is empty: nobody could ever be asked"
         if _CLOCK.fullmatch(self.working_from) is None:
-            raise ValueError(f"working_from is {self.working_from!r}; write HH:MM")
-        if _CLOCK.fullmatch(self.working_until) is None and self.working_until != "24:00":
-            raise ValueError(f"working_until is {self.working_until!r}; write HH:MM, or 24:00")
-        if self.working_from >= self.working_until:
-            raise ValueError("working_from must be before working_until")
+            yield ("working_from",), f"working_from is {self.working_from!r}; write HH:MM"
+        elif _CLOCK.fullmatch(self.working_until) is None and self.working_until != "24:00":
+            yield ("working_until",), f"working_until is {self.working_until!r}; write HH:MM, or 24:00"
+        elif self.working_from >= self.working_until:
+            yield ("working_from",), "working_from must be before working_until"
 
-    def _check_identities(self) -> None:
-        for address in (*self.emails, *self.lists):
-            if not is_address(address):
-                raise ValueError(f"{address!r} is not an email address like name@example.com")
-        both = sorted(set(self.emails) & set(self.lists))
-        if both:
-            raise ValueError(f"{both[0]!r} is in emails and in lists; a person's address is no list")
-        chosen = sorted(
-            name for name in self.identities if name.startswith("aws:") and not _OWN.fullmatch(name)
-        )
-        if chosen:
-            raise ValueError(
-                f"{chosen[0]!r} is not one person: whoever assumes a role chooses the session's name. "
-                "Map IAM "
-                "users, or roles of IAM Identity Center (AWSReservedSSO_...)"
-            )
-        strangers = sorted(set(self.identities.values()) - set(self.emails))
-        if strangers:
-            raise ValueError(f"identities name {strangers[0]!r}, which is not one of emails")
+    def _wrong_addresses(self) -> Iterator[Mistake]:
+        for setting, named in (("emails", self.emails), ("lists", self.lists)):
+            for index, address in enumerate(named):
+                if not is_address(address):
+                    reason = f"{address!r} is not an email address like name@example.com"
+                    yield (setting, str(index)), reason
+        for address in sorted(set(self.emails) & set(self.lists)):
+            yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
+        for name, address in self.identities.items():
+            if name.startswith("aws:") and not _OWN.fullmatch(name):
+                yield (
+                    ("identities", name),
+                    f"{name!r} is not one person: whoever assumes a role chooses the session's name. Map "
+                    "IAM users, or roles of IAM Identity Center (AWSReservedSSO_...)",
+                )
+            if address not in self.emails:
+                yield ("identities", name), f"identities name {address!r}, which is not one of emails"
         if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
-            raise ValueError(f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789")
+            reason = f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789"
+            yield ("slack_channel",), reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,8 @@ class Observation:
     """When the owner of its environment was last told of it."""
     not_before: UtcDatetime | None = None
     """Until when the verdict `resting` holds, whatever its metrics show."""
+    past_asked_at: UtcDatetime | None = None
+    """When a detector last looked at its own past."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None

@@ -14,6 +14,7 @@ from statistics import median
 from typing import assert_never
 
 from governor.domain.evidence import Series, Window, is_reading, mean, peak
+from governor.domain.settings import between, check
 from governor.domain.units import Percent, UtcDatetime, iso
 
 
@@ -54,11 +55,6 @@ class Bottleneck(StrEnum):
     """Neither: they wait for data, for the host or for each other."""
 
 
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if not (low <= value <= high):  # NaN is in no range
-        raise ValueError(f"{name} is {value}; it must be from {low:g} to {high:g}")
-
-
 @dataclass(frozen=True, slots=True)
 class HealthThresholds:
     """When a figure becomes a finding.
@@ -71,37 +67,24 @@ class HealthThresholds:
         ValueError: a figure out of its range; the text names it.
     """
 
-    hot_above_celsius: float = 85.0
-    hot_average_seconds: int = 300
-    hot_periods: int = 2
-    throttled_above_percent: Percent = 10.0
+    hot_above_celsius: float = between(85.0, 30, 120)
+    hot_average_seconds: int = between(300, 60, 3600)
+    hot_periods: int = between(2, 1, 60)
+    throttled_above_percent: Percent = between(10.0, 0, 100)
     """Of the time."""
-    busy_from_percent: Percent = 10.0
+    busy_from_percent: Percent = between(10.0, 0, 100)
     """Mean utilization from which GPUs count as at work; below it nothing is said about their speed."""
-    under_used_below_percent: Percent = 70.0
-    straggler_above_points: float = 20.0
+    under_used_below_percent: Percent = between(70.0, 0, 100)
+    straggler_above_points: float = between(20.0, 0, 100)
     """Percentage points of mean utilization under the median of the other GPUs."""
-    memory_bound_memory_above_percent: Percent = 80.0
-    memory_bound_compute_below_percent: Percent = 50.0
-    compute_bound_above_percent: Percent = 90.0
-    minimum_coverage_percent: Percent = 80.0
+    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
+    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
+    compute_bound_above_percent: Percent = between(90.0, 0, 100)
+    minimum_coverage_percent: Percent = between(80.0, 0, 100)
     """Which share of the window must be measured before a mean is believed."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "throttled_above_percent",
-            "busy_from_percent",
-            "under_used_below_percent",
-            "straggler_above_points",
-            "memory_bound_memory_above_percent",
-            "memory_bound_compute_below_percent",
-            "compute_bound_above_percent",
-            "minimum_coverage_percent",
-        ):
-            _between(name, getattr(self, name), 0, 100)
-        _between("hot_above_celsius", self.hot_above_celsius, 30, 120)
-        _between("hot_average_seconds", self.hot_average_seconds, 60, 3600)
-        _between("hot_periods", self.hot_periods, 1, 60)
+        check(self)
 
 
 DEFAULT_THRESHOLDS = HealthThresholds()

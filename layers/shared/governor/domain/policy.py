@@ -7,7 +7,7 @@ This module must not know YAML, pydantic or AWS.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
@@ -20,6 +20,7 @@ from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
+from governor.domain.settings import Mistake, between, check, not_negative, one_of
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
@@ -38,11 +39,6 @@ class Action(StrEnum):
     STOP = "stop"
     TERMINATE = "terminate"
     NOTIFY_ONLY = "notify-only"
-
-
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ValueError(f"{name} is {value}; it must lie between {low} and {high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +66,11 @@ class Targets:
 
     accounts: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
-    pasts_asked_per_sweep: int = 100
+    pasts_asked_per_sweep: int = between(100, 1, 10_000)
     """How many instances' own pasts are read in one sweep of an account and Region; the others wait."""
 
     def __post_init__(self) -> None:
-        _between("pasts_asked_per_sweep", self.pasts_asked_per_sweep, 1, 10_000)
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +87,11 @@ class WorkMetrics:
     """Only these count. Empty: every metric of the namespace."""
 
     def __post_init__(self) -> None:
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         if not self.namespace or self.namespace.startswith("AWS/"):
-            raise ValueError(f"namespace is {self.namespace!r}; jobs publish into one of their own")
+            yield ("namespace",), f"namespace is {self.namespace!r}; jobs publish into one of their own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,22 +108,27 @@ class Metrics:
     memory_utilization: str = "nvidia_smi_utilization_memory"
     hardware_namespace: str = "GPU/Custom"
     """Where `agent/` publishes Xid, ECC, throttling and lost GPUs; the CloudWatch agent has none of them."""
-    period_seconds: int = 300
-    collection_interval_seconds: int = 60
+    period_seconds: int = one_of(300, (60, 300, 3600))
+    """CloudWatch keeps these."""
+    collection_interval_seconds: int = between(60, 1, 3600)
     """How often the agent publishes; by it the samples of an aggregate tell how many GPUs are in it."""
-    lag_seconds: int = 120
+    lag_seconds: int = between(120, 0, 3600)
     """How much of the recent past is left out because it may still be on its way to CloudWatch."""
-    rediscover_after_minutes: int = 60
+    rediscover_after_minutes: int = between(60, 5, 1440)
     """How long a silent instance's dimension sets are not looked for again."""
     work: WorkMetrics | None = WorkMetrics()
     """What jobs publish of themselves. `null`: it is not looked at."""
 
     def __post_init__(self) -> None:
-        if self.period_seconds not in (60, 300, 3600):
-            raise ValueError(f"period_seconds is {self.period_seconds}; CloudWatch keeps 60, 300 and 3600")
-        _between("collection_interval_seconds", self.collection_interval_seconds, 1, self.period_seconds)
-        _between("lag_seconds", self.lag_seconds, 0, 3600)
-        _between("rediscover_after_minutes", self.rediscover_after_minutes, 5, 1440)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
+        if self.collection_interval_seconds > self.period_seconds:
+            yield (
+                ("collection_interval_seconds",),
+                f"collection_interval_seconds ({self.collection_interval_seconds}) must be at most "
+                f"period_seconds ({self.period_seconds})",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +137,13 @@ class IdleRule:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    utilization_below_percent: float = 5.0
-    window_minutes: int = 60
-    minimum_coverage_percent: float = 80.0
-    grace_after_launch_minutes: int = 30
+    utilization_below_percent: float = between(5.0, 0.1, 50)
+    window_minutes: int = between(60, 5, 20_160)
+    minimum_coverage_percent: float = between(80.0, 50, 100)
+    grace_after_launch_minutes: int = between(30, 0, 10_080)
 
     def __post_init__(self) -> None:
-        _between("utilization_below_percent", self.utilization_below_percent, 0.1, 50)
-        _between("window_minutes", self.window_minutes, 5, 20_160)
-        _between("minimum_coverage_percent", self.minimum_coverage_percent, 50, 100)
-        _between("grace_after_launch_minutes", self.grace_after_launch_minutes, 0, 10_080)
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,53 +152,50 @@ class Survival:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    needed_chance_percent: float = 65.0
+    needed_chance_percent: float = between(65.0, 1, 99)
     """How likely it must be that `worthwhile_hours` more stay idle. Higher: fewer wrong flags, later ones."""
-    worthwhile_hours: float = 4.0
+    worthwhile_hours: float = between(4.0, 0.5, 168)
     """A stop is worth its trouble when nothing runs for so long."""
-    similar_start_hours: float = 1.0
+    similar_start_hours: float = between(1.0, 0.1, 24)
     """An earlier stretch counts by how near its start lies in time of day: the width of a bell curve."""
-    minimum_evidence: float = 0.5
+    minimum_evidence: float = between(0.5, 0, 100)
     """So many stretches, counted like that, or the own past is silent and the next three figures decide."""
-    unproven_minutes: int = 120
+    unproven_minutes: int = between(120, 5, 20_160)
     """What is asked at least of an instance whose own past is silent."""
-    interruption_times: float = 1.5
+    interruption_times: float = between(1.5, 0.1, 10)
     """How many times the longest interruption of its work such an instance must be idle."""
-    interruption_up_to_hours: float = 4.0
+    interruption_up_to_hours: float = between(4.0, 0.5, 168)
     """Up to this length a stretch is an interruption of work; a longer one is a night, and worth a stop."""
-    prior_weight: float = 2.0
+    prior_weight: float = between(2.0, 0, 100)
     """How many stretches the assumption counts for that what is idle longer stays idle longer."""
-    longest_proof_hours: int = 12
+    longest_proof_hours: int = between(12, 1, 336)
     """Idle this long is idle, whatever the past says."""
-    history_days: int = 42
+    history_days: int = between(42, 1, 63)
     """How much of the past is read; six weeks hold every weekday six times. CloudWatch keeps 63 days."""
-    ask_again_after_minutes: int = 30
+    ask_again_after_minutes: int = between(30, 0, 240)
     """How long at most an instance is not looked at again whose past has asked for a longer proof."""
 
     def __post_init__(self) -> None:
-        _between("needed_chance_percent", self.needed_chance_percent, 1, 99)
-        _between("worthwhile_hours", self.worthwhile_hours, 0.5, 168)
-        _between("similar_start_hours", self.similar_start_hours, 0.1, 24)
-        _between("minimum_evidence", self.minimum_evidence, 0, 100)
-        _between("unproven_minutes", self.unproven_minutes, 5, 20_160)
-        _between("interruption_times", self.interruption_times, 0.1, 10)
-        _between("interruption_up_to_hours", self.interruption_up_to_hours, 0.5, 168)
-        _between("prior_weight", self.prior_weight, 0, 100)
-        _between("longest_proof_hours", self.longest_proof_hours, 1, 336)
-        _between("history_days", self.history_days, 1, 63)
-        _between("ask_again_after_minutes", self.ask_again_after_minutes, 0, 240)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         if self.unproven_minutes > self.longest_proof_hours * 60:
-            raise ValueError(
+            yield (
+                ("unproven_minutes",),
                 f"unproven_minutes ({self.unproven_minutes}) must be at most longest_proof_hours "
-                f"({self.longest_proof_hours})"
+                f"({self.longest_proof_hours})",
             )
         if self.longest_proof_hours > self.history_days * 24:
-            raise ValueError(
+            yield (
+                ("longest_proof_hours",),
                 f"longest_proof_hours ({self.longest_proof_hours}) must fit in history_days "
-                f"({self.history_days}): what is not read cannot be proved"
+                f"({self.history_days}): what is not read cannot be proved",
             )
         if not self.minimum_evidence + self.prior_weight > 0:
-            raise ValueError("minimum_evidence and prior_weight must not both be 0: no past is no chance")
+            yield (
+                ("minimum_evidence",),
+                "minimum_evidence and prior_weight must not both be 0: no past is no chance",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,20 +208,20 @@ class Vetoes:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    memory_used_percent: float | None = None
-    power_percent_of_limit: float | None = 40.0
-    cpu_percent: float | None = 30.0
+    memory_used_percent: float | None = between(None, 0.1, 100)
+    power_percent_of_limit: float | None = between(40.0, 0.1, 100)
+    cpu_percent: float | None = between(30.0, 0.1, 100)
     network_bytes_per_second: float | None = 1_000_000.0
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
 
     def __post_init__(self) -> None:
-        for name in ("memory_used_percent", "power_percent_of_limit", "cpu_percent"):
-            value = getattr(self, name)
-            if value is not None:
-                _between(name, value, 0.1, 100)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         limit = self.network_bytes_per_second
         if limit is not None and not (0 < limit < inf):  # NaN is neither
-            raise ValueError(f"network_bytes_per_second is {limit}; it must be above 0 and finite")
+            reason = f"network_bytes_per_second is {limit}; it must be above 0 and finite"
+            yield ("network_bytes_per_second",), reason
 
     def limit(self, figure: str) -> float | None:
         """The limit of `memory`, `power`, `cpu` or `network`."""
@@ -250,25 +248,21 @@ class PlanRule:
     when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """For one-time Spot and instance-store roots, which EC2 cannot stop."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
-    snapshot_retention_days: int = 30
+    snapshot_retention_days: int = between(30, 1, 3_650)
     """Written into the snapshots' `DeleteAfter` tag. The governor itself deletes no snapshot."""
-    stop_limit_minutes: int = 30
+    stop_limit_minutes: int = between(30, 1, 240)
     """How long a stop or termination may take before the flow fails."""
-    snapshot_limit_minutes: int = 1_440
+    snapshot_limit_minutes: int = between(1_440, 1, 2_880)
     local_disks_may_be_lost_unasked: bool = False
     """Whether `auto`, and an expiry that acts, may stop what has local NVMe: a stop wipes it."""
-    recheck_valid_minutes: int = 15
+    recheck_valid_minutes: int = between(15, 1, 60)
     """How long a recheck lets a stop or a termination through; retries of the step must fit in it."""
-    running_snapshot_valid_minutes: int = 240
+    running_snapshot_valid_minutes: int = between(240, 1, 2_880)
     """Of an instance that cannot be stopped first: how old its snapshots may be when it is terminated.
     What it writes after their start is in none of them."""
 
     def __post_init__(self) -> None:
-        _between("snapshot_retention_days", self.snapshot_retention_days, 1, 3_650)
-        _between("stop_limit_minutes", self.stop_limit_minutes, 1, 240)
-        _between("snapshot_limit_minutes", self.snapshot_limit_minutes, 1, 2_880)
-        _between("recheck_valid_minutes", self.recheck_valid_minutes, 1, 60)
-        _between("running_snapshot_valid_minutes", self.running_snapshot_valid_minutes, 1, 2_880)
+        check(self)
 
 
 _LONGEST_QUESTION = timedelta(days=20)
@@ -284,56 +278,49 @@ class ApprovalRule:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    remind_after_minutes: float = 240.0
-    escalate_after_minutes: float = 240.0
-    expire_after_minutes: float = 960.0
-    digest_from: int = 3
+    remind_after_minutes: float = between(240.0, 0.01, 43_200)
+    escalate_after_minutes: float = between(240.0, 0.01, 43_200)
+    expire_after_minutes: float = between(960.0, 0.01, 43_200)
+    digest_from: int = between(3, 0, 100)
     """From so many questions to the same people on they come as one message. 0: each by itself, at once."""
-    digest_after_seconds: int = 60
+    digest_after_seconds: int = between(60, 0, 900)
     """How long a question waits for others to come with it."""
-    delivery_limit_minutes: int = 60
+    delivery_limit_minutes: int = between(60, 1, 1_440)
     """How long no channel may take a question before the episode fails; its time begins when one has."""
     on_expiry: Literal["no-action", "act"] = "no-action"
-    keep_at_most_days: int = 30
-    keep_after_undo_hours: float = 24.0
+    keep_at_most_days: int = between(30, 1, 365)
+    keep_after_undo_hours: float = between(24.0, 0, 720)
     """How long an instance that somebody had started again is left alone."""
-    ask_again_after_hours: float = 24.0
+    ask_again_after_hours: float = between(24.0, 0, 8_760)
     """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
-    retry_unopened_after_minutes: float = 60.0
+    retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
     """After a workflow that failed before it could ask: how long until the next one is started."""
     broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
     """What a link may decide that went to a list, and so to nobody in particular."""
-    two_people_above_usd_per_hour: Decimal | None = None
+    two_people_above_usd_per_hour: Decimal | None = not_negative(None)
     """A termination of what costs more needs two different people. `null`: one is enough."""
 
     def __post_init__(self) -> None:
-        for name in ("remind_after_minutes", "escalate_after_minutes", "expire_after_minutes"):
-            _between(name, getattr(self, name), 0.01, 43_200)
-        _between("digest_from", self.digest_from, 0, 100)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
-            raise ValueError(
+            yield (
+                ("delivery_limit_minutes",),
                 "delivery_limit_minutes must be at least four times digest_after_seconds: a question "
-                "that waits "
-                "for others would be given up before it is sent"
+                "that waits for others would be given up before it is sent",
             )
-        _between("digest_after_seconds", self.digest_after_seconds, 0, 900)
-        _between("delivery_limit_minutes", self.delivery_limit_minutes, 1, 1_440)
-        _between("keep_at_most_days", self.keep_at_most_days, 1, 365)
-        _between("keep_after_undo_hours", self.keep_after_undo_hours, 0, 720)
-        _between("ask_again_after_hours", self.ask_again_after_hours, 0, 8_760)
-        _between("retry_unopened_after_minutes", self.retry_unopened_after_minutes, 0, 10_080)
         if self.total > _LONGEST_QUESTION:
-            raise ValueError(
+            yield (
+                ("expire_after_minutes",),
                 f"a question would stay open for {self.total.days} days; its link is good for "
-                f"{_LONGEST_QUESTION.days} at the most, because keys rotate"
+                f"{_LONGEST_QUESTION.days} at the most, because keys rotate",
             )
-        if self.two_people_above_usd_per_hour is not None and not self.two_people_above_usd_per_hour >= 0:
-            raise ValueError("two_people_above_usd_per_hour cannot be negative")
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
-            raise ValueError(
+            yield (
+                ("two_people_above_usd_per_hour",),
                 "two_people_above_usd_per_hour cannot go with terminate in broadcast_may: a link that "
-                "went to a "
-                "list does not tell two people apart"
+                "went to a list does not tell two people apart",
             )
 
     @property
@@ -349,32 +336,32 @@ class Breaker:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    turned_idle_percent: float = 50.0
-    turned_silent_percent: float = 50.0
-    minimum_instances: int = 5
+    turned_idle_percent: float = between(50.0, 1, 100)
+    turned_silent_percent: float = between(50.0, 1, 100)
+    minimum_instances: int = between(5, 1, 10_000)
     """Fewer instances than this turning at once never trip the breaker."""
-    hold_minutes: int = 180
+    hold_minutes: int = between(180, 0, 10_080)
     """How long it stays open after the last sweep that would have tripped it. In mode `auto` longer, while
     most of those that turned have neither worked again nor been put away."""
-    remind_after_hours: int = 24
+    remind_after_hours: int = between(24, 1, 168)
     """How long after the last message people are told again that it still holds."""
-    unusual_times_the_most: float | None = 3.0
+    unusual_times_the_most: float | None = between(3.0, 1, 100)
     """More than this many times the most that ever turned in a sweep of the last days trips it as well,
     however small a share of the fleet it is; `None`: never."""
-    history_days: int = 14
-    history_days_needed: int = 3
+    history_days: int = between(14, 1, 60)
+    history_days_needed: int = between(3, 1, 60)
     """Days of sweeps before they count as knowledge of the fleet."""
 
     def __post_init__(self) -> None:
-        _between("turned_idle_percent", self.turned_idle_percent, 1, 100)
-        _between("turned_silent_percent", self.turned_silent_percent, 1, 100)
-        _between("minimum_instances", self.minimum_instances, 1, 10_000)
-        _between("hold_minutes", self.hold_minutes, 0, 10_080)
-        _between("remind_after_hours", self.remind_after_hours, 1, 168)
-        if self.unusual_times_the_most is not None:
-            _between("unusual_times_the_most", self.unusual_times_the_most, 1, 100)
-        _between("history_days", self.history_days, 1, 60)
-        _between("history_days_needed", self.history_days_needed, 1, self.history_days)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
+        if self.history_days_needed > self.history_days:
+            yield (
+                ("history_days_needed",),
+                f"history_days_needed ({self.history_days_needed}) must be at most history_days "
+                f"({self.history_days})",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,10 +385,15 @@ class Ownership:
     """Domains of addresses in `Owner` tags that are written to. Empty: only addresses of contacts are."""
 
     def __post_init__(self) -> None:
-        named = (*self.project_owners.values(), *self.default_contacts, *self.escalation_contacts)
-        missing = next((name for name in named if name not in self.contacts), None)
-        if missing is not None:
-            raise ValueError(f"there is no contact {missing!r}: add it under ownership.contacts")
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
+        named = [(("project_owners", project), name) for project, name in self.project_owners.items()]
+        for setting in ("default_contacts", "escalation_contacts"):
+            named += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
+        for path, name in named:
+            if name not in self.contacts:
+                yield path, f"there is no contact {name!r}: add it under ownership.contacts"
 
     @property
     def directory(self) -> Directory:
@@ -421,8 +413,11 @@ class Advice:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    right_size_check_every_minutes: int = 1_440
+    right_size_check_every_minutes: int = between(1_440, 0, 43_200)
     """How often a busy instance with several GPUs is looked at GPU by GPU, where it costs extra reads."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,14 +426,13 @@ class Managed:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    idle_for_minutes: int = 60
+    idle_for_minutes: int = between(60, 60, 43_200)
     """How long an instance must have done nothing, however short `idle.window_minutes` is."""
-    tell_again_after_hours: int = 24
+    tell_again_after_hours: int = between(24, 24, 8_760)
     """How long the same environment is not told of again."""
 
     def __post_init__(self) -> None:
-        _between("idle_for_minutes", self.idle_for_minutes, 60, 43_200)
-        _between("tell_again_after_hours", self.tell_again_after_hours, 24, 8_760)
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,13 +443,16 @@ class Prices:
 
     usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
     """By instance type; goes before the shipped list (negotiated prices)."""
-    ebs_usd_per_gib_month: Decimal = Decimal("0.08")
-    snapshot_usd_per_gib_month: Decimal = Decimal("0.05")
+    ebs_usd_per_gib_month: Decimal = not_negative(Decimal("0.08"))
+    snapshot_usd_per_gib_month: Decimal = not_negative(Decimal("0.05"))
 
     def __post_init__(self) -> None:
-        amounts = (*self.usd_per_hour.values(), self.ebs_usd_per_gib_month, self.snapshot_usd_per_gib_month)
-        if any(amount < 0 for amount in amounts):
-            raise ValueError("a price cannot be negative")
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
+        for kind, amount in self.usd_per_hour.items():
+            if not amount >= 0:
+                yield ("usd_per_hour", kind), "a price cannot be negative"
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,13 +461,13 @@ class Ledger:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    false_stop_within_minutes: int = 60
+    false_stop_within_minutes: int = between(60, 0, 43_200)
     """A stop undone within this time counts as false."""
-    saving_counts_days: int = 30
+    saving_counts_days: int = between(30, 1, 366)
     """For how long an action counts as saving: nothing forgotten would have run for ever."""
 
     def __post_init__(self) -> None:
-        _between("saving_counts_days", self.saving_counts_days, 1, 366)
+        check(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,16 +482,24 @@ class Budget:
     """Budgets of single projects, by the value of their tag; goes before `monthly_usd`."""
     tell_at_percent: tuple[float, ...] = (80.0, 100.0)
     """A project's owner is told once a month at each of these shares of its budget."""
-    publish_at_most_projects: int = 50
+    publish_at_most_projects: int = between(50, 0, 1_000)
     """So many projects, the dearest, get a metric of their own, which CloudWatch charges for."""
 
     def __post_init__(self) -> None:
-        amounts = (*self.projects.values(), *(() if self.monthly_usd is None else (self.monthly_usd,)))
-        if not all(Decimal(0) < amount < Decimal("Infinity") for amount in amounts):
-            raise ValueError("a budget must be above 0 and finite; monthly_usd: null is none at all")
-        for percent in self.tell_at_percent:
-            _between("tell_at_percent", percent, 1, 1_000)
-        _between("publish_at_most_projects", self.publish_at_most_projects, 0, 1_000)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
+        amounts: dict[tuple[str, ...], Decimal] = {
+            ("projects", project): usd for project, usd in self.projects.items()
+        }
+        if self.monthly_usd is not None:
+            amounts["monthly_usd",] = self.monthly_usd
+        for path, usd in amounts.items():
+            if not Decimal(0) < usd < Decimal("Infinity"):
+                yield path, "a budget must be above 0 and finite; monthly_usd: null is none at all"
+        for index, percent in enumerate(self.tell_at_percent):
+            if not 1 <= percent <= 1_000:  # NaN is in no range
+                yield ("tell_at_percent", str(index)), f"is {percent}; it must lie between 1 and 1000"
 
     def of(self, project: str) -> Decimal | None:
         """The budget of a project; `None` where it has none."""
@@ -519,9 +524,9 @@ class Events:
     """Whether, where an instance has no hook, its processes on the GPU get SIGTERM."""
     snapshot_data_volumes: bool = False
     """Whether snapshots of the data volumes are started before an interruption."""
-    mass_interruption_window_minutes: int = 10
+    mass_interruption_window_minutes: int = between(10, 1, 1_440)
     """Warnings in one zone within so many minutes of the first belong together."""
-    mass_interruption_told_singly: int = 5
+    mass_interruption_told_singly: int = between(5, 1, 1_000)
     """So many of them are told one by one; the rest is one message."""
     compare_spot_prices: bool = True
     """Whether people are told, after a warning, where the same type is cheaper."""
@@ -529,15 +534,16 @@ class Events:
     """Regions looked at for that, besides the instance's own."""
     placement_scores: bool = False
     """Whether that advice also says how likely EC2 finds the same GPUs there: a call more at each."""
-    remind_before_hours: int = 24
+    remind_before_hours: int = between(24, 1, 336)
     """How long before a date that was announced it is told again."""
 
     def __post_init__(self) -> None:
-        _between("mass_interruption_window_minutes", self.mass_interruption_window_minutes, 1, 1_440)
-        _between("mass_interruption_told_singly", self.mass_interruption_told_singly, 1, 1_000)
-        _between("remind_before_hours", self.remind_before_hours, 1, 336)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         if len(self.spot_price_regions) > 20:
-            raise ValueError("spot_price_regions names more than 20 Regions; each is a call at every warning")
+            reason = "spot_price_regions names more than 20 Regions; each is a call at every warning"
+            yield ("spot_price_regions",), reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,38 +553,42 @@ class Health(HealthThresholds):
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     enabled: bool = True
-    check_every_minutes: int = 60
-    window_minutes: int = 90
+    check_every_minutes: int = between(60, 5, 1_440)
+    window_minutes: int = between(90, 10, 2_880)
     """What a check looks at. Longer than the time between two, so that nothing falls between them."""
-    gone_after_minutes: int = 180
+    gone_after_minutes: int = between(180, 10, 43_200)
     """A finding that was not seen for so long has ended; when it comes back, it is told anew."""
-    advice_every_hours: int = 168
+    advice_every_hours: int = between(168, 1, 8_760)
     """How often an owner is told what is no fault: GPUs that are used badly, and what holds them back."""
 
     def __post_init__(self) -> None:
-        # By name: `slots` makes the class anew, and a bare super() would still mean the first one.
-        HealthThresholds.__post_init__(self)
-        _between("check_every_minutes", self.check_every_minutes, 5, 1_440)
-        _between("window_minutes", self.window_minutes, 10, 2_880)
-        _between("gone_after_minutes", self.gone_after_minutes, 10, 43_200)
-        _between("advice_every_hours", self.advice_every_hours, 1, 8_760)
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         if self.hot_average_seconds % 60:
-            raise ValueError(f"hot_average_seconds is {self.hot_average_seconds}; it must be whole minutes")
-        if self.window_minutes * 60 % self.hot_average_seconds:
-            raise ValueError(
+            reason = f"hot_average_seconds is {self.hot_average_seconds}; it must be whole minutes"
+            yield ("hot_average_seconds",), reason
+        elif self.window_minutes * 60 % self.hot_average_seconds:
+            yield (
+                ("window_minutes",),
                 f"window_minutes ({self.window_minutes}) must be a whole number of averages of "
-                f"hot_average_seconds ({self.hot_average_seconds})"
+                f"hot_average_seconds ({self.hot_average_seconds})",
             )
         if self.window_minutes * 60 < self.hot_average_seconds * self.hot_periods:
-            raise ValueError(f"window_minutes ({self.window_minutes}) cannot hold hot_periods averages")
+            yield (
+                ("window_minutes",),
+                f"window_minutes ({self.window_minutes}) cannot hold hot_periods averages",
+            )
         if self.window_minutes < self.check_every_minutes:
-            raise ValueError(
-                "window_minutes must be at least check_every_minutes: nobody saw what is between"
+            yield (
+                ("window_minutes",),
+                "window_minutes must be at least check_every_minutes: nobody saw what is between",
             )
         if self.gone_after_minutes < 2 * self.check_every_minutes:
-            raise ValueError(
+            yield (
+                ("gone_after_minutes",),
                 "gone_after_minutes must be at least twice check_every_minutes, or what lasts would be "
-                "told at every check"
+                "told at every check",
             )
 
     @property
@@ -621,25 +631,32 @@ class Policy:
     health: Health = field(default_factory=Health)
 
     def __post_init__(self) -> None:
+        check(self, self._contradictions())
+
+    def _contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
         if self.approval.on_expiry == "act" and terminates:
-            raise ValueError(
-                "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes"
+            yield (
+                ("approval", "on_expiry"),
+                "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
             )
         if self.detector == "survival" and self.idle.utilization_below_percent != IDLE_BELOW_PERCENT:
-            raise ValueError(
+            yield (
+                ("idle", "utilization_below_percent"),
                 f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}; "
-                "with another limit, set detector: threshold"
+                "with another limit, set detector: threshold",
             )
         if self.detector == "survival" and self.idle.window_minutes > self.survival.history_days * 1440:
-            raise ValueError(
+            yield (
+                ("idle", "window_minutes"),
                 f"idle.window_minutes ({self.idle.window_minutes}) must fit in survival.history_days "
-                f"({self.survival.history_days}), or set detector: threshold"
+                f"({self.survival.history_days}), or set detector: threshold",
             )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
-            raise ValueError(
+            yield (
+                ("idle", "window_minutes"),
                 f"idle.window_minutes ({self.idle.window_minutes}) must be a whole number of periods of "
-                f"metrics.period_seconds ({self.metrics.period_seconds})"
+                f"metrics.period_seconds ({self.metrics.period_seconds})",
             )
 
     @property
@@ -695,6 +712,24 @@ class OverrideMatch:
             and (not self.accounts or account in self.accounts)
             and (not self.regions or region in self.regions)
         )
+
+    def joined(self, other: OverrideMatch) -> OverrideMatch | None:
+        """Whom both are for; `None` where no instance can be meant by both."""
+        if any(other.tags.get(key, value) != value for key, value in self.tags.items()):
+            return None
+        families = _in_both(self.instance_families, other.instance_families)
+        accounts = _in_both(self.accounts, other.accounts)
+        regions = _in_both(self.regions, other.regions)
+        if families is None or accounts is None or regions is None:
+            return None
+        return OverrideMatch({**self.tags, **other.tags}, families, accounts, regions)
+
+
+def _in_both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] | None:
+    """An empty condition holds for all; `None` where nothing is in both."""
+    if not some or not others:
+        return some or others
+    return tuple(one for one in some if one in others) or None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ class _Case:
     told_silent: bool = False
     managed_told_at: UtcDatetime | None = None
     first_gpu_check_at: UtcDatetime | None = None
+    past_asked_at: UtcDatetime | None = None
 
     @property
     def policy(self) -> Policy:
@@ -222,7 +223,7 @@ class SweepTarget:
         """Of those that have waited longest, and of no more than one sweep has time for."""
         proved = {
             _id(case): one
-            for case in sorted(cases, key=_asked_until)
+            for case in sorted(cases, key=_asked_at)
             if case.gathered is not None
             and needs_past(one := Proved(case.instance, case.policy, case.gathered, case.settled))
         }
@@ -230,7 +231,7 @@ class SweepTarget:
         judged = AskThePast(ReadPast(self.gather))(target, list(proved.values())[:most], now)
         for case in cases:
             if _id(case) in judged:
-                case.verdict = judged[_id(case)]
+                case.verdict, case.past_asked_at = judged[_id(case)], now
             elif _id(case) in proved:
                 reason = "idle by the rules; its own past is asked in one of the next sweeps"
                 case.verdict = Verdict(VerdictKind.RESTING, reason, evidence=case.settled.evidence)
@@ -545,13 +546,9 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     return still_busy(kind, before.last_busy, before.advice, policy)
 
 
-def _asked_until(case: _Case) -> datetime:
-    """Until when the last answer of its past has held; where it was never asked, that is before all else."""
-    before = case.before
-    if before is None:
-        return _NEVER
-    was_idle = before.verdict in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
-    return before.not_before or (before.at if was_idle else _NEVER)
+def _asked_at(case: _Case) -> datetime:
+    """When its past was last asked; never is before all else."""
+    return (case.before and case.before.past_asked_at) or _NEVER
 
 
 def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
@@ -708,6 +705,7 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         idle_since=_idle_since(case),
         managed_told_at=case.managed_told_at,
         not_before=verdict.not_before if verdict.kind is VerdictKind.RESTING else None,
+        past_asked_at=case.past_asked_at or (before.past_asked_at if before else None),
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )

@@ -1,0 +1,218 @@
+"""YAML text to plain settings: text keys, no objects, no surprises, and the line of every setting.
+
+A document is written by people and read by functions that must not hang or fall over it. So its length, its
+depth and what its aliases expand to have limits, and whatever is wrong with it becomes a `PolicyError`.
+As in YAML 1.2, by which editors go, dates, times and words (`2026-01-31`, `18:00`, `off`) are text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from governor.domain.units import printable
+from governor.errors import PolicyError, PolicyProblem
+
+_MOST_CHARACTERS = 65_536
+"""Far more than an SSM parameter holds, so that a draft can be looked at; far less than what hurts."""
+_DEEPEST = 32
+_MOST_VALUES = 20_000
+"""With aliases expanded; a document of that length without any has fewer."""
+_SHOWN_CHARACTERS = 40
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = frozenset(_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
+_ONLY_OF_1_1 = frozenset(_TAG + kind for kind in ("timestamp", "value", "merge"))
+"""Of scalars: dates, and the signs `=` and `<<`."""
+_FLAGS = ("true", "false")
+
+Path = tuple[str, ...]
+"""Of a setting: the keys, and the indices of lists, that lead to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a document says, and where: the line (from 1) of the key of every setting, or of a list's item."""
+
+    settings: Mapping[str, Any]
+    lines: Mapping[Path, int]
+
+    def line(self, path: Path) -> int | None:
+        """Of the setting itself, else of what it stands in, or would."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
+
+
+def read_document(text: str) -> Document:
+    """The settings of a YAML document; empty text means none.
+
+    Raises:
+        PolicyError: too long, too deep, not YAML, or not one mapping with text keys that each stand once.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _refused(f"not readable as YAML: the character {error.character:#06x} is in it", line) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        said = ", ".join(part for part in (error.context, error.problem) if part)
+        reason = f"not readable as YAML: {printable(said)}"
+        raise _refused(reason, mark.line + 1 if mark else None) from None
+    if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
+        return Document({}, {})
+    if not isinstance(root, yaml.MappingNode):
+        raise _refused("the document must be a mapping of settings", root.start_mark.line + 1)
+    reader = _Reader(loader)
+    settings = reader.value(root, (), ())
+    if reader.problems:
+        raise PolicyError(sorted(reader.problems, key=lambda problem: problem.line or 0))
+    return Document(settings, reader.lines)
+
+
+def shown(value: object) -> str:
+    """A value as a person would write it, on one line and cut where it is long."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = printable(str(value))
+    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return f"'{text}'" if isinstance(value, str) else text
+
+
+def _refused(reason: str, line: int | None) -> PolicyError:
+    return PolicyError([PolicyProblem("", reason, line)])
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nothing deeper than a policy can be, so that no document exhausts the stack."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self._depth == _DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, f"it is nested more than {_DEEPEST} deep", mark)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+
+class _Reader:
+    """Turns nodes into settings, and collects every mistake on the way."""
+
+    def __init__(self, loader: _Loader) -> None:
+        self.problems: list[PolicyProblem] = []
+        self.lines: dict[Path, int] = {}
+        self._loader = loader
+        self._values = 0
+
+    def value(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
+        """What a node says; `above` are the nodes that it stands in. `None` where that is a mistake."""
+        if any(node is one for one in above):
+            return self._mistake(path, "refers to what it stands in", above[-1])
+        self._values += 1
+        if self._values > _MOST_VALUES or len(above) > _DEEPEST:
+            reason = f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
+            raise _refused(reason, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*above, node))
+        if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
+            return self._list(node, path, (*above, node))
+        return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+
+    def _list(self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]) -> list[Any]:
+        found = []
+        for index, item in enumerate(node.value):
+            inner = (*path, str(index))
+            self.lines[inner] = item.start_mark.line + 1
+            found.append(self.value(item, inner, above))
+        return found
+
+    def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for source in self._merge_sources(node, path):
+            found = self.value(source, path, above)
+            # Of several sources the earlier one goes first, and the mapping's own keys go before all.
+            merged = {**found, **merged} if isinstance(found, dict) else merged
+        own: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                continue
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            inner, line = (*path, key), key_node.start_mark.line + 1
+            if key in own:
+                reason = f"stands twice, in line {self.lines[inner]} and here"
+                self.problems.append(PolicyProblem(dotted(inner), reason, line))
+                continue
+            self.lines[inner] = line
+            own[key] = self.value(value_node, inner, above)
+        return {**merged, **own}
+
+    def _merge_sources(self, node: yaml.MappingNode, path: Path) -> Iterator[yaml.Node]:
+        """The mappings that `<<` names, of one alias or of a list of them."""
+        named = [(key, value) for key, value in node.value if key.tag == _TAG + "merge"]
+        for key_node, _ in named[1:]:
+            self._mistake((*path, "<<"), "stands twice; give a list of what is merged", key_node)
+        for _, value in named[:1]:
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in sources:
+                if isinstance(source, yaml.MappingNode):
+                    yield source
+                else:
+                    self._mistake((*path, "<<"), "merges mappings only", source)
+
+    def _key(self, node: yaml.Node, path: Path) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._mistake(path, "has a key that is no text", node)
+            return None
+        key = self._scalar(node, (*path, node.value))
+        if not isinstance(key, str):
+            self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
+            return None
+        return key
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        text = str(node.value)
+        is_number_by_colons = node.tag in (_TAG + "int", _TAG + "float") and ":" in text
+        is_word = node.tag == _TAG + "bool" and text.lower() not in _FLAGS
+        if node.tag in _ONLY_OF_1_1 or is_number_by_colons or is_word:
+            return text
+        if node.tag not in _PLAIN:
+            return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+        try:
+            found = self._loader.construct_object(node)
+        except (yaml.YAMLError, ValueError, LookupError):
+            return self._mistake(path, f"{shown(text)} is no {_short(node.tag).removeprefix('!!')}", node)
+        if isinstance(found, str) and not found.isascii() and any("\ud800" <= c <= "\udfff" for c in found):
+            return self._mistake(path, "has half of a character (a surrogate) in it", node)
+        return found
+
+    def _mistake(self, path: Path, reason: str, node: yaml.Node) -> None:
+        self.problems.append(PolicyProblem(dotted(path), reason, node.start_mark.line + 1))
+
+
+def dotted(path: Path) -> str:
+    """A path as problems name it, on one line."""
+    return printable(".".join(path))
+
+
+def _short(tag: str) -> str:
+    return printable("!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag)

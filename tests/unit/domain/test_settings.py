@@ -1,0 +1,85 @@
+"""Settings check themselves, and every mistake says which setting it is."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from governor.domain.policy import (
+    Breaker,
+    Health,
+    IdleRule,
+    Ledger,
+    Metrics,
+    OverrideMatch,
+    Prices,
+    Survival,
+    Vetoes,
+)
+from governor.domain.settings import SettingError
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "named"),
+    [
+        (
+            IdleRule,
+            {"window_minutes": 4, "minimum_coverage_percent": nan},
+            {"window_minutes", "minimum_coverage_percent"},
+        ),
+        (IdleRule, {"window_minutes": 20_161}, {"window_minutes"}),
+        (Vetoes, {"cpu_percent": 0.0, "network_bytes_per_second": inf}, {"cpu_percent"}),
+        (Vetoes, {"network_bytes_per_second": nan}, {"network_bytes_per_second"}),
+        (Metrics, {"period_seconds": 120}, {"period_seconds"}),
+        (Metrics, {"collection_interval_seconds": 600}, {"collection_interval_seconds"}),
+        (Breaker, {"history_days_needed": 15}, {"history_days_needed"}),
+        (Ledger, {"false_stop_within_minutes": -1}, {"false_stop_within_minutes"}),
+        (Prices, {"ebs_usd_per_gib_month": Decimal(-1)}, {"ebs_usd_per_gib_month"}),
+        (Health, {"hot_periods": 0, "check_every_minutes": 4}, {"hot_periods", "check_every_minutes"}),
+        (Survival, {"unproven_minutes": 780, "longest_proof_hours": 12}, {"unproven_minutes"}),
+    ],
+)
+def test_each_setting_out_of_range_is_named(
+    section: type[Any], settings: dict[str, Any], named: set[str]
+) -> None:
+    """Contradictions are looked at where all is in its range."""
+    with pytest.raises(SettingError) as refused:
+        section(**settings)
+
+    assert named == {path[0] for path, _ in refused.value.mistakes}
+    assert all(name in str(refused.value) for name in named)
+
+
+@pytest.mark.parametrize("edge", [0.1, 100.0, None])
+def test_both_ends_of_a_range_are_in_it(edge: float | None) -> None:
+    """And a veto that is off is in every range."""
+    assert edge == Vetoes(cpu_percent=edge).cpu_percent
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (OverrideMatch(), OverrideMatch(), OverrideMatch()),
+        (
+            OverrideMatch(tags={"A": "a"}),
+            OverrideMatch(tags={"B": "b"}),
+            OverrideMatch(tags={"A": "a", "B": "b"}),
+        ),
+        (OverrideMatch(tags={"A": "a"}), OverrideMatch(tags={"A": "b"}), None),
+        (
+            OverrideMatch(instance_families=("p4d", "p5")),
+            OverrideMatch(instance_families=("p5", "g5"), regions=("us-east-1",)),
+            OverrideMatch(instance_families=("p5",), regions=("us-east-1",)),
+        ),
+        (OverrideMatch(accounts=("1",)), OverrideMatch(accounts=("2",)), None),
+        (OverrideMatch(regions=("us-east-1",)), OverrideMatch(regions=("us-west-2",)), None),
+    ],
+)
+def test_overrides_meet_where_both_hold(
+    one: OverrideMatch, other: OverrideMatch, both: OverrideMatch | None
+) -> None:
+    """Whichever is asked."""
+    assert both == one.joined(other) == other.joined(one)
