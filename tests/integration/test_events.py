@@ -193,6 +193,26 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
     assert sorted(ids) == sorted(_hooked(stage))
 
 
+def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_untold(stage: Stage) -> None:
+    """Refused for all, asked once which it knows, sent to those; the others are told of by name."""
+    stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 20}")
+    _forget_warnings(stage)
+    ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(6)]
+    stage.scene.simulation.set_unmanaged(*ids[:3])
+    before = stage.scene.simulation.calls().get("ssm:DescribeInstanceInformation", 0)
+
+    stage.scene.simulation.spot_warning(*ids)
+
+    stage.eventually(lambda: set(ids[3:]) <= set(_hooked(stage)) or None, "not every hook is sent")
+    failed = stage.await_mail(ids[0], "checkpoint-failed")
+    assert "is not managed by Systems Manager" in failed["facts"]["error"]
+    assert stage.await_mail(ids[3], "spot-interruption")
+    assert not set(ids[:3]) & set(_hooked(stage))
+    asked = stage.scene.simulation.calls()["ssm:DescribeInstanceInformation"] - before
+    assert 1 <= asked <= 3
+    stage.scene.simulation.set_unmanaged()
+
+
 def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
     """Through the rule for AWS Health; the same event again, under another id, is not told again."""
     instance_id = stage.launch()

@@ -605,6 +605,13 @@ class CheckpointHook(Protocol):
         """
         ...
 
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
+        """Those of up to `MOST_INSTANCES_A_COMMAND` instances that Systems Manager knows.
+
+        Raises: CloudError.
+        """
+        ...
+
 
 class LifecycleHooks(Protocol):
     """Auto Scaling: lifecycle hooks of groups."""

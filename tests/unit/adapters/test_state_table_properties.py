@@ -217,9 +217,11 @@ def table(request: pytest.FixtureRequest) -> StateTable:
 class AtomicClients(Clients):
     """DynamoDB carries out each request as a whole; moto in several threads does so only in turns."""
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+    def client(
+        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+    ) -> Any:
         """The client, one call at a time; threads still take turns between calls."""
-        return _OneAtATime(super().client(service, target, repeat=repeat))
+        return _OneAtATime(super().client(service, target, repeat=repeat, patient=patient))
 
 
 _turn = threading.Lock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -81,7 +82,7 @@ def test_the_hooks_of_all_go_before_the_first_message() -> None:
     world.hook.send = send  # type: ignore[method-assign, assignment]
     world.react(batch(world, 60))
 
-    assert ["50 hooks", "10 hooks", "told"] == order[:3]
+    assert ({"50 hooks", "10 hooks"}, "told") == (set(order[:2]), order[2])
 
 
 @pytest.mark.parametrize(
@@ -261,6 +262,96 @@ def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
     world.world.clock.moment += timedelta(seconds=40)
     assert world.interruption(lost).checkpoint_sent
     assert 50 == len(world.hook.sent)
+
+
+@pytest.mark.parametrize("unmanaged", [1, 100, 200])
+def test_two_hundred_warnings_are_a_dozen_calls_whoever_is_out_of_reach(unmanaged: int) -> None:
+    """Systems Manager is asked once for each command that it refused, and never by halves."""
+    world = WarnedWorld()
+    warnings = batch(world, 200)
+    lost = {warned.instance_id for warned in warnings[::-1][:unmanaged]}
+    world.hook.unmanaged |= lost
+    calls = counted(world)
+
+    results = world.react(warnings)
+
+    assert len(calls) <= 12
+    assert {w.instance_id for w in warnings} - lost == {sent[0] for sent in world.hook.sent}
+    refused = {
+        w.instance_id: str(result)
+        for w, result in zip(warnings, results, strict=True)
+        if isinstance(result, CloudError)
+    }
+    assert lost == set(refused)
+    assert all(f"{one} is not managed by Systems Manager" in text for one, text in refused.items())
+
+
+def counted(world: WarnedWorld) -> list[int]:
+    """To how many instances each call for a hook goes, refused or not."""
+    calls: list[int] = []
+    send = world.hook.send
+
+    def count(target: Target, instance_ids: Sequence[str], *rest: Any, **named: Any) -> str:
+        calls.append(len(instance_ids))
+        return send(target, instance_ids, *rest, **named)
+
+    world.hook.send = count  # type: ignore[method-assign]
+    return calls
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_where_systems_manager_cannot_say_which_each_is_asked_alone(answers: bool) -> None:
+    """It knows one that does not run any more, or does not answer at all: at the same time, not in turns."""
+    world = WarnedWorld()
+    warnings = batch(world, 20)
+    world.hook.unmanaged.add(warnings[3].instance_id)
+
+    def managed(_: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        if not answers:
+            raise Throttled("busy", operation="ssm:DescribeInstanceInformation")
+        return frozenset(instance_ids)
+
+    world.hook.managed = managed  # type: ignore[method-assign, assignment]
+    calls = counted(world)
+
+    results = world.react(warnings)
+
+    assert [20] + [1] * 20 == calls
+    assert 19 == len(world.hook.sent)
+    assert [3] == [number for number, result in enumerate(results) if isinstance(result, CloudError)]
+
+
+def test_two_warnings_about_one_instance_name_it_once() -> None:
+    """Systems Manager refuses a command that names an instance twice."""
+    world = WarnedWorld()
+    (warning,) = batch(world, 1)
+
+    world.react([warning, replace(warning, event_id="another")])
+
+    assert [(warning.instance_id,)] == world.hook.commands
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_systems_manager_that_hangs_keeps_nobody_untold(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One account and Region: hooks have their time, then people are told, who may still save by hand."""
+    monkeypatch.setattr(send_checkpoint, "_PATIENCE_SECONDS", 0.3)
+    world = WarnedWorld()
+    answered, began = threading.Event(), time.monotonic()
+
+    def hang(*_: object, **__: object) -> str:
+        answered.wait(20)
+        return "command-1"
+
+    world.hook.send = hang  # type: ignore[method-assign]
+    results = world.react(batch(world, count))
+    took = time.monotonic() - began
+    answered.set()
+
+    assert took < 10
+    assert AlertKind.SPOT_INTERRUPTION is world.kinds[0]
+    assert all(isinstance(result, Unavailable) for result in results)
 
 
 def test_one_warning_that_fails_leaves_the_others_done() -> None:

@@ -540,6 +540,8 @@ class RecordingHook:
     failure: CloudError | None = None
     unmanaged: set[str] = field(default_factory=set)
     """Instances that Systems Manager does not know."""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    """Of which instances it was asked whether it knows them."""
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
@@ -552,6 +554,13 @@ class RecordingHook:
         self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
         self.commands.append(tuple(instance_ids))
         return f"command-{len(self.commands)}"
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        """As the port says."""
+        self.asked.append(tuple(instance_ids))
+        if self.failure is not None:
+            raise self.failure
+        return frozenset(instance_ids) - self.unmanaged
 
 
 @dataclass
