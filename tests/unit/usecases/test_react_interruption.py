@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -129,6 +129,24 @@ def test_a_hibernation_keeps_the_memory_and_is_not_hooked() -> None:
     world = WarnedWorld(tags=SIGNAL)
 
     assert not world.interruption(world.warned(action="hibernate")).checkpoint_sent
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("stop", "EC2 will stop trainer"),
+        ("relocate", "EC2 will terminate (or relocate, which is not known here) trainer"),
+        (None, "EC2 will terminate trainer"),
+    ],
+)
+def test_an_action_that_is_not_known_is_taken_for_the_worst(action: str | None, said: str) -> None:
+    """Told with its name, hooked, and the question taken back."""
+    world = WarnedWorld()
+
+    reaction = world.interruption(world.warned(action=action))
+
+    assert said in world.sent[0].lines[0]
+    assert (True, True) == (reaction.checkpoint_sent, voided(world))
 
 
 def test_neither_a_busy_table_nor_a_dead_channel_keeps_the_hook_back() -> None:
@@ -374,6 +392,18 @@ def test_one_warning_that_fails_leaves_the_others_done() -> None:
     assert isinstance(done, Reaction)
     assert done.checkpoint_sent
     assert isinstance(failed, Throttled)
+
+
+def test_a_time_that_nothing_can_be_reckoned_with_keeps_no_hook_back() -> None:
+    """It lies at the end of the calendar: the warning fails, and it alone."""
+    world = WarnedWorld()
+    good, bad = batch(world, 2)
+
+    done, failed = world.react([good, replace(bad, at=datetime.max.replace(tzinfo=UTC))])
+
+    assert isinstance(done, Reaction)
+    assert isinstance(failed, OverflowError)
+    assert [good.instance_id] == [sent[0] for sent in world.hook.sent]
 
 
 def test_a_warning_that_came_twice_in_a_batch_is_answered_once() -> None:

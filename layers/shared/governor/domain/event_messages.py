@@ -68,7 +68,7 @@ def interruption_alert(
         severity=Severity.CRITICAL,
         subject=f"{title}: {instance.instance_type} {instance.name}, {left} s left",
         lines=(
-            f"EC2 will {warned.action} {instance.name} ({instance.instance_id}) at about "
+            f"EC2 will {warned.plan} {instance.name} ({instance.instance_id}) at about "
             f"{iso(warned.ends_at)}.",
             f"{left} seconds are left. Save your work now.",
             _hook_line(checkpoint),

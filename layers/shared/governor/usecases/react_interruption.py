@@ -21,7 +21,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned, decide_checkpoint
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import iso
-from governor.errors import CloudError, GovernorError
+from governor.errors import CloudError
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
@@ -149,11 +149,12 @@ class ReactToInterruption:
             if isinstance(described, CloudError):
                 raise described
             case = self._case(warned, described, base)
-        except GovernorError as error:
+            is_over = case is not None and warned.is_over(case.instance, self.clock.now())
+        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
             progress.failed.append(error)
             progress.is_settled = True
             return
-        if case is not None and warned.is_over(case.instance, self.clock.now()):
+        if is_over:
             progress.reaction.too_late(warned)
             progress.is_settled = True
             return
@@ -232,5 +233,5 @@ class ReactToInterruption:
     def _void(self, target: Target, warned: Warned, reaction: Reaction) -> None:
         record = self.state.record(target, warned.instance_id)
         if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
-            reason = f"{warned.cause.value} interruption: {warned.action}"
+            reason = f"{warned.cause.value} interruption: {warned.plan}"
             reaction.voided = self.void(record.open_episode, reason, Outcome.INTERRUPTED)
