@@ -610,6 +610,7 @@ def _guards(policies: Policies) -> Guards:
     from governor.usecases.guards import Guards
 
     return Guards(
+        clock=SystemClock(),
         policies=policies,
         accounts=_accounts(),
         inspect=_inspect(),

@@ -149,6 +149,16 @@ class BothTables(RuleBasedStateMachine):
         """It runs again."""
         self.both(lambda table: table.note_started(TARGET, instance, at))
 
+    @rule(instance=instances, at=minutes)
+    def note_warned(self, instance: str, at: Any) -> None:
+        """EC2 takes it back."""
+        self.both(lambda table: table.note_warned(TARGET, {instance: at}))
+
+    @rule(instance=instances, at=minutes)
+    def drop_warning(self, instance: str, at: Any) -> None:
+        """It is over."""
+        self.both(lambda table: table.drop_warning(TARGET, instance, at))
+
     @rule(instance=instances)
     def clear_quiet(self, instance: str) -> None:
         """Work resumes."""

@@ -13,11 +13,12 @@ import pytest
 
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import InstanceRecord
+from governor.domain.episode import InstanceRecord, Outcome
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Cause, Warned
+from governor.domain.plan import Step
 from governor.domain.policy import Events, Mode, Targets
-from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.errors import AccessDenied, CloudError, Interrupted, Throttled, Unavailable
 from governor.usecases import react_interruption, send_checkpoint
 from governor.usecases.tell_warning import Reaction, Told
 from tests.builders import NOW, TARGET
@@ -598,3 +599,58 @@ def test_snapshots_wait_for_no_telling_and_for_no_other_snapshot() -> None:
 
     assert all(isinstance(result, Reaction) and result.snapshots for result in results)
     assert {6} == set(told)  # five singly, and one for all others
+
+
+# nothing of ours under a checkpoint
+
+
+def test_until_when_it_is_warned_is_noted_of_every_governed_instance() -> None:
+    """The notice and five minutes: EC2 may be late, and what runs then was spared."""
+    world = WarnedWorld()
+    warnings = [*batch(world, 3), world.warned(event_id="not ours", instance_id=world.add(9, tags={}))]
+
+    world.react(warnings)
+
+    records = world.world.state.records(TARGET)
+    expected = NOW - timedelta(seconds=20) + timedelta(minutes=7)
+    assert [expected] * 3 == [records[one.instance_id].warned_until for one in warnings[:3]]
+    assert warnings[3].instance_id not in records
+
+
+def test_an_end_in_years_keeps_nobody_from_anything_for_long() -> None:
+    """A reservation states its end itself."""
+    world = WarnedWorld()
+
+    world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=datetime.max.replace(tzinfo=UTC)))
+
+    record = world.world.state.record(TARGET, world.instance.instance_id)
+    assert NOW + timedelta(minutes=35) == record.warned_until
+
+
+def test_a_question_that_was_just_approved_is_not_acted_on_under_the_checkpoint() -> None:
+    """The yes was faster than the warning: recheck and stop refuse, and the episode is interrupted."""
+    world = WarnedWorld(changes={"spot_request_id": "sir-1"})
+    world.world.state.settle(APPROVAL_ID, world.world.approval, None)
+
+    assert not world.interruption(world.warned()).voided
+
+    rechecked = world.world.recheck(world.world.ref, Step.STOP)
+    assert (False, Outcome.INTERRUPTED) == (rechecked.proceed, rechecked.outcome)
+    with pytest.raises(Interrupted):
+        world.world.put_away(world.world.ref, Step.STOP)
+
+
+def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note is made beside the hook, and its warning comes again."""
+    monkeypatch.setattr(react_interruption, "_NOTE_SECONDS", 0.2)
+    world = WarnedWorld()
+    answered, began = threading.Event(), time.monotonic()
+    monkeypatch.setattr(world.world.state, "note_warned", lambda *_: answered.wait(20))
+
+    with pytest.raises(Unavailable):
+        world.interruption(world.warned())
+    took = time.monotonic() - began
+    answered.set()
+
+    assert took < 10
+    assert (1, 1, True) == (len(world.sent), len(world.hook.sent), voided(world))

@@ -634,6 +634,18 @@ class MemoryStateTable:
             if known is not None and (known.last_started_at is None or known.last_started_at < at):
                 self._store(replace(known, last_started_at=at))
 
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """As the port says."""
+        with self._lock:
+            for instance_id, at in until.items():
+                self._store(replace(self.record(target, instance_id), warned_until=at))
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            if self.record(target, instance_id).holds_an_old_warning_alone(now):
+                del self._records[(*_place(target), instance_id)]
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""
         with self._lock:

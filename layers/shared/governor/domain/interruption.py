@@ -22,6 +22,7 @@ _NOTICE = timedelta(minutes=2)
 _KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
 """So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
+_LONGEST = timedelta(minutes=30)
 _OFF = ("off", "no", "false", "none", "never", "0")
 _HOOK = ("hook", "on", "yes", "true", "1")
 
@@ -96,6 +97,13 @@ class Warned:
             return True
         has_end = self.cause is not Cause.REBALANCE
         return has_end and instance.state == "running" and now - self.ends_at > _LATE
+
+    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
+        """Until when nobody else may touch the instance, which is saving its work.
+
+        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
+        """
+        return min(self.ends_at, now + _LONGEST) + _LATE
 
     @property
     def hook_reason(self) -> str:

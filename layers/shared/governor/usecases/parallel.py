@@ -65,6 +65,19 @@ def at_once(
     }
 
 
+def begin(call: Callable[[], Result], operation: str) -> Callable[[float], Result | CloudError]:
+    """Begins a call beside what follows; what is returned waits for its result, so many seconds at most."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(_result, call)
+    pool.shutdown(wait=False)
+
+    def result(seconds: float) -> Result | CloudError:
+        wait([future], timeout=seconds)
+        return future.result() if future.done() else too_late(operation, f"{seconds:.3g} s")
+
+    return result
+
+
 def too_late(operation: str, limit: str) -> Unavailable:
     """What counts as failed because it took longer than `limit`."""
     return Unavailable(f"{operation} took more than {limit}", operation=operation)

@@ -20,14 +20,14 @@ from governor.domain.event_messages import interruption_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned, decide_checkpoint
 from governor.domain.policy import Mode, Policy
-from governor.domain.units import iso
+from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, joined, run_all
 from governor.usecases.open_episode import owner_and_project
-from governor.usecases.parallel import at_once
+from governor.usecases.parallel import at_once, begin
 from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.tell_warning import Reaction, TellWarning
@@ -36,6 +36,8 @@ from governor.usecases.void_episode import VoidEpisode
 EVENT_TAG = "GpuGovernor:Event"
 _PATIENCE_SECONDS = 10.0
 """With an account or Region that hangs: a third of the function's time."""
+_NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
+"""How long the notes of warnings may take after the hooks, beside which they are begun."""
 _Hooks = Mapping[str, CloudError | None]
 """What became of the hook, by event id."""
 
@@ -105,6 +107,7 @@ class ReactToInterruption:
         known = self._describe([one.warned for one in governed])
         for one in governed:
             self._look(one, known, base)
+        noted = begin(partial(self._note_all, governed), _NOTE)
         hooks = self.checkpoint.send_all(
             [
                 Hooking(case.instance, case.warned, case.decided.signal)
@@ -112,7 +115,10 @@ class ReactToInterruption:
                 if (case := one.case) is not None and case.decided is not None and case.decided.send
             ]
         )
+        unnoted = noted(_NOTE_SECONDS)
         for one in governed:
+            if unnoted is not None and one.case is not None:
+                one.failed.append(unnoted)
             if not one.is_settled:
                 self._tell(one, base, hooks)
         self._snapshot_all(governed)
@@ -169,6 +175,20 @@ class ReactToInterruption:
         owner, project = owner_and_project(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         return _Case(warned, instance, policy, decided, owner, project)
+
+    def _note_all(self, progresses: Sequence[_Progress]) -> None:
+        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint.
+
+        Raises:
+            CloudError: not all could be noted; a repeated event does it.
+        """
+        now = self.clock.now()
+        until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
+        for one in progresses:
+            if one.case is not None:
+                until[one.case.instance.target][one.warned.instance_id] = one.warned.stands_until(now)
+        for target, theirs in until.items():
+            self.state.note_warned(target, theirs)
 
     def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks) -> None:
         """Told, and its question taken back."""
