@@ -14,7 +14,7 @@ import pytest
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import InstanceRecord, Outcome
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.interruption import Cause, Warned
 from governor.domain.plan import Step
 from governor.domain.policy import Events, Mode, Targets
@@ -654,3 +654,92 @@ def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.Mo
 
     assert took < 10
     assert (1, 1, True) == (len(world.sent), len(world.hook.sent), voided(world))
+
+
+# what people are told of the hook
+
+
+@pytest.mark.parametrize(
+    ("failure", "said", "sent"),
+    [
+        (None, "Its checkpoint hook was asked to run: the policy says so.", True),
+        (AccessDenied("no right", operation="ssm:SendCommand"), "could not be asked to run: no right", False),
+        (Unavailable("no answer", operation="ssm:SendCommand"), "is not known: no answer", None),
+    ],
+    ids=["sent", "refused", "no answer"],
+)
+def test_the_alert_says_what_became_of_the_hook(
+    failure: CloudError | None, said: str, sent: bool | None
+) -> None:
+    """Not what was decided: whoever is told that it was asked saves nothing by hand."""
+    world = WarnedWorld()
+    world.hook.failure = failure
+
+    (result,) = world.react([world.warned()])
+
+    assert failure is None or failure is result
+    assert said in world.sent[0].lines[-1]
+    assert sent is world.sent[0].facts["checkpoint_sent"]
+    if failure is not None:
+        failed = world.sent[1]
+        assert (AlertKind.CHECKPOINT_FAILED, sent) == (failed.kind, failed.facts["checkpoint_sent"])
+        assert ("in doubt" if sent is None else "not sent") in failed.subject
+
+
+def test_a_hook_that_was_sent_is_told_as_sent_whatever_came_after() -> None:
+    """The note of it failed, or the telling did and comes again."""
+    world = WarnedWorld()
+    world.log.failure = Throttled("busy", operation="dynamodb:UpdateItem")
+    world.react([world.warned()])
+    assert [True] == [alert.facts["checkpoint_sent"] for alert in world.sent]
+
+    world = WarnedWorld()
+    world.world.announcer.failure = Unavailable("SNS is down", operation="sns:Publish")
+    world.react([world.warned()])
+    world.world.announcer.failure = None
+    world.world.clock.moment += timedelta(seconds=40)
+    world.react([world.warned()])
+    (alert,) = world.sent
+    assert True is alert.facts["checkpoint_sent"]
+    assert "when this warning first came" in alert.lines[-1]
+    assert 1 == len(world.hook.sent)
+
+
+def test_the_message_of_a_mass_names_those_that_could_not_be_asked() -> None:
+    """Nobody is told of them one by one."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    warnings = batch(world, 30)
+    lost = sorted(warned.instance_id for warned in warnings[4:7])
+    world.hook.unmanaged |= set(lost)
+
+    world.react(warnings)
+
+    summary = world.sent[-1]
+    assert AlertKind.MASS_INTERRUPTION is summary.kind
+    assert lost == sorted(summary.facts["checkpoint_not_sent"])  # type: ignore[call-overload]
+    assert "So far 3 of them could not be asked" in summary.lines[-1]
+    assert all(one in summary.lines[-1] for one in lost)
+
+
+def test_the_message_of_a_mass_names_the_instances_of_its_zone_alone() -> None:
+    """What runs in another zone is not in danger, nor is what EC2 cannot take back."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    elsewhere = world.add(77, availability_zone="us-east-1b")
+    owned = world.add(78, lifecycle=Lifecycle.ON_DEMAND)
+    warn_all(world, 2)
+
+    named = world.sent[-1].facts["instance_ids"]
+    assert isinstance(named, list)
+    assert {world.instance.instance_id, "i-00000000000000001", "i-00000000000000002"} == set(named)
+    assert not {elsewhere, owned} & set(named)
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped"])
+def test_a_late_warning_of_what_ec2_has_taken_is_told(state: str) -> None:
+    """It was not spared: its owner learns why it went, and its question is taken back."""
+    world = WarnedWorld()
+    world.world.change_instance(state=state)
+
+    reaction = world.interruption(world.warned(at=NOW - timedelta(minutes=8)))
+
+    assert (Told.SINGLY, True) == (reaction.told, voided(world))

@@ -171,6 +171,38 @@ class Checkpoint:
     why: str
 
 
+class HookState(StrEnum):
+    """What is known of a hook that shall be sent, when people are told."""
+
+    NEXT = "next"
+    """It is sent after this."""
+    SENT = "sent"
+    EARLIER = "earlier"
+    """Another delivery of the same warning has sent it, or sends it now."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """No answer has come in time: it may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What became of a hook that shall be sent. `error` says why, where it is refused or not known."""
+
+    state: HookState
+    error: str = ""
+
+    @property
+    def was_sent(self) -> bool | None:
+        """`None` where that is not known, or not yet."""
+        match self.state:
+            case HookState.SENT | HookState.EARLIER:
+                return True
+            case HookState.REFUSED:
+                return False
+            case HookState.NEXT | HookState.UNKNOWN:
+                return None
+
+
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
     """By the instance's tag, else by the policy; never where it could do harm or has no effect.
 

@@ -10,7 +10,7 @@ does it again, and only it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -28,7 +28,7 @@ from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, joined, run_all
 from governor.usecases.open_episode import owner_and_project
 from governor.usecases.parallel import at_once, begin
-from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
+from governor.usecases.send_checkpoint import Hooking, SendCheckpoint, answer
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
@@ -115,12 +115,17 @@ class ReactToInterruption:
                 if (case := one.case) is not None and case.decided is not None and case.decided.send
             ]
         )
+        unasked = frozenset(
+            one.warned.instance_id
+            for one in governed
+            if one.warned.event_id in hooks and not answer(one.warned, hooks).was_sent
+        )
         unnoted = noted(_NOTE_SECONDS)
         for one in governed:
             if unnoted is not None and one.case is not None:
                 one.failed.append(unnoted)
             if not one.is_settled:
-                self._tell(one, base, hooks)
+                self._tell(one, base, hooks, unasked)
         self._snapshot_all(governed)
         for one in governed:
             if one.case is not None:
@@ -190,24 +195,28 @@ class ReactToInterruption:
         for target, theirs in until.items():
             self.state.note_warned(target, theirs)
 
-    def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks) -> None:
+    def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks, unasked: Collection[str]) -> None:
         """Told, and its question taken back."""
         warned, case, reaction = progress.warned, progress.case, progress.reaction
         target = self.accounts.target(warned.account, warned.region)
-        telling = [] if case is None else self._telling(case, base, hooks, reaction)
+        telling = [] if case is None else self._telling(case, base, hooks, unasked, reaction)
         progress.run(*telling, lambda: self._void(target, warned, reaction))
 
     def _telling(
-        self, case: _Case, base: Policy, hooks: _Hooks, reaction: Reaction
+        self, case: _Case, base: Policy, hooks: _Hooks, unasked: Collection[str], reaction: Reaction
     ) -> list[Callable[[], object]]:
         instance, warned, owner, project = case.instance, case.warned, case.owner, case.project
+        hook = answer(warned, hooks)
         return [
             lambda: self.tell(
                 instance,
                 warned,
                 base,
-                lambda: interruption_alert(instance, warned, case.decided, owner, project, self.clock.now()),
+                lambda: interruption_alert(
+                    instance, warned, case.decided, owner, project, self.clock.now(), hook
+                ),
                 reaction,
+                unasked,
             ),
             lambda: self.checkpoint.report(instance, warned, hooks, owner, project, reaction),
         ]

@@ -13,10 +13,10 @@ from itertools import zip_longest
 
 from governor.domain.event_messages import checkpoint_failed_alert
 from governor.domain.instance import Instance, Target
-from governor.domain.interruption import Checkpoint, Warned
+from governor.domain.interruption import Checkpoint, HookAnswer, HookState, Warned
 from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime
-from governor.errors import CloudError
+from governor.errors import CloudError, Unavailable
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.once import Once
 from governor.usecases.parallel import Budget, at_once, too_late
@@ -106,8 +106,9 @@ class SendCheckpoint:
         if error is None:
             reaction.checkpoint_sent = True
             return
-        if reaction.told is Told.SINGLY and error.operation.startswith("ssm:"):
-            self._tell_failure(instance, warned, error, owner, project)
+        hook = answer(warned, results)
+        if reaction.told is Told.SINGLY and not hook.was_sent:
+            self._tell_failure(instance, warned, hook, error, owner, project)
         raise error
 
     def _send(self, hook: CheckpointHook, wanted: Sequence[Hooking]) -> dict[str, CloudError | None]:
@@ -124,13 +125,31 @@ class SendCheckpoint:
         return {one.key: known.get(one.key, late) for one in wanted}
 
     def _tell_failure(
-        self, instance: Instance, warned: Warned, error: CloudError, owner: str, project: str
+        self,
+        instance: Instance,
+        warned: Warned,
+        hook: HookAnswer,
+        error: CloudError,
+        owner: str,
+        project: str,
     ) -> None:
-        alert = checkpoint_failed_alert(instance, warned, str(error), owner, project, self.clock.now())
+        alert = checkpoint_failed_alert(instance, warned, hook, owner, project, self.clock.now())
         try:
             self.once(f"{warned.event_id}#checkpoint-failed", lambda: self.announcer.announce(alert))
         except CloudError as untold:
             error.add_note(f"and this could not be told: {untold}")
+
+
+def answer(warned: Warned, results: Mapping[str, CloudError | None]) -> HookAnswer:
+    """What `send_all` says of the hook of one warning that shall be sent, in the words of a message."""
+    if warned.event_id not in results:
+        return HookAnswer(HookState.EARLIER)
+    error = results[warned.event_id]
+    # Where only the note of it failed, it was sent.
+    if error is None or error.operation.startswith("dynamodb:"):
+        return HookAnswer(HookState.SENT)
+    state = HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED
+    return HookAnswer(state, str(error))
 
 
 _Results = dict[str, CloudError | None]
