@@ -373,6 +373,31 @@ def test_a_systems_manager_that_hangs_keeps_nobody_untold(
     assert all(isinstance(result, Unavailable) for result in results)
 
 
+def test_a_refusal_that_comes_too_late_begins_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its warnings come again, and another call may be sending their hooks by then."""
+    monkeypatch.setattr(send_checkpoint, "_PATIENCE_SECONDS", 0.2)
+    world = WarnedWorld()
+    warnings, told, over = batch(world, 3), threading.Event(), threading.Event()
+    world.hook.unmanaged.add(warnings[0].instance_id)
+    send, send_to_all = world.hook.send, send_checkpoint._send_to_all
+
+    def refuse_late(*arguments: Any, **named: Any) -> str:
+        told.wait(20)
+        return send(*arguments, **named)
+
+    def watched(*arguments: Any) -> None:
+        send_to_all(*arguments)
+        over.set()
+
+    world.hook.send = refuse_late  # type: ignore[method-assign]
+    monkeypatch.setattr(send_checkpoint, "_send_to_all", watched)
+    world.react(warnings)
+    told.set()
+
+    assert over.wait(20)
+    assert ([], []) == (world.hook.asked, world.hook.sent)
+
+
 def test_one_warning_that_fails_leaves_the_others_done() -> None:
     """Each has its own result; a Region that cannot be read is not the other one's matter."""
     world = WarnedWorld()
