@@ -147,6 +147,10 @@ class Simulation:
             resources=list(resources),
         )
 
+    def set_unmanaged(self, *instance_ids: str) -> None:
+        """These instances, and no others, have no agent of Systems Manager from now on."""
+        self._do("set_unmanaged", instance_ids=instance_ids)
+
     def commands(self) -> list[dict[str, Any]]:
         """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch seconds."""
         return list(self._do("commands"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from governor import bootstrap
 from governor.contracts.payloads import InterruptionEvent, QueueBatch, parse, queued_event
 from governor.domain.interruption import Warned
-from governor.errors import InputError
+from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
 from governor.usecases.tell_warning import Reaction
 
@@ -15,7 +16,7 @@ from governor.usecases.tell_warning import Reaction
 @observed
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
-    if "Records" in event:
+    if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event)
     warned = parse(InterruptionEvent, event).to_domain()
     (result,) = bootstrap.react_to_interruption()([warned])
@@ -26,16 +27,25 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
     readable: list[tuple[str, Warned]] = []
-    left: list[str] = []
+    unreadable: list[tuple[str, str, Exception]] = []
     for record in parse(QueueBatch, event).records:
         try:
             warned = parse(InterruptionEvent, queued_event(record.body)).to_domain()
-        except InputError as error:
-            # It would be as unreadable the next time: kept with the reason, for somebody to look at.
-            logger.error("a warning was refused", extra={"reason": str(error)})
-            bootstrap.dead_letters().keep(record.body, str(error))
-            continue
-        readable.append((record.message_id, warned))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no matter of the others
+            unreadable.append((record.message_id, record.body, error))
+        else:
+            readable.append((record.message_id, warned))
+    # What can be saved goes first.
+    return {
+        "batchItemFailures": [
+            {"itemIdentifier": message_id} for message_id in [*_react(readable), *_keep(unreadable)]
+        ]
+    }
+
+
+def _react(readable: Sequence[tuple[str, Warned]]) -> list[str]:
+    """The messages whose warnings must come again."""
+    left = []
     results = bootstrap.react_to_interruption()([warned for _, warned in readable]) if readable else []
     for (message_id, warned), result in zip(readable, results, strict=True):
         if isinstance(result, Exception):
@@ -43,7 +53,24 @@ def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
             left.append(message_id)
         else:
             _note(warned, result)
-    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in left]}
+    return left
+
+
+def _keep(unreadable: Sequence[tuple[str, str, Exception]]) -> list[str]:
+    """Keeps each with its reason, for somebody to look at: it would be as unreadable the next time.
+
+    The messages that could not be kept, which stay where they are.
+    """
+    left = []
+    for message_id, body, error in unreadable:
+        reason = str(error) if isinstance(error, InputError) else repr(error)
+        logger.error("a warning was refused", extra={"reason": reason})
+        try:
+            bootstrap.dead_letters().keep(body, reason)
+        except GovernorError as busy:
+            logger.error("and it could not be kept", exc_info=busy)
+            left.append(message_id)
+    return left
 
 
 def _note(warned: Warned, reaction: Reaction) -> dict[str, Any]:

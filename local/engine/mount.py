@@ -80,6 +80,8 @@ class Simulation:
             case "put_event":
                 source, detail_type, detail = command["source"], command["detail_type"], command["detail"]
                 _emit(account, region, source, detail_type, detail, command["resources"])
+            case "set_unmanaged":
+                self.commands.unmanaged = set(command["instance_ids"])
             case "commands":
                 return list(self.commands.sent)
             case "calls":
@@ -118,8 +120,8 @@ def _gate(service: str, simulation: Simulation, engine: Handler) -> Handler:
         request = json.loads(body or b"{}") if target else form
         try:
             simulation.faults.enter(operation, request)
-            if operation == "ssm:SendCommand":
-                answer = simulation.commands.send(*_caller(), request)
+            answer = simulation.commands.answer(operation, *_caller(), request)
+            if answer is not None:
                 return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
         except AwsError as error:
             return _json_error(error) if target else _query_error(error)

@@ -1,4 +1,4 @@
-"""A simulator of Run Command: takes commands for running instances and keeps them; nothing is run.
+"""A simulator of Run Command: takes commands for managed instances that run and keeps them; nothing is run.
 
 The engine's own would look for instances among its own. It must not know the governor.
 """
@@ -18,17 +18,30 @@ IsRunning = Callable[[str, str, str], bool]
 
 
 class CommandSimulator:
-    """`SendCommand`; `sent` holds every command with the time it came."""
+    """`SendCommand` and `DescribeInstanceInformation`; `sent` holds every command with the time it came.
+
+    `unmanaged` are instances without an agent.
+    """
 
     def __init__(self, is_running: IsRunning) -> None:
         self._is_running = is_running
         self._lock = threading.Lock()
         self.sent: list[dict[str, Any]] = []
+        self.unmanaged: set[str] = set()
+
+    def answer(self, operation: str, account: str, region: str, request: Mapping[str, Any]) -> Any:
+        """Answers one call; `None` for what is not simulated. Raises: AwsError."""
+        match operation:
+            case "ssm:SendCommand":
+                return self.send(account, region, request)
+            case "ssm:DescribeInstanceInformation":
+                return self.describe(account, region, request)
+        return None
 
     def send(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Answers one call. Raises: AwsError for an instance that does not run."""
+        """Takes one command. Raises: AwsError for an instance that does not run or is not managed."""
         for instance_id in request["InstanceIds"]:
-            if not self._is_running(account, region, instance_id):
+            if not self._is_managed(account, region, instance_id):
                 message = f"Instances [[{instance_id}]] not in a valid state for account {account}"
                 raise AwsError("InvalidInstanceId", message)
         command = {
@@ -42,7 +55,18 @@ class CommandSimulator:
             self.sent.append({**command, "at": time.time()})
         return {"Command": command}
 
+    def describe(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the instances of the filter `InstanceIds` that are managed, all in one page."""
+        filters = {part["Key"]: part["Values"] for part in request["Filters"]}
+        wanted = filters["InstanceIds"]
+        known = [one for one in wanted if self._is_managed(account, region, one)]
+        return {"InstanceInformationList": [{"InstanceId": one, "PingStatus": "Online"} for one in known]}
+
     def clear(self) -> None:
         """Forgets everything."""
         with self._lock:
             self.sent.clear()
+        self.unmanaged.clear()
+
+    def _is_managed(self, account: str, region: str, instance_id: str) -> bool:
+        return instance_id not in self.unmanaged and self._is_running(account, region, instance_id)

@@ -163,3 +163,40 @@ def test_the_end_of_a_block_that_cannot_be_read_is_refused() -> None:
     """It goes to the dead-letter queue with its reason, and an alarm tells; a wrong date would mislead."""
     with pytest.raises(InputError, match="end-date"):
         parse(NoticeEvent, sample("handle_notice/block-delivered", **{"end-date": "at the end"}))
+
+
+@pytest.mark.parametrize("value", [5, 1e300, True, [], {}, "Mon, 01 Jan 99999999999 00:00:00 GMT"], ids=str)
+def test_no_warning_is_refused_for_the_form_of_its_date(value: object) -> None:
+    """Two minutes are assumed for whatever is no date."""
+    event = sample("handle_spot_interruption/terminate", **{"instance-termination-time": value})
+
+    assert parse(InterruptionEvent, event).to_domain().stated_end is None
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        ("relocate", "relocate"),
+        (" re\nlocate ", "re locate"),
+        ("", None),
+        (None, None),
+        (5, None),
+        ([], None),
+    ],
+    ids=str,
+)
+def test_no_warning_is_refused_for_its_action(said: object, read: str | None) -> None:
+    """EC2 may invent another one any day; the two minutes run all the same."""
+    event = sample("handle_spot_interruption/terminate", **{"instance-action": said})
+
+    assert read == parse(InterruptionEvent, event).to_domain().action
+
+
+def test_a_warning_without_an_action_is_read() -> None:
+    """And the name of an action is no place for a text."""
+    event = sample("handle_spot_interruption/terminate")
+    del event["detail"]["instance-action"]
+    assert parse(InterruptionEvent, event).to_domain().action is None
+
+    long = sample("handle_spot_interruption/terminate", **{"instance-action": "x" * 1000})
+    assert "x" * 64 == parse(InterruptionEvent, long).to_domain().action

@@ -98,3 +98,35 @@ def test_the_cause_of_a_lambda_error_is_unwrapped() -> None:
 
     assert error is not None
     assert "snapshots failed: snap-0123456789abcdef0; nothing is destroyed" == error.as_mapping()["Cause"]
+
+
+OF_THE_BUS = {
+    "handle_state_change": "stopped",
+    "handle_spot_interruption": "terminate",
+    "handle_rebalance_recommendation": "recommended",
+    "handle_lifecycle_action": "scale-in",
+    "handle_notice": "retirement",
+    "handle_execution_end": "failed",
+}
+
+
+@pytest.mark.parametrize("function", OF_THE_BUS)
+@pytest.mark.parametrize(
+    "change",
+    [{"id": ""}, {"id": None}, {"time": "0001-01-01T00:00:00+14:00"}, {"time": "2026-11-20T12:00:00"}],
+    ids=str,
+)
+def test_an_envelope_that_says_nothing_is_refused(function: str, change: dict[str, Any]) -> None:
+    """Without an id nothing is done once; a time out of range is a refusal, never an error of Python's."""
+    event = json.loads((EVENTS / function / f"{OF_THE_BUS[function]}.json").read_text())
+
+    with pytest.raises(InputError, match="refused"):
+        CONTRACTS[function](event | change)
+
+
+@pytest.mark.parametrize("function", sorted(set(OF_THE_BUS) - {"handle_spot_interruption"}))
+@pytest.mark.parametrize("event", [5, None, "text", [], {}], ids=str)
+def test_what_is_no_event_is_refused(function: str, event: object) -> None:
+    """Whatever JSON it is."""
+    with pytest.raises(InputError, match="refused"):
+        CONTRACTS[function](event)

@@ -15,6 +15,7 @@ from governor.adapters.event_log import DynamoEventLog
 from local.cloud import ROOT
 from local.fleet import T4
 from local.samples import happening
+from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 
 SPOT: dict[str, Any] = {
@@ -178,6 +179,49 @@ def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> 
     sqs.delete_message(QueueUrl=url, ReceiptHandle=kept["ReceiptHandle"])
 
 
+def test_an_action_that_is_not_known_yet_is_told_and_hooked(stage: Stage) -> None:
+    """With a time in a form that nobody knows either: through the rule, the queue and the function."""
+    _forget_warnings(stage)
+    instance_id = stage.launch(**SPOT)
+    detail = {"instance-id": instance_id, "instance-action": "relocate", "instance-termination-time": 5}
+
+    stage.scene.simulation.put_event("aws.ec2", "EC2 Spot Instance Interruption Warning", detail)
+
+    told = stage.await_mail(instance_id, "spot-interruption")
+    assert "relocate" == told["facts"]["action"]
+    stage.eventually(lambda: instance_id in _hooked(stage) or None, "no command is sent")
+
+
+def test_nothing_of_ours_ends_an_instance_under_its_checkpoint(stage: Stage) -> None:
+    """Its termination was approved and its snapshot begun when EC2 warns: the workflow stops there."""
+    stage.policy("mode: ask\nplan: {action: terminate, when_stop_is_unsupported: terminate}")
+    stage.scene.simulation.set_delays(state_change=0, snapshot=8)
+    instance_id, link = stage.ask(data_gib=50, **SPOT)
+    assert 303 == decide(stage.personal(link), "approve", typed_instance_id=instance_id)[0]
+    stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun")
+
+    stage.scene.simulation.spot_warning(instance_id)
+
+    assert "interrupted" == stage.outcome(instance_id)
+    stage.scene.simulation.set_delays(state_change=0, snapshot=0)
+    assert "running" == stage.ec2_state(instance_id)
+    assert "SUCCEEDED" == stage.ended(instance_id)["status"]
+    assert instance_id in _hooked(stage)
+
+
+def test_nothing_is_asked_about_an_instance_that_is_taken_back(stage: Stage) -> None:
+    """A sweep in the minutes of the warning finds it idle, as it has found it before."""
+    stage.policy("mode: ask")
+    instance_id = stage.launch(**SPOT)
+    stage.scene.simulation.spot_warning(instance_id)
+    stage.eventually(lambda: instance_id in _hooked(stage) or None, "no command is sent")
+    stage.eventually(lambda: stage.state.record(TARGET, instance_id).warned_until, "nothing is noted")
+
+    assert 0 == stage.scene.sweep()["results"][0]["summary"]["problems"]
+
+    assert instance_id not in stage.scene.executions()
+
+
 def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None:
     """Twelve warnings at once: three told singly, one summary, a hook on each."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 3}")
@@ -196,6 +240,26 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
     kinds = sorted(mail["kind"] for mail in mails)
     assert ["mass-interruption"] + ["spot-interruption"] * 3 == kinds
     assert sorted(ids) == sorted(_hooked(stage))
+
+
+def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_untold(stage: Stage) -> None:
+    """Refused for all, asked once which it knows, sent to those; the others are told of by name."""
+    stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 20}")
+    _forget_warnings(stage)
+    ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(6)]
+    stage.scene.simulation.set_unmanaged(*ids[:3])
+    before = stage.scene.simulation.calls().get("ssm:DescribeInstanceInformation", 0)
+
+    stage.scene.simulation.spot_warning(*ids)
+
+    stage.eventually(lambda: set(ids[3:]) <= set(_hooked(stage)) or None, "not every hook is sent")
+    failed = stage.await_mail(ids[0], "checkpoint-failed")
+    assert "is not managed by Systems Manager" in failed["facts"]["error"]
+    assert stage.await_mail(ids[3], "spot-interruption")
+    assert not set(ids[:3]) & set(_hooked(stage))
+    asked = stage.scene.simulation.calls()["ssm:DescribeInstanceInformation"] - before
+    assert 1 <= asked <= 3
+    stage.scene.simulation.set_unmanaged()
 
 
 def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:

@@ -35,3 +35,24 @@ def test_a_command_is_taken_for_an_instance_that_runs(
     assert "InvalidInstanceId" == refusal(lambda: send("i-00000000000000000"))
     simulation.set_fault("ssm:SendCommand", "ThrottlingException", times=9)
     assert "ThrottlingException" == refusal(lambda: send(instance_id))
+
+
+def test_an_instance_without_an_agent_is_not_known_and_refuses_the_whole_command(
+    bare_cloud: LocalCloud, simulation: Simulation, refusal: Callable[[Callable[[], object]], str]
+) -> None:
+    """As Systems Manager does it: nobody in that command gets it."""
+    spec = InstanceSpec("g5.xlarge", datetime(2026, 1, 1, tzinfo=UTC))
+    known, unknown = simulation.put_instance(spec), simulation.put_instance(spec)
+    simulation.set_unmanaged(unknown)
+    ssm = bare_cloud.client("ssm")
+
+    found = ssm.describe_instance_information(
+        Filters=[{"Key": "InstanceIds", "Values": [known, unknown]}], MaxResults=50
+    )["InstanceInformationList"]
+
+    assert [known] == [one["InstanceId"] for one in found]
+    sent = len(simulation.commands())
+    assert "InvalidInstanceId" == refusal(
+        lambda: ssm.send_command(InstanceIds=[known, unknown], DocumentName="hook")
+    )
+    assert sent == len(simulation.commands())

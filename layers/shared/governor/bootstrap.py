@@ -15,7 +15,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
-from governor.errors import ConfigurationError, PolicyError
+from governor.errors import ConfigurationError, PolicyError, Throttled, Unavailable
 from governor.ports import Clock, DeadLetters, Policies
 from governor.usecases.accounts import Accounts
 
@@ -507,14 +507,22 @@ def _policies_or_defaults() -> PolicyBook:
 
 
 def _policies_or_last(*, keep: bool = False) -> PolicyBook:
-    """For what must reach people: with a document that is refused, by the last one that was accepted.
+    """For what must reach people: where the document is refused, or Systems Manager does not answer, by the
+    last one that was accepted.
 
     `keep` keeps an accepted one for that; only the function that may write it does.
     """
     from governor.adapters.ssm import PolicyParameter
     from governor.contracts.policy import parse_policy
 
-    text = PolicyParameter(_clients(), _settings().policy_parameter).read()
+    try:
+        text = PolicyParameter(_clients(), _settings().policy_parameter, patient=False).read()
+    except (Throttled, Unavailable) as error:
+        kept = _state().kept_policy()
+        if kept is None:
+            raise
+        _log.error("%s; the last accepted document is used", error)
+        return parse_policy(kept)
     try:
         found = parse_policy(text)
     except PolicyError as error:
@@ -613,6 +621,7 @@ def _guards(policies: Policies) -> Guards:
     from governor.usecases.guards import Guards
 
     return Guards(
+        clock=SystemClock(),
         policies=policies,
         accounts=_accounts(),
         inspect=_inspect(),

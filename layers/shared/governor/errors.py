@@ -12,6 +12,7 @@
     │   └── IssuerUnavailable       the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
+    │   └── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
@@ -115,6 +116,10 @@ class NotAllowed(DecisionRefused):
 
 class SafetyError(GovernorError):
     """A guard in front of an EC2 write call refused to let it through; the message says which and why."""
+
+
+class Interrupted(SafetyError):
+    """EC2 has announced that it takes the instance back: it may be saving its work."""
 
 
 class StepTimedOut(GovernorError):

@@ -314,6 +314,14 @@ class StateTable(Protocol):
         """Notes the last start of an instance that has a record; an earlier one changes nothing."""
         ...
 
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """Notes until when warnings stand, by instance id, a hundred a call. The last one counts."""
+        ...
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """Forgets a record that holds an old warning and nothing else; any other stays."""
+        ...
+
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """Leaves the instance alone until then, as a decision to keep it would."""
         ...
@@ -606,6 +614,13 @@ class CheckpointHook(Protocol):
         `signal`: without a hook, GPU processes get SIGTERM.
 
         Raises: CloudError, also when one of them is not managed by Systems Manager; then none has got it.
+        """
+        ...
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
+        """Those of up to `MOST_INSTANCES_A_COMMAND` instances that Systems Manager knows.
+
+        Raises: CloudError.
         """
         ...
 

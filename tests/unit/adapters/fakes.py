@@ -28,10 +28,14 @@ class FakeClients(Clients):
         super().__init__()
         self._fake = client
         self.asked: list[tuple[str, Target | None, bool]] = []
+        self.patient: list[bool] = []
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+    def client(
+        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+    ) -> Any:
         """The fake."""
         self.asked.append((service, target, repeat))
+        self.patient.append(patient)
         return self._fake
 
 

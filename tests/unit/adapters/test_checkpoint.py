@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from governor.adapters.checkpoint import RunCommandHook
+from governor.adapters.clients import Clients
 from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET
@@ -21,7 +22,7 @@ def test_hooks_are_one_command(signal: bool, otherwise: str) -> None:
     )
 
     assert "command-1" == sent
-    assert [("ssm", TARGET, True)] == clients.asked
+    assert ([("ssm", TARGET, True)], [False]) == (clients.asked, clients.patient)
     ((_, parameters),) = client.calls
     assert ("checkpoint", [INSTANCE_ID], 110) == (
         parameters["DocumentName"],
@@ -66,3 +67,33 @@ def test_a_hook_that_could_not_be_sent_is_raised(code: str, kind: type[CloudErro
             TARGET, [INSTANCE_ID], "spot-interruption", 9, signal=False
         )
     assert "ssm:SendCommand" == raised.value.operation
+
+
+def test_it_is_said_which_instances_systems_manager_knows() -> None:
+    """In one call for all that a command takes; page after page, should there be more than one."""
+    other = "i-00000000000000002"
+    pages = [
+        {"InstanceInformationList": [{"InstanceId": INSTANCE_ID}], "NextToken": "more"},
+        {"InstanceInformationList": [{"InstanceId": other}]},
+    ]
+    client = ScriptedClient(describe_instance_information=pages)
+    clients = FakeClients(client)
+
+    known = RunCommandHook(clients, "checkpoint").managed(TARGET, [INSTANCE_ID, other, "i-00000000000000003"])
+
+    assert {INSTANCE_ID, other} == known
+    (_, first), (_, second) = client.calls
+    (wanted,) = first["Filters"]
+    assert ("InstanceIds", 3, 50) == (wanted["Key"], len(wanted["Values"]), first["MaxResults"])
+    assert "more" == second["NextToken"]
+    assert [False, False] == clients.patient
+
+
+def test_what_is_worth_nothing_later_gives_up_within_seconds(aws: Clients) -> None:
+    """A call of the hooks must end before people are told."""
+    hasty = aws.client("ssm", TARGET, patient=False).meta.config
+    patient = aws.client("ssm", TARGET).meta.config
+
+    assert hasty.connect_timeout + hasty.read_timeout <= 4
+    assert 2 == hasty.retries["total_max_attempts"]
+    assert (20, 5) == (patient.read_timeout, patient.retries["total_max_attempts"])

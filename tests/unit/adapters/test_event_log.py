@@ -173,7 +173,7 @@ def test_a_busy_table_is_said_at_once() -> None:
 
     with pytest.raises(Throttled):
         DynamoEventLog(clients, TABLE).claim("event-1", NOW, LEASE)
-    assert [("dynamodb", None, False)] == clients.asked
+    assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.patient)
 
 
 def test_a_count_that_keeps_losing_says_so() -> None:

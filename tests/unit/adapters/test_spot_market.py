@@ -24,7 +24,7 @@ class RegionalClients(Clients):
         super().__init__()
         self._by_region = {name.replace("_", "-"): client for name, client in by_region.items()}
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+    def client(self, service: str, target: Target | None = None, *, repeat: bool = True, **_: bool) -> Any:
         """That of the target's Region; every call is sent once."""
         assert target is not None
         assert ("ec2", False) == (service, repeat)

@@ -113,6 +113,37 @@ def test_the_last_start_is_noted_of_known_instances_and_never_an_earlier_one(tab
     assert (NOW + timedelta(hours=1), NOW) == (record.last_started_at, record.marked_at)
 
 
+def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: StateTable) -> None:
+    """More than one transaction takes; known instances keep what else is known of them."""
+    ids = [f"i-{number:017x}" for number in range(201)]
+    table.set_marked(TARGET, ids[0], NOW)
+
+    table.note_warned(TARGET, dict.fromkeys(ids, NOW))
+    table.note_warned(TARGET, {ids[0]: NOW + timedelta(minutes=7)})
+
+    records = table.records(TARGET)
+    assert [NOW] * 200 == [records[one].warned_until for one in ids[1:]]
+    assert (NOW, NOW + timedelta(minutes=7)) == (records[ids[0]].marked_at, records[ids[0]].warned_until)
+
+
+def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable) -> None:
+    """And no other: not while the warning stands, and not what holds a lock, a mark or an answer."""
+    later = NOW + timedelta(minutes=7)
+    table.drop_warning(TARGET, INSTANCE_ID, later)
+    for instance_id in (INSTANCE_ID, "i-0000000a", "i-0000000b", "i-0000000c"):
+        table.note_warned(TARGET, {instance_id: later})
+    table.set_marked(TARGET, "i-0000000a", NOW)
+    table.take_lock(ref(1, "i-0000000b"))
+    table.snooze(TARGET, "i-0000000c", later)
+
+    table.drop_warning(TARGET, INSTANCE_ID, NOW)
+    assert later == table.record(TARGET, INSTANCE_ID).warned_until
+    for instance_id in table.records(TARGET):
+        table.drop_warning(TARGET, instance_id, later)
+
+    assert {"i-0000000a", "i-0000000b", "i-0000000c"} == set(table.records(TARGET))
+
+
 def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
     """As it was set last, in the order of days."""
     days = (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7))

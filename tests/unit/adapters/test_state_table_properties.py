@@ -149,6 +149,16 @@ class BothTables(RuleBasedStateMachine):
         """It runs again."""
         self.both(lambda table: table.note_started(TARGET, instance, at))
 
+    @rule(instance=instances, at=minutes)
+    def note_warned(self, instance: str, at: Any) -> None:
+        """EC2 takes it back."""
+        self.both(lambda table: table.note_warned(TARGET, {instance: at}))
+
+    @rule(instance=instances, at=minutes)
+    def drop_warning(self, instance: str, at: Any) -> None:
+        """It is over."""
+        self.both(lambda table: table.drop_warning(TARGET, instance, at))
+
     @rule(instance=instances)
     def clear_quiet(self, instance: str) -> None:
         """Work resumes."""
@@ -217,9 +227,11 @@ def table(request: pytest.FixtureRequest) -> StateTable:
 class AtomicClients(Clients):
     """DynamoDB carries out each request as a whole; moto in several threads does so only in turns."""
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+    def client(
+        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+    ) -> Any:
         """The client, one call at a time; threads still take turns between calls."""
-        return _OneAtATime(super().client(service, target, repeat=repeat))
+        return _OneAtATime(super().client(service, target, repeat=repeat, patient=patient))
 
 
 _turn = threading.Lock()

@@ -190,3 +190,11 @@ def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -
     assert "Tally" == sweep["SumUpMonth"]["Next"] == sweep["MonthFailed"]["Next"]
     follows = [choice["Next"] for choice in sweep["AllSwept?"]["Choices"]]
     assert ["NoneSwept", "SomeNotSwept", "SomeNotSwept", "NotSummedUp"] == follows
+
+
+def test_what_a_guard_refuses_is_no_failed_execution() -> None:
+    """Nor is what EC2 takes back under it: both are results, and told as such."""
+    choice = STATES["WasRefused?"]
+
+    assert {"refused", "interrupted"} == {one["StringEquals"] for one in choice["Choices"]}
+    assert {"Done"} == {one["Next"] for one in choice["Choices"]}

@@ -40,7 +40,7 @@ BY_MACHINE_OR_API = {
 }
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
-    r"|autoscaling:Describe\w+|states:SendTaskSuccess"
+    r"|autoscaling:Describe\w+|ssm:DescribeInstanceInformation|states:SendTaskSuccess"
     r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""
@@ -161,6 +161,28 @@ def test_commands_run_one_document_on_governed_instances() -> None:
         assert document["Resource"]["Fn::Sub"].endswith(":document/${CheckpointDocumentName}")
         assert instance["Resource"]["Fn::Sub"].endswith(":instance/*")
         assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"]["ssm:resourceTag/Purpose"]
+
+
+def test_one_function_asks_which_instances_are_managed() -> None:
+    """The one that sends commands to many: of one instance alone the refusal says it."""
+    asking = {
+        name
+        for name, properties in FUNCTIONS.items()
+        for s in statements(properties)
+        if "ssm:DescribeInstanceInformation" in actions(s)
+    }
+
+    assert {"HandleSpotInterruptionFunction"} == asking
+
+
+def test_warnings_wait_a_second_for_others_and_no_longer() -> None:
+    """Of two minutes: a mass is taken in a few calls, and one alone is hardly delayed."""
+    (queued,) = FUNCTIONS["HandleSpotInterruptionFunction"]["Events"].values()
+
+    assert (1, 200) == (
+        queued["Properties"]["MaximumBatchingWindowInSeconds"],
+        queued["Properties"]["BatchSize"],
+    )
 
 
 def test_one_function_lets_auto_scaling_go_on_and_only_governed_groups() -> None:

@@ -13,7 +13,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Outcome, Phase
 from governor.domain.plan import Step
 from governor.domain.policy import Action, AppliedPolicy, Mode
-from governor.errors import AccessDenied, PolicyError, PolicyProblem, Protected, Unavailable
+from governor.errors import AccessDenied, Interrupted, PolicyError, PolicyProblem, Protected, Unavailable
 from governor.ports import Policies
 from governor.usecases.book_saving import BookSaving
 from governor.usecases.close_dead import CloseDead
@@ -274,6 +274,8 @@ def test_what_was_refused_is_told_from_what_failed() -> None:
     """A protection flag is a result; a failed snapshot is a defect."""
     assert Outcome.REFUSED is outcome_of_error({"Error": "Protected", "Cause": "flag"})[0]
     assert Outcome.FAILED is outcome_of_error({"Error": "SnapshotFailed", "Cause": "x"})[0]
+    taken_back = {"Error": Interrupted.__name__, "Cause": "EC2 takes it back"}
+    assert (Outcome.INTERRUPTED, "EC2 takes it back") == outcome_of_error(taken_back)
     assert Outcome.FAILED is outcome_of_error({})[0]
 
 
@@ -323,6 +325,16 @@ def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
     """It still runs when this is booked: two minutes are left."""
     world = World(decide=False, phase=Phase.ASKING)
     recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+
+
+def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
+    """A snapshot puts nothing away: the workflow was about to terminate it."""
+    world = World(action=Action.TERMINATE)
+    world.state.note_step(world.ref, Step.SNAPSHOT.value, NOW)
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "EC2 takes the instance back")
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)

@@ -17,7 +17,7 @@ from governor.domain.instance import Lifecycle, Protection, SpotRequestType, Vol
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode
 from governor.domain.verdict import Hold
-from governor.errors import CloudError, ConflictError, SafetyError, Throttled
+from governor.errors import CloudError, ConflictError, Interrupted, SafetyError, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import APPROVAL_ID, World
 
@@ -141,6 +141,21 @@ def test_each_guard_refuses_by_itself_and_says_why(name: str, step: Step) -> Non
     with pytest.raises(SafetyError, match=why):
         world.guards.clear(world.ref, step)
     assert [] == world.ec2.calls
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.SNAPSHOT])
+@pytest.mark.parametrize("minutes", [1, 0])
+def test_what_ec2_takes_back_is_neither_stopped_nor_terminated_meanwhile(step: Step, minutes: int) -> None:
+    """It may be saving its work; a copy destroys nothing. When the warning is over, it was spared."""
+    world = World()
+    until = world.clock.now() + timedelta(minutes=minutes)
+    world.state.note_warned(TARGET, {world.ref.instance_id: until})
+
+    if minutes and step is not Step.SNAPSHOT:
+        with pytest.raises(Interrupted, match="takes the instance back"):
+            world.guards.clear(world.ref, step)
+    else:
+        assert world.guards.clear(world.ref, step)
 
 
 def test_an_untouched_episode_is_let_through_with_the_facts() -> None:

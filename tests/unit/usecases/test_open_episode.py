@@ -129,6 +129,11 @@ def test_an_episode_that_is_over_is_not_opened_again() -> None:
 
 CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
     "gone": (lambda w, _: w.ec2.instances.clear(), Outcome.VOID, "no longer runs"),
+    "taken back": (
+        lambda w, i: w.state.note_warned(TARGET, {i: NOW + timedelta(minutes=2)}),
+        Outcome.INTERRUPTED,
+        "takes the instance back",
+    ),
     "stopping": (lambda w, i: w.change(i, state="stopping"), Outcome.VOID, "no longer runs"),
     "restarted": (lambda w, i: w.change(i, launch_time=NOW), Outcome.VOID, "started anew"),
     "tag gone": (lambda w, i: w.change(i, tags={}), Outcome.VOID, "no longer carries"),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import InstanceRecord
-from governor.domain.instance import Instance, Target
+from governor.domain.episode import InstanceRecord, Outcome
+from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.interruption import Cause, Warned
+from governor.domain.plan import Step
 from governor.domain.policy import Events, Mode, Targets
-from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
+from governor.errors import AccessDenied, CloudError, Interrupted, Throttled, Unavailable
 from governor.usecases import react_interruption, send_checkpoint
 from governor.usecases.tell_warning import Reaction, Told
 from tests.builders import NOW, TARGET
@@ -81,7 +83,7 @@ def test_the_hooks_of_all_go_before_the_first_message() -> None:
     world.hook.send = send  # type: ignore[method-assign, assignment]
     world.react(batch(world, 60))
 
-    assert ["50 hooks", "10 hooks", "told"] == order[:3]
+    assert ({"50 hooks", "10 hooks"}, "told") == (set(order[:2]), order[2])
 
 
 @pytest.mark.parametrize(
@@ -128,6 +130,24 @@ def test_a_hibernation_keeps_the_memory_and_is_not_hooked() -> None:
     world = WarnedWorld(tags=SIGNAL)
 
     assert not world.interruption(world.warned(action="hibernate")).checkpoint_sent
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        ("stop", "EC2 will stop trainer"),
+        ("relocate", "EC2 will terminate (or relocate, which is not known here) trainer"),
+        (None, "EC2 will terminate trainer"),
+    ],
+)
+def test_an_action_that_is_not_known_is_taken_for_the_worst(action: str | None, said: str) -> None:
+    """Told with its name, hooked, and the question taken back."""
+    world = WarnedWorld()
+
+    reaction = world.interruption(world.warned(action=action))
+
+    assert said in world.sent[0].lines[0]
+    assert (True, True) == (reaction.checkpoint_sent, voided(world))
 
 
 def test_neither_a_busy_table_nor_a_dead_channel_keeps_the_hook_back() -> None:
@@ -263,6 +283,121 @@ def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
     assert 50 == len(world.hook.sent)
 
 
+@pytest.mark.parametrize("unmanaged", [1, 100, 200])
+def test_two_hundred_warnings_are_a_dozen_calls_whoever_is_out_of_reach(unmanaged: int) -> None:
+    """Systems Manager is asked once for each command that it refused, and never by halves."""
+    world = WarnedWorld()
+    warnings = batch(world, 200)
+    lost = {warned.instance_id for warned in warnings[::-1][:unmanaged]}
+    world.hook.unmanaged |= lost
+    calls = counted(world)
+
+    results = world.react(warnings)
+
+    assert len(calls) <= 12
+    assert {w.instance_id for w in warnings} - lost == {sent[0] for sent in world.hook.sent}
+    refused = {
+        w.instance_id: str(result)
+        for w, result in zip(warnings, results, strict=True)
+        if isinstance(result, CloudError)
+    }
+    assert lost == set(refused)
+    assert all(f"{one} is not managed by Systems Manager" in text for one, text in refused.items())
+
+
+def counted(world: WarnedWorld) -> list[int]:
+    """To how many instances each call for a hook goes, refused or not."""
+    calls: list[int] = []
+    send = world.hook.send
+
+    def count(target: Target, instance_ids: Sequence[str], *rest: Any, **named: Any) -> str:
+        calls.append(len(instance_ids))
+        return send(target, instance_ids, *rest, **named)
+
+    world.hook.send = count  # type: ignore[method-assign]
+    return calls
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_where_systems_manager_cannot_say_which_each_is_asked_alone(answers: bool) -> None:
+    """It knows one that does not run any more, or does not answer at all: at the same time, not in turns."""
+    world = WarnedWorld()
+    warnings = batch(world, 20)
+    world.hook.unmanaged.add(warnings[3].instance_id)
+
+    def managed(_: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        if not answers:
+            raise Throttled("busy", operation="ssm:DescribeInstanceInformation")
+        return frozenset(instance_ids)
+
+    world.hook.managed = managed  # type: ignore[method-assign, assignment]
+    calls = counted(world)
+
+    results = world.react(warnings)
+
+    assert [20] + [1] * 20 == calls
+    assert 19 == len(world.hook.sent)
+    assert [3] == [number for number, result in enumerate(results) if isinstance(result, CloudError)]
+
+
+def test_two_warnings_about_one_instance_name_it_once() -> None:
+    """Systems Manager refuses a command that names an instance twice."""
+    world = WarnedWorld()
+    (warning,) = batch(world, 1)
+
+    world.react([warning, replace(warning, event_id="another")])
+
+    assert [(warning.instance_id,)] == world.hook.commands
+
+
+@pytest.mark.parametrize("count", [1, 60])
+def test_a_systems_manager_that_hangs_keeps_nobody_untold(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One account and Region: hooks have their time, then people are told, who may still save by hand."""
+    monkeypatch.setattr(send_checkpoint, "_PATIENCE_SECONDS", 0.3)
+    world = WarnedWorld()
+    answered, began = threading.Event(), time.monotonic()
+
+    def hang(*_: object, **__: object) -> str:
+        answered.wait(20)
+        return "command-1"
+
+    world.hook.send = hang  # type: ignore[method-assign]
+    results = world.react(batch(world, count))
+    took = time.monotonic() - began
+    answered.set()
+
+    assert took < 10
+    assert AlertKind.SPOT_INTERRUPTION is world.kinds[0]
+    assert all(isinstance(result, Unavailable) for result in results)
+
+
+def test_a_refusal_that_comes_too_late_begins_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its warnings come again, and another call may be sending their hooks by then."""
+    monkeypatch.setattr(send_checkpoint, "_PATIENCE_SECONDS", 0.2)
+    world = WarnedWorld()
+    warnings, told, over = batch(world, 3), threading.Event(), threading.Event()
+    world.hook.unmanaged.add(warnings[0].instance_id)
+    send, send_to_all = world.hook.send, send_checkpoint._send_to_all
+
+    def refuse_late(*arguments: Any, **named: Any) -> str:
+        told.wait(20)
+        return send(*arguments, **named)
+
+    def watched(*arguments: Any) -> None:
+        send_to_all(*arguments)
+        over.set()
+
+    world.hook.send = refuse_late  # type: ignore[method-assign]
+    monkeypatch.setattr(send_checkpoint, "_send_to_all", watched)
+    world.react(warnings)
+    told.set()
+
+    assert over.wait(20)
+    assert ([], []) == (world.hook.asked, world.hook.sent)
+
+
 def test_one_warning_that_fails_leaves_the_others_done() -> None:
     """Each has its own result; a Region that cannot be read is not the other one's matter."""
     world = WarnedWorld()
@@ -283,6 +418,18 @@ def test_one_warning_that_fails_leaves_the_others_done() -> None:
     assert isinstance(done, Reaction)
     assert done.checkpoint_sent
     assert isinstance(failed, Throttled)
+
+
+def test_a_time_that_nothing_can_be_reckoned_with_keeps_no_hook_back() -> None:
+    """It lies at the end of the calendar: the warning fails, and it alone."""
+    world = WarnedWorld()
+    good, bad = batch(world, 2)
+
+    done, failed = world.react([good, replace(bad, at=datetime.max.replace(tzinfo=UTC))])
+
+    assert isinstance(done, Reaction)
+    assert isinstance(failed, OverflowError)
+    assert [good.instance_id] == [sent[0] for sent in world.hook.sent]
 
 
 def test_a_warning_that_came_twice_in_a_batch_is_answered_once() -> None:
@@ -477,3 +624,147 @@ def test_snapshots_wait_for_no_telling_and_for_no_other_snapshot() -> None:
 
     assert all(isinstance(result, Reaction) and result.snapshots for result in results)
     assert {6} == set(told)  # five singly, and one for all others
+
+
+# nothing of ours under a checkpoint
+
+
+def test_until_when_it_is_warned_is_noted_of_every_governed_instance() -> None:
+    """The notice and five minutes: EC2 may be late, and what runs then was spared."""
+    world = WarnedWorld()
+    warnings = [*batch(world, 3), world.warned(event_id="not ours", instance_id=world.add(9, tags={}))]
+
+    world.react(warnings)
+
+    records = world.world.state.records(TARGET)
+    expected = NOW - timedelta(seconds=20) + timedelta(minutes=7)
+    assert [expected] * 3 == [records[one.instance_id].warned_until for one in warnings[:3]]
+    assert warnings[3].instance_id not in records
+
+
+def test_an_end_in_years_keeps_nobody_from_anything_for_long() -> None:
+    """A reservation states its end itself."""
+    world = WarnedWorld()
+
+    world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=datetime.max.replace(tzinfo=UTC)))
+
+    record = world.world.state.record(TARGET, world.instance.instance_id)
+    assert NOW + timedelta(minutes=35) == record.warned_until
+
+
+def test_a_question_that_was_just_approved_is_not_acted_on_under_the_checkpoint() -> None:
+    """The yes was faster than the warning: recheck and stop refuse, and the episode is interrupted."""
+    world = WarnedWorld(changes={"spot_request_id": "sir-1"})
+    world.world.state.settle(APPROVAL_ID, world.world.approval, None)
+
+    assert not world.interruption(world.warned()).voided
+
+    rechecked = world.world.recheck(world.world.ref, Step.STOP)
+    assert (False, Outcome.INTERRUPTED) == (rechecked.proceed, rechecked.outcome)
+    with pytest.raises(Interrupted):
+        world.world.put_away(world.world.ref, Step.STOP)
+
+
+def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note is made beside the hook, and its warning comes again."""
+    monkeypatch.setattr(react_interruption, "_NOTE_SECONDS", 0.2)
+    world = WarnedWorld()
+    answered, began = threading.Event(), time.monotonic()
+    monkeypatch.setattr(world.world.state, "note_warned", lambda *_: answered.wait(20))
+
+    with pytest.raises(Unavailable):
+        world.interruption(world.warned())
+    took = time.monotonic() - began
+    answered.set()
+
+    assert took < 10
+    assert (1, 1, True) == (len(world.sent), len(world.hook.sent), voided(world))
+
+
+# what people are told of the hook
+
+
+@pytest.mark.parametrize(
+    ("failure", "said", "sent"),
+    [
+        (None, "Its checkpoint hook was asked to run: the policy says so.", True),
+        (AccessDenied("no right", operation="ssm:SendCommand"), "could not be asked to run: no right", False),
+        (Unavailable("no answer", operation="ssm:SendCommand"), "is not known: no answer", None),
+    ],
+    ids=["sent", "refused", "no answer"],
+)
+def test_the_alert_says_what_became_of_the_hook(
+    failure: CloudError | None, said: str, sent: bool | None
+) -> None:
+    """Not what was decided: whoever is told that it was asked saves nothing by hand."""
+    world = WarnedWorld()
+    world.hook.failure = failure
+
+    (result,) = world.react([world.warned()])
+
+    assert failure is None or failure is result
+    assert said in world.sent[0].lines[-1]
+    assert sent is world.sent[0].facts["checkpoint_sent"]
+    if failure is not None:
+        failed = world.sent[1]
+        assert (AlertKind.CHECKPOINT_FAILED, sent) == (failed.kind, failed.facts["checkpoint_sent"])
+        assert ("in doubt" if sent is None else "not sent") in failed.subject
+
+
+def test_a_hook_that_was_sent_is_told_as_sent_whatever_came_after() -> None:
+    """The note of it failed, or the telling did and comes again."""
+    world = WarnedWorld()
+    world.log.failure = Throttled("busy", operation="dynamodb:UpdateItem")
+    world.react([world.warned()])
+    assert [True] == [alert.facts["checkpoint_sent"] for alert in world.sent]
+
+    world = WarnedWorld()
+    world.world.announcer.failure = Unavailable("SNS is down", operation="sns:Publish")
+    world.react([world.warned()])
+    world.world.announcer.failure = None
+    world.world.clock.moment += timedelta(seconds=40)
+    world.react([world.warned()])
+    (alert,) = world.sent
+    assert True is alert.facts["checkpoint_sent"]
+    assert "when this warning first came" in alert.lines[-1]
+    assert 1 == len(world.hook.sent)
+
+
+def test_the_message_of_a_mass_names_those_that_could_not_be_asked() -> None:
+    """Nobody is told of them one by one."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    warnings = batch(world, 30)
+    lost = sorted(warned.instance_id for warned in warnings[4:7])
+    world.hook.unmanaged |= set(lost)
+
+    world.react(warnings)
+
+    summary = world.sent[-1]
+    assert AlertKind.MASS_INTERRUPTION is summary.kind
+    assert lost == sorted(summary.facts["checkpoint_not_sent"])  # type: ignore[call-overload]
+    assert "So far 3 of them could not be asked" in summary.lines[-1]
+    assert all(one in summary.lines[-1] for one in lost)
+
+
+def test_the_message_of_a_mass_names_the_instances_of_its_zone_alone() -> None:
+    """What runs in another zone is not in danger, nor is what EC2 cannot take back."""
+    world = WarnedWorld(Events(mass_interruption_told_singly=1))
+    elsewhere = world.add(77, availability_zone="us-east-1b")
+    owned = world.add(78, lifecycle=Lifecycle.ON_DEMAND)
+    warn_all(world, 2)
+
+    named = world.sent[-1].facts["instance_ids"]
+    assert isinstance(named, list)
+    assert {world.instance.instance_id, "i-00000000000000001", "i-00000000000000002"} == set(named)
+    assert not {elsewhere, owned} & set(named)
+
+
+@pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped"])
+def test_a_late_warning_of_what_ec2_has_taken_is_told(state: str) -> None:
+    """It was not spared: its owner learns why it went, and its question is taken back."""
+    world = WarnedWorld()
+    world.world.change_instance(state=state)
+
+    reaction = world.interruption(world.warned(at=NOW - timedelta(minutes=8)))
+
+    assert (Told.SINGLY, True) == (reaction.told, voided(world))

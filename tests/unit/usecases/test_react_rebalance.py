@@ -9,7 +9,7 @@ import pytest
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events
-from governor.errors import Unavailable
+from governor.errors import AccessDenied, Unavailable
 from governor.usecases.tell_warning import Told
 from tests.builders import NOW
 from tests.unit.usecases.warned_world import WarnedWorld
@@ -93,3 +93,35 @@ def test_a_recommendation_of_an_earlier_run_is_a_line_in_the_log() -> None:
 
     assert ([], [], None) == (world.sent, world.hook.sent, reaction.told)
     assert "too late" in reaction.notes[0]
+
+
+@pytest.mark.parametrize("tag", ["hook", "signal"])
+def test_the_tag_forces_no_hook_on_a_recommendation(tag: str) -> None:
+    """An interruption may never come: the policy alone says whether work is disturbed for it."""
+    world = WarnedWorld(tags={"GpuGovernorCheckpoint": tag})
+
+    assert not world.rebalance(world.recommended()).checkpoint_sent
+    assert [] == world.hook.sent
+
+
+def test_a_recommendation_says_what_became_of_the_hook() -> None:
+    """It is sent before people are told."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True))
+    world.hook.failure = AccessDenied("no right", operation="ssm:SendCommand")
+
+    with pytest.raises(AccessDenied):
+        world.rebalance(world.recommended())
+
+    told, failed = world.sent
+    assert (False, False) == (told.facts["checkpoint_sent"], failed.facts["checkpoint_sent"])
+    assert "could not be asked to run: no right" in told.lines[-1]
+
+
+def test_what_is_told_before_the_hook_promises_nothing() -> None:
+    """An Auto Scaling group waits, so that people come first there."""
+    world = WarnedWorld()
+
+    world.lifecycle(world.let_go())
+
+    assert world.sent[0].facts["checkpoint_sent"] is None
+    assert "is asked to run next" in world.sent[0].lines[-1]

@@ -40,6 +40,11 @@ def snooze(world: World) -> None:
 CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     "gone": (lambda w: w.ec2.instances.clear(), Outcome.VOID, "no longer exists"),
     "started anew": (lambda w: w.change_instance(launch_time=NOW), Outcome.VOID, "started anew"),
+    "taken back by EC2": (
+        lambda w: w.state.note_warned(TARGET, {w.ref.instance_id: w.clock.now() + timedelta(minutes=2)}),
+        Outcome.INTERRUPTED,
+        "takes the instance back",
+    ),
     "stopped by others": (lambda w: w.change_instance(state="stopped"), Outcome.VOID, "somebody was faster"),
     "terminating": (lambda w: w.change_instance(state="shutting-down"), Outcome.VOID, "somebody was faster"),
     "frozen": (

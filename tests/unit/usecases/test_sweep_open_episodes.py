@@ -253,6 +253,30 @@ def test_told_idleness_is_watched_by_utilization_alone() -> None:
     assert [(UTILIZATION, "Maximum")] == [(query.metric, query.statistic) for query in world.metrics.reads]
 
 
+def test_nothing_is_asked_about_what_ec2_takes_back() -> None:
+    """Not in the minutes of a warning, and with no read more; what was spared is asked about after them."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.state.note_warned(TARGET, {instance_id: NOW + timedelta(minutes=7)})
+
+    assert 0 == world.sweep().episodes_started
+    assert 0 == world.sweep(6).episodes_started
+    assert 1 == world.sweep(1).episodes_started
+
+
+def test_what_is_known_of_a_warning_goes_with_its_instance() -> None:
+    """Spot instances come and go: records of nothing else would be read by every sweep for ever."""
+    world = FleetWorld()
+    stays = world.add(1)
+    until = dict.fromkeys((stays, "i-0000000000000000a"), NOW + timedelta(minutes=7))
+    world.state.note_warned(TARGET, until)
+
+    world.sweep(6)
+    assert set(until) == set(world.state.records(TARGET))
+    world.sweep(1)
+    assert "i-0000000000000000a" not in world.state.records(TARGET)
+
+
 def test_quiet_idleness_is_watched_by_utilization_alone() -> None:
     """Until its quiet time is over; then it is proved in full again."""
     world, _, ref = asked()

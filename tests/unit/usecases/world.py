@@ -83,7 +83,7 @@ class World:
             prices=StaticPrices(PRICE),
             state=self.state,
         )
-        self.guards = Guards(self.policies, accounts, self.inspect, self.state, self.ec2)
+        self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
         self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state)
         self.recheck = RecheckEpisode(self.clock, self.guards, self.inspect, self.state)

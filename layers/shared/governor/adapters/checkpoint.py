@@ -6,6 +6,7 @@ The document is made by `stacks/telemetry.yaml`. This module must not know why t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
@@ -15,6 +16,8 @@ _SHORTEST_SECONDS = 30
 """What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
 _LONGEST_SECONDS = 9_999
 """What the document takes as `SecondsLeft`."""
+_PAGE = 50
+"""What DescribeInstanceInformation answers at a time, at most. Source: its API."""
 
 
 class RunCommandHook:
@@ -30,7 +33,7 @@ class RunCommandHook:
         """As the port says."""
         left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         with aws_errors("ssm:SendCommand"):
-            answer = self._clients.client("ssm", target).send_command(
+            answer = self._client(target).send_command(
                 InstanceIds=list(instance_ids),
                 DocumentName=self._document,
                 Parameters={
@@ -42,3 +45,22 @@ class RunCommandHook:
                 Comment=f"GPU Governor: {reason}",
             )
         return str(answer["Command"]["CommandId"])
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        """As the port says."""
+        wanted: dict[str, Any] = {
+            "Filters": [{"Key": "InstanceIds", "Values": list(instance_ids)}],
+            "MaxResults": _PAGE,
+        }
+        known: set[str] = set()
+        with aws_errors("ssm:DescribeInstanceInformation"):
+            while True:
+                page = self._client(target).describe_instance_information(**wanted)
+                known |= {one["InstanceId"] for one in page["InstanceInformationList"]}
+                if not page.get("NextToken"):
+                    return frozenset(known)
+                wanted["NextToken"] = page["NextToken"]
+
+    def _client(self, target: Target) -> Any:
+        # An answer that takes long is of no use: people must be told within the same two minutes.
+        return self._clients.client("ssm", target, patient=False)

@@ -15,6 +15,7 @@ _SESSION_NAME = "gpu-governor"
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
+_HASTY_ATTEMPTS = 2
 
 
 class Clients:
@@ -22,21 +23,24 @@ class Clients:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str | None, str | None, bool], Any] = {}
+        self._clients: dict[tuple[str, str | None, str | None, bool, bool], Any] = {}
         self._sessions: dict[str | None, Any] = {}
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True) -> Any:
+    def client(
+        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+    ) -> Any:
         """The client of a service, in the target's Region and with its role; else the function's own.
 
         Without `repeat` a call is sent once: for operations that would happen twice when a response is lost.
+        Without `patient` it gives up within seconds: for what is worth nothing later.
         """
         region = target.region if target else None
         role = target.role_arn if target else None
-        key = (service, region, role, repeat)
+        key = (service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
                 self._clients[key] = self._session(role).client(
-                    service, region_name=region, config=_config(repeat)
+                    service, region_name=region, config=_config(repeat, patient)
                 )
             return self._clients[key]
 
@@ -46,13 +50,14 @@ class Clients:
         return self._sessions[role_arn]
 
 
-def _config(repeat: bool) -> Any:
+def _config(repeat: bool, patient: bool = True) -> Any:
     from botocore.config import Config
 
+    attempts = _ATTEMPTS if patient else _HASTY_ATTEMPTS
     return Config(
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS if repeat else 1},
-        connect_timeout=5,
-        read_timeout=20,
+        retries={"mode": "standard", "total_max_attempts": attempts if repeat else 1},
+        connect_timeout=5 if patient else 1,
+        read_timeout=20 if patient else 3,
         max_pool_connections=16,
         user_agent_extra="gpu-governor",
     )

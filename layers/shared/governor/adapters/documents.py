@@ -508,6 +508,7 @@ def record_from_document(target: Target, instance_id: str, document: Mapping[str
         quiet_launch_time=_parsed(document.get("quiet_launch_time")),
         marked_at=_parsed(document.get("marked_at")),
         last_started_at=_parsed(document.get("last_started_at")),
+        warned_until=_parsed(document.get("warned_until")),
     )
 
 

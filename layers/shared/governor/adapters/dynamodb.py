@@ -80,6 +80,7 @@ from governor.domain.episode import (
 )
 from governor.domain.instance import Target
 from governor.domain.ledger import LedgerEntry
+from governor.domain.parts import in_parts
 from governor.domain.units import as_utc, iso
 from governor.domain.verdict import NO_HOLD
 from governor.errors import CloudError, ConflictError, NotFound, Throttled
@@ -95,6 +96,19 @@ _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)
 _APPROVALS_KEPT = timedelta(days=400)
 _METERS_KEPT = timedelta(days=400)
+_OF_A_RECORD = (
+    "episodes",
+    "exempt_reason",
+    "last_outcome",
+    "last_started_at",
+    "marked_at",
+    "open_episode",
+    "quiet_until",
+    "snoozed_until",
+)
+"""What an instance record holds beside a warning."""
+_TRANSACTION = 100
+"""Actions in one. Source: DynamoDB API, TransactWriteItems."""
 _ATTEMPTS = 6
 """Of a transaction that met another one on the same item, and of a close that read an older state."""
 
@@ -190,6 +204,25 @@ class DynamoStateTable:
             )
         except ConflictError:
             return  # no record, or a later start is noted
+
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """As the port says."""
+        actions = [
+            self._change(_record_key(target, instance_id), {"warned_until": moment(at)})
+            for instance_id, at in until.items()
+        ]
+        for part in in_parts(actions, _TRANSACTION):
+            self._transact(part)
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """As the port says."""
+        nothing_else = " AND ".join(f"attribute_not_exists({name})" for name in _OF_A_RECORD)
+        deletion = self._deletion(
+            _record_key(target, instance_id),
+            f"warned_until <= :now AND {nothing_else}",
+            {":now": moment(now)},
+        )
+        self._wins([deletion])
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""
@@ -763,10 +796,15 @@ class DynamoStateTable:
             put["ExpressionAttributeValues"] = _packed(values)
         return {"Put": put}
 
-    def _deletion(self, key: _Key, condition: str) -> _Action:
-        return {
-            "Delete": {"TableName": self._table, "Key": _packed_key(key), "ConditionExpression": condition}
+    def _deletion(self, key: _Key, condition: str, values: Mapping[str, Any] | None = None) -> _Action:
+        delete: dict[str, Any] = {
+            "TableName": self._table,
+            "Key": _packed_key(key),
+            "ConditionExpression": condition,
         }
+        if values:
+            delete["ExpressionAttributeValues"] = _packed(values)
+        return {"Delete": delete}
 
     def _check(self, key: _Key, condition: str, values: Mapping[str, Any]) -> _Action:
         check: dict[str, Any] = {

@@ -213,14 +213,16 @@ class DynamoEventLog:
         }
         actions = [{"Update": {**change, "Key": _event_key(key)}} for key in keys]
         with aws_errors("dynamodb:TransactWriteItems"):
-            self._clients.client("dynamodb", repeat=False).transact_write_items(TransactItems=actions)
+            self._clients.client("dynamodb", repeat=False, patient=False).transact_write_items(
+                TransactItems=actions
+            )
 
     def _update(
         self, key: dict[str, Any], change: str, condition: str | None, values: dict[str, Any]
     ) -> dict[str, Any]:
         conditional = {"ConditionExpression": condition} if condition else {}
         with aws_errors("dynamodb:UpdateItem"):
-            answer = self._clients.client("dynamodb", repeat=False).update_item(
+            answer = self._clients.client("dynamodb", repeat=False, patient=False).update_item(
                 TableName=self._table,
                 Key=key,
                 UpdateExpression=change,

@@ -553,6 +553,8 @@ class RecordingHook:
     failure: CloudError | None = None
     unmanaged: set[str] = field(default_factory=set)
     """Instances that Systems Manager does not know."""
+    asked: list[tuple[str, ...]] = field(default_factory=list)
+    """Of which instances it was asked whether it knows them."""
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
@@ -565,6 +567,13 @@ class RecordingHook:
         self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
         self.commands.append(tuple(instance_ids))
         return f"command-{len(self.commands)}"
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        """As the port says."""
+        self.asked.append(tuple(instance_ids))
+        if self.failure is not None:
+            raise self.failure
+        return frozenset(instance_ids) - self.unmanaged
 
 
 @dataclass
@@ -637,6 +646,18 @@ class MemoryStateTable:
             known = self._records.get((*_place(target), instance_id))
             if known is not None and (known.last_started_at is None or known.last_started_at < at):
                 self._store(replace(known, last_started_at=at))
+
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """As the port says."""
+        with self._lock:
+            for instance_id, at in until.items():
+                self._store(replace(self.record(target, instance_id), warned_until=at))
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """As the port says."""
+        with self._lock:
+            if self.record(target, instance_id).holds_an_old_warning_alone(now):
+                del self._records[(*_place(target), instance_id)]
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """As the port says."""

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -30,7 +31,7 @@ from governor.domain.interruption import Cause, LifecycleAction, Warned
 from governor.domain.messages import Stage
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.domain.plan import Step
-from governor.domain.units import UtcDatetime, as_utc, parse_iso
+from governor.domain.units import UtcDatetime, as_utc, parse_iso, printable
 from governor.errors import InputError
 from governor.usecases.check_progress import Until
 from governor.usecases.rotate_keys import RotationStep
@@ -43,6 +44,9 @@ _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 
 _YEARS = range(2006, 3000)
 """EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
+Moment = Annotated[AwareDatetime, AfterValidator(as_utc)]
+"""In UTC; what is out of range there is refused like what is no time at all."""
+_ACTION_CHARACTERS = 64
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -129,12 +133,12 @@ class EpisodePayload(_Payload):
     account: AccountId
     region: Region
     instance_id: InstanceId
-    launch_time: AwareDatetime
+    launch_time: Moment
     number: int = Field(ge=1)
 
     def to_domain(self) -> EpisodeRef:
         """As the domain knows it."""
-        return EpisodeRef(self.account, self.region, self.instance_id, as_utc(self.launch_time), self.number)
+        return EpisodeRef(self.account, self.region, self.instance_id, self.launch_time, self.number)
 
 
 class AskPayload(_Payload):
@@ -215,9 +219,11 @@ class _StateChangeDetail(_Event):
 
 
 class _InterruptionDetail(_Event):
+    """No warning is refused for what EC2 says beside the instance: the two minutes run all the same."""
+
     instance_id: InstanceId = Field(alias="instance-id")
-    instance_action: Literal["hibernate", "stop", "terminate"] = Field(alias="instance-action")
-    instance_termination_time: str | None = Field(default=None, alias="instance-termination-time")
+    instance_action: object = Field(default=None, alias="instance-action")
+    instance_termination_time: object = Field(default=None, alias="instance-termination-time")
 
 
 class _RebalanceDetail(_Event):
@@ -238,20 +244,13 @@ def _moment(text: object) -> UtcDatetime:
     try:
         found = parse_iso(str(text))
     except ValueError:
-        found = _moment_of_mail(str(text))
+        found = as_utc(parsedate_to_datetime(str(text)))
     if found.year not in _YEARS:
         raise ValueError(f"{text}: no such year in an announcement")
     return found
 
 
-def _moment_of_mail(text: str) -> UtcDatetime:
-    try:
-        return as_utc(parsedate_to_datetime(text))
-    except OverflowError as error:
-        raise ValueError(f"{text}: no such year in UTC") from error
-
-
-def _moment_or_none(text: str | None) -> UtcDatetime | None:
+def _moment_or_none(text: object) -> UtcDatetime | None:
     """As `_moment`; `None` for another form, since no warning is refused for its date."""
     try:
         return _moment(text) if text else None
@@ -259,13 +258,18 @@ def _moment_or_none(text: str | None) -> UtcDatetime | None:
         return None
 
 
+def _action_or_none(said: object) -> str | None:
+    """The name of an action, on one line; `None` where none is given."""
+    return (printable(said)[:_ACTION_CHARACTERS] or None) if isinstance(said, str) else None
+
+
 class _Envelope(_Event):
     """The account and Region are taken from here: a Spot warning's ARN names no account."""
 
-    id: str
+    id: str = Field(min_length=1)
     account: AccountId
     region: Region
-    time: AwareDatetime
+    time: Moment
 
 
 class StateChangeEvent(_Envelope):
@@ -292,8 +296,8 @@ class InterruptionEvent(_Envelope):
             region=self.region,
             instance_id=detail.instance_id,
             cause=Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION,
-            at=as_utc(self.time),
-            action=detail.instance_action,
+            at=self.time,
+            action=_action_or_none(detail.instance_action),
             stated_end=_moment_or_none(detail.instance_termination_time),
         )
 
@@ -311,7 +315,7 @@ class RebalanceEvent(_Envelope):
             region=self.region,
             instance_id=self.detail.instance_id,
             cause=Cause.REBALANCE,
-            at=as_utc(self.time),
+            at=self.time,
         )
 
 
@@ -337,7 +341,7 @@ class LifecycleEvent(_Envelope):
             account=self.account,
             region=self.region,
             instance_id=detail.instance_id,
-            at=as_utc(self.time),
+            at=self.time,
             group=detail.group,
             hook=detail.hook,
             token=detail.token,
@@ -426,7 +430,7 @@ class CapacityBlockEvent(_Envelope):
             region=self.region,
             reservation_id=self.detail.reservation_id,
             is_expiring="Expiration" in self.detail_type,
-            at=as_utc(self.time),
+            at=self.time,
             ends_at=self.detail.end_date,
         )
 

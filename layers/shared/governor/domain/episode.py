@@ -203,8 +203,19 @@ class InstanceRecord:
     marked_at: UtcDatetime | None = None
     last_started_at: UtcDatetime | None = None
     """When EC2 last said that it runs; `None` where no event of a start has come since the record is kept."""
+    warned_until: UtcDatetime | None = None
+    """Until when a warning stands that EC2 takes it back; nothing is asked or done about it before."""
     problem: str | None = None
     """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
+
+    def is_warned(self, now: datetime) -> bool:
+        """Whether it is saving its work, because EC2 takes it back."""
+        return self.warned_until is not None and now < self.warned_until
+
+    def holds_an_old_warning_alone(self, now: datetime) -> bool:
+        """Whether nothing would be lost with it."""
+        bare = InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
+        return self.warned_until is not None and not self.is_warned(now) and self == bare
 
 
 @dataclass(frozen=True, slots=True)

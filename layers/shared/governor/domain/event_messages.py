@@ -6,11 +6,11 @@ Pure wording. This module must not know channels, nor how often something is tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance
-from governor.domain.interruption import Cause, Checkpoint, SpotPrice, Warned
+from governor.domain.interruption import Cause, Checkpoint, HookAnswer, HookState, SpotPrice, Warned
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, money
 
@@ -35,20 +35,35 @@ def _about(instance: Instance, owner: str, project: str) -> dict[str, str]:
     }
 
 
-def _hook_line(checkpoint: Checkpoint | None) -> str:
+_NEXT = HookAnswer(HookState.NEXT)
+
+
+def _hook_line(checkpoint: Checkpoint | None, hook: HookAnswer) -> str:
     if checkpoint is None:
         return "No checkpoint hook is set up for this stack."
     if not checkpoint.send:
         return f"Its checkpoint hook is not run: {checkpoint.why}."
-    return f"Its checkpoint hook is asked to run now: {checkpoint.why}."
+    match hook.state:
+        case HookState.NEXT:
+            return f"Its checkpoint hook is asked to run next: {checkpoint.why}."
+        case HookState.SENT:
+            return f"Its checkpoint hook was asked to run: {checkpoint.why}."
+        case HookState.EARLIER:
+            return f"Its checkpoint hook was asked to run when this warning first came: {checkpoint.why}."
+        case HookState.REFUSED:
+            return f"Its checkpoint hook could not be asked to run: {hook.error}"
+        case HookState.UNKNOWN:
+            return f"Whether its checkpoint hook runs is not known: {hook.error}"
 
 
-def _warned_facts(instance: Instance, warned: Warned, checkpoint: Checkpoint | None) -> dict[str, object]:
+def _warned_facts(
+    instance: Instance, warned: Warned, checkpoint: Checkpoint | None, hook: HookAnswer
+) -> dict[str, object]:
     return {
         "cause": warned.cause.value,
         "instance_type": instance.instance_type,
         "availability_zone": instance.availability_zone,
-        "checkpoint_sent": bool(checkpoint and checkpoint.send),
+        "checkpoint_sent": hook.was_sent if checkpoint and checkpoint.send else False,
     }
 
 
@@ -59,8 +74,12 @@ def interruption_alert(
     owner: str,
     project: str,
     now: UtcDatetime,
+    hook: HookAnswer = _NEXT,
 ) -> Alert:
-    """EC2 takes one instance back. `checkpoint` is `None` where the stack has no hook to send."""
+    """EC2 takes one instance back. `checkpoint` is `None` where the stack has no hook to send.
+
+    `hook` says what became of it, where it shall be sent.
+    """
     left = warned.seconds_left(now)
     title = "Spot interruption" if warned.cause is Cause.SPOT else "Capacity Reservation interruption"
     return Alert(
@@ -68,17 +87,17 @@ def interruption_alert(
         severity=Severity.CRITICAL,
         subject=f"{title}: {instance.instance_type} {instance.name}, {left} s left",
         lines=(
-            f"EC2 will {warned.action} {instance.name} ({instance.instance_id}) at about "
+            f"EC2 will {warned.plan} {instance.name} ({instance.instance_id}) at about "
             f"{iso(warned.ends_at)}.",
             f"{left} seconds are left. Save your work now.",
-            _hook_line(checkpoint),
+            _hook_line(checkpoint, hook),
         ),
         dedup_id=f"{warned.cause.value}-{warned.event_id}",
         at=now,
         facts={
             "action": warned.action,
             "ends_at": iso(warned.ends_at),
-            **_warned_facts(instance, warned, checkpoint),
+            **_warned_facts(instance, warned, checkpoint, hook),
         },
         **_about(instance, owner, project),
     )
@@ -91,6 +110,7 @@ def rebalance_alert(
     owner: str,
     project: str,
     now: UtcDatetime,
+    hook: HookAnswer = _NEXT,
 ) -> Alert:
     """An interruption has become more likely."""
     return Alert(
@@ -101,13 +121,13 @@ def rebalance_alert(
             f"EC2 says that {instance.name} ({instance.instance_id}, {instance.instance_type}, "
             f"{instance.availability_zone}) runs at an elevated risk of interruption.",
             "The two-minute warning may come at once, later or never. Save your work, or move it.",
-            _hook_line(checkpoint),
+            _hook_line(checkpoint, hook),
         ),
         dedup_id=f"rebalance-{warned.event_id}",
         at=now,
         facts={
             "warned_at": iso(warned.at),
-            **_warned_facts(instance, warned, checkpoint),
+            **_warned_facts(instance, warned, checkpoint, hook),
         },
         **_about(instance, owner, project),
     )
@@ -120,6 +140,7 @@ def auto_scaling_alert(
     owner: str,
     project: str,
     now: UtcDatetime,
+    hook: HookAnswer = _NEXT,
 ) -> Alert:
     """Its Auto Scaling group lets an instance go."""
     known = warned.stated_end is not None
@@ -132,7 +153,7 @@ def auto_scaling_alert(
             f"It waits for a lifecycle hook until {iso(warned.ends_at)} at most. Save your work now."
             if known
             else "How long it waits for a lifecycle hook could not be read. Save your work now.",
-            _hook_line(checkpoint),
+            _hook_line(checkpoint, hook),
         ),
         dedup_id=f"{warned.cause.value}-{warned.event_id}",
         at=now,
@@ -140,7 +161,7 @@ def auto_scaling_alert(
             "action": warned.action,
             "auto_scaling_group": warned.group,
             "ends_at": iso(warned.ends_at) if known else None,
-            **_warned_facts(instance, warned, checkpoint),
+            **_warned_facts(instance, warned, checkpoint, hook),
         },
         **_about(instance, owner, project),
     )
@@ -156,10 +177,12 @@ def mass_alert(
     *,
     owner: str = "unassigned",
     project: str = "unassigned",
+    unasked: Collection[str] = (),
 ) -> Alert:
     """Many warnings in one zone, or one Auto Scaling group: one message to the owner of what is `endangered`.
 
-    `None` where that could not be listed.
+    `None` where that could not be listed. `unasked` are instances whose hook was refused, or of which nobody
+    knows, as far as that is known now.
     """
     zone, target = instance.availability_zone or instance.target.region, instance.target
     place = f"the group {warned.group}" if warned.group else zone
@@ -167,6 +190,7 @@ def mass_alert(
     minutes = policy.events.mass_interruption_window_minutes
     what, may_wait = _MANY[warned.kind], warned.kind != "interruption"
     known = endangered or ()
+    lost = [one for one, _ in known if one.instance_id in unasked]
     owners = Counter(owner for _, owner in known)
     return Alert(
         kind=AlertKind.MASS_INTERRUPTION,
@@ -178,7 +202,13 @@ def mass_alert(
             f"More than {singly} {what} in {place} since {iso(since)}. Those that follow until {minutes} "
             "minutes after the first are not told one by one.",
             *_endangered_lines(endangered, owners, warned),
-            "Every instance that is warned is still asked to run its hook where the policy says so.",
+            "Every instance that is warned is still asked to run its hook where the policy says so. What "
+            "cannot be asked is not told one by one either.",
+            *(
+                (f"So far {len(lost)} of them could not be asked, or it is not known: {_named(lost)}.",)
+                if lost
+                else ()
+            ),
         ),
         dedup_id=f"mass-{warned.cause.value}-{target.account}-{warned.group or zone}-{iso(since)}"
         f"-{short_hash(owner, project)}",
@@ -192,8 +222,14 @@ def mass_alert(
             "since": iso(since),
             "instance_ids": [one.instance_id for one, _ in known],
             "owners": dict(owners),
+            "checkpoint_not_sent": [one.instance_id for one in lost],
         },
     )
+
+
+def _named(instances: Sequence[Instance]) -> str:
+    more = f" and {len(instances) - _NAMED} more" if len(instances) > _NAMED else ""
+    return ", ".join(f"{one.name} ({one.instance_id})" for one in instances[:_NAMED]) + more
 
 
 def _endangered_lines(
@@ -213,23 +249,33 @@ def _endangered_lines(
 
 
 def checkpoint_failed_alert(
-    instance: Instance, warned: Warned, error: str, owner: str, project: str, now: UtcDatetime
+    instance: Instance, warned: Warned, hook: HookAnswer, owner: str, project: str, now: UtcDatetime
 ) -> Alert:
-    """The hook could not be sent: somebody has to save by hand, if anybody can."""
+    """The hook was not sent, or nobody knows: somebody has to save by hand, if anybody can."""
     left = warned.seconds_left(now)
+    refused = hook.was_sent is False
+    what = "not sent" if refused else "in doubt"
+    of_it = f"the checkpoint hook of {instance.name} ({instance.instance_id})"
     return Alert(
         kind=AlertKind.CHECKPOINT_FAILED,
         severity=Severity.CRITICAL,
-        subject=f"Checkpoint hook not sent: {instance.instance_type} {instance.name}",
+        subject=f"Checkpoint hook {what}: {instance.instance_type} {instance.name}",
         lines=(
-            f"The checkpoint hook of {instance.name} ({instance.instance_id}) could not be sent: {error}",
+            f"T{of_it[1:]} could not be sent: {hook.error}"
+            if refused
+            else f"Whether {of_it} was sent is not known: {hook.error}",
             *((f"{left} seconds are left.",) if warned.cause is not Cause.REBALANCE else ()),
             "The hook needs the SSM agent on the instance, a role that lets it speak to Systems Manager, and "
             "the document of stacks/telemetry.yaml in this account and Region.",
         ),
         dedup_id=f"checkpoint-failed-{warned.event_id}",
         at=now,
-        facts={"cause": warned.cause.value, "error": error, "instance_type": instance.instance_type},
+        facts={
+            "cause": warned.cause.value,
+            "error": hook.error,
+            "instance_type": instance.instance_type,
+            "checkpoint_sent": hook.was_sent,
+        },
         **_about(instance, owner, project),
     )
 

@@ -19,8 +19,10 @@ CHECKPOINT_TAG = "GpuGovernorCheckpoint"
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+_KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
 """So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
+_LONGEST = timedelta(minutes=30)
 _OFF = ("off", "no", "false", "none", "never", "0")
 _HOOK = ("hook", "on", "yes", "true", "1")
 
@@ -53,7 +55,8 @@ _KINDS: Mapping[Cause, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation.
+    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
+    and where EC2 does not say.
 
     `group` is the Auto Scaling group that lets it go; `None` where EC2 itself takes it back.
     """
@@ -74,6 +77,13 @@ class Warned:
         return self.stated_end or self.at + _NOTICE
 
     @property
+    def plan(self) -> str:
+        """What will be done, for a sentence after `will`. What is not known here is taken for the worst."""
+        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
+            return str(self.action)
+        return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
+
+    @property
     def kind(self) -> str:
         """Warnings of one kind in one place are counted together, to tell a mass of them as one."""
         return _KINDS[self.cause]
@@ -86,7 +96,14 @@ class Warned:
         if self.at < instance.launch_time:
             return True
         has_end = self.cause is not Cause.REBALANCE
-        return has_end and instance.state == "running" and now > self.ends_at + _LATE
+        return has_end and instance.state == "running" and now - self.ends_at > _LATE
+
+    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
+        """Until when nobody else may touch the instance, which is saving its work.
+
+        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
+        """
+        return min(self.ends_at, now + _LONGEST) + _LATE
 
     @property
     def hook_reason(self) -> str:
@@ -152,6 +169,38 @@ class Checkpoint:
     send: bool
     signal: bool
     why: str
+
+
+class HookState(StrEnum):
+    """What is known of a hook that shall be sent, when people are told."""
+
+    NEXT = "next"
+    """It is sent after this."""
+    SENT = "sent"
+    EARLIER = "earlier"
+    """Another delivery of the same warning has sent it, or sends it now."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """No answer has come in time: it may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What became of a hook that shall be sent. `error` says why, where it is refused or not known."""
+
+    state: HookState
+    error: str = ""
+
+    @property
+    def was_sent(self) -> bool | None:
+        """`None` where that is not known, or not yet."""
+        match self.state:
+            case HookState.SENT | HookState.EARLIER:
+                return True
+            case HookState.REFUSED:
+                return False
+            case HookState.NEXT | HookState.UNKNOWN:
+                return None
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:

@@ -23,11 +23,15 @@ def as_utc(moment: datetime) -> UtcDatetime:
     """The same moment in UTC.
 
     Raises:
-        ValueError: the datetime is naive, so the moment it names is unknown.
+        ValueError: the datetime is naive, so the moment it names is unknown; or in UTC it lies before the
+            year 1 or after 9999.
     """
     if moment.tzinfo is None:
         raise ValueError(f"naive datetime {moment.isoformat()}: say which time zone it is in")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{moment.isoformat()} is out of range in UTC") from error
 
 
 def iso(moment: datetime) -> str:
@@ -41,10 +45,7 @@ def parse_iso(text: str) -> UtcDatetime:
     Raises:
         ValueError: not ISO 8601, without an offset, or in UTC before the year 1 or after 9999.
     """
-    try:
-        return as_utc(datetime.fromisoformat(text))
-    except OverflowError as error:
-        raise ValueError(f"{text} is out of range in UTC") from error
+    return as_utc(datetime.fromisoformat(text))
 
 
 def money(amount: Decimal, places: int = 2) -> str:

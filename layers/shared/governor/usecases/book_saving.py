@@ -39,7 +39,7 @@ class BookSaving:
         Raises:
             CloudError: the instance could not be read; repeat it.
         """
-        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not episode.steps_done:
+        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
             return self._not_ours(episode, outcome, now)
         became = self._became(episode, outcome)
         if became is None:
@@ -87,7 +87,7 @@ class BookSaving:
 
     def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:
         done = episode.steps_done
-        if episode.mode is Mode.OBSERVE or not {Step.STOP.value, Step.TERMINATE.value} & done.keys():
+        if episode.mode is Mode.OBSERVE or not _put_away(episode):
             return None
         ref = episode.ref
         target = self.accounts.target(ref.account, ref.region)
@@ -101,6 +101,11 @@ class BookSaving:
         # that was seen to work, an instance that runs was started anew, and the ledger settles that.
         left_running = instance.state == "running" and instance.launch_time == ref.launch_time
         return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
+
+
+def _put_away(episode: Episode) -> bool:
+    """Whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
+    return bool({Step.STOP.value, Step.TERMINATE.value} & episode.steps_done.keys())
 
 
 def policy_at_the_end(policies: Policies, instance: Instance) -> Policy:

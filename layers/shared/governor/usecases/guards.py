@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, EpisodeRef, Phase
+from governor.domain.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.plan import Step, acts_on_silence, mode_of
 from governor.domain.policy import AppliedPolicy, Mode
 from governor.domain.terms import was_rightly_approved
 from governor.domain.units import UtcDatetime
-from governor.errors import SafetyError
-from governor.ports import Policies, Snapshot, Snapshotter, StateTable
+from governor.errors import Interrupted, SafetyError
+from governor.ports import Clock, Policies, Snapshot, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
 
@@ -41,6 +41,7 @@ class Cleared:
 class Guards:
     """Checks that hold before any step of an episode."""
 
+    clock: Clock
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
@@ -51,6 +52,7 @@ class Guards:
         """Lets the step through, with the facts it was let through on.
 
         Raises:
+            Interrupted: EC2 takes the instance back.
             SafetyError: a guard does not hold; the message says which.
             CloudError: something could not be read.
         """
@@ -67,7 +69,11 @@ class Guards:
             raise SafetyError("the instance no longer exists")
         if instance.launch_time != ref.launch_time:
             raise SafetyError("the instance was started anew since it was asked about")
-        applied = self._same_rules(episode, instance)
+        record = self.state.record(instance.target, instance.instance_id)
+        # What keeps a copy destroys nothing.
+        if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
+            raise Interrupted("EC2 has announced that it takes the instance back: it may be saving its work")
+        applied = self._same_rules(episode, instance, record)
         self._same_plan(episode, instance, applied)
         return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
 
@@ -125,7 +131,7 @@ class Guards:
         if not was_rightly_approved(episode.terms, episode.plan, approval):
             raise SafetyError("the approval was not given by those who may give it")
 
-    def _same_rules(self, episode: Episode, instance: Instance) -> AppliedPolicy:
+    def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)
         selector = self.policies.base().policy.selector
         if not selector.is_on(instance):
@@ -133,7 +139,7 @@ class Guards:
         exemption = applied.policy.exemption
         if exemption.is_on(instance):
             raise SafetyError(f"the instance is exempt: {exemption}")
-        if self.state.record(instance.target, instance.instance_id).hold.exempt_reason is not None:
+        if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:

@@ -77,6 +77,8 @@ class OpenEpisode:
         if frozen is not None:
             return self._close(ref, Outcome.VOID, f"plans are frozen: {frozen.why}")
         now = self.clock.now()
+        if self.state.record(target, ref.instance_id).is_warned(now):
+            return self._close(ref, Outcome.INTERRUPTED, "EC2 has announced that it takes the instance back")
         verdict, evidence = self.inspect.judge(instance, applied.policy, now)
         if not verdict.is_idle or evidence is None:
             working = verdict.kind in WORKING

@@ -5,8 +5,10 @@ This module must not know what is done.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import TypeVar
 
 from governor.errors import CloudError, Unavailable
@@ -16,30 +18,69 @@ Result = TypeVar("Result")
 _AT_ONCE = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Time that several calls have together, by the clock of the machine: what is late is late for people."""
+
+    ends_at: float
+    """On the monotonic clock, seconds."""
+
+    @classmethod
+    def of(cls, seconds: float) -> Budget:
+        """One that begins now."""
+        return cls(time.monotonic() + seconds)
+
+    def left(self) -> float:
+        """Seconds, never less than 0."""
+        return max(0.0, self.ends_at - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more may be begun."""
+        return self.left() == 0
+
+
 def at_once(
     calls: Mapping[Key, Callable[[], Result]], seconds: float, operation: str
 ) -> dict[Key, Result | CloudError]:
     """The result of each call by its key, or the error why there is none.
 
-    A call that takes longer than `seconds` counts as failed, and goes on where nobody looks: the caller has
-    other things to save. One call alone is made here and may take its time: it holds up no other.
+    A call that takes longer than `seconds`, though it be the only one, counts as failed and goes on where
+    nobody looks: the caller has other things to save.
 
     Args:
         calls: none of them may depend on another.
         seconds: for all of them together.
         operation: `service:Operation`, for the error of a call that took too long.
     """
-    if len(calls) == 1:
-        return {key: _result(call) for key, call in calls.items()}
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
     wait(futures.values(), timeout=seconds)
     pool.shutdown(wait=False, cancel_futures=True)
-    late = Unavailable(f"{operation} took more than {seconds:g} s", operation=operation)
     return {
-        key: future.result() if future.done() and not future.cancelled() else late
+        key: future.result()
+        if future.done() and not future.cancelled()
+        else too_late(operation, f"{seconds:.3g} s")
         for key, future in futures.items()
     }
+
+
+def begin(call: Callable[[], Result], operation: str) -> Callable[[float], Result | CloudError]:
+    """Begins a call beside what follows; what is returned waits for its result, so many seconds at most."""
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(_result, call)
+    pool.shutdown(wait=False)
+
+    def result(seconds: float) -> Result | CloudError:
+        wait([future], timeout=seconds)
+        return future.result() if future.done() else too_late(operation, f"{seconds:.3g} s")
+
+    return result
+
+
+def too_late(operation: str, limit: str) -> Unavailable:
+    """What counts as failed because it took longer than `limit`."""
+    return Unavailable(f"{operation} took more than {limit}", operation=operation)
 
 
 def _result(call: Callable[[], Result]) -> Result | CloudError:

@@ -10,7 +10,7 @@ does it again, and only it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -20,15 +20,15 @@ from governor.domain.event_messages import interruption_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned, decide_checkpoint
 from governor.domain.policy import Mode, Policy
-from governor.domain.units import iso
-from governor.errors import CloudError, GovernorError
+from governor.domain.units import UtcDatetime, iso
+from governor.errors import CloudError
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, joined, run_all
 from governor.usecases.open_episode import owner_and_project
-from governor.usecases.parallel import at_once
-from governor.usecases.send_checkpoint import Hooking, SendCheckpoint
+from governor.usecases.parallel import at_once, begin
+from governor.usecases.send_checkpoint import Hooking, SendCheckpoint, answer
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
@@ -36,6 +36,8 @@ from governor.usecases.void_episode import VoidEpisode
 EVENT_TAG = "GpuGovernor:Event"
 _PATIENCE_SECONDS = 10.0
 """With an account or Region that hangs: a third of the function's time."""
+_NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
+"""How long the notes of warnings may take after the hooks, beside which they are begun."""
 _Hooks = Mapping[str, CloudError | None]
 """What became of the hook, by event id."""
 
@@ -105,6 +107,7 @@ class ReactToInterruption:
         known = self._describe([one.warned for one in governed])
         for one in governed:
             self._look(one, known, base)
+        noted = begin(partial(self._note_all, governed), _NOTE)
         hooks = self.checkpoint.send_all(
             [
                 Hooking(case.instance, case.warned, case.decided.signal)
@@ -112,9 +115,17 @@ class ReactToInterruption:
                 if (case := one.case) is not None and case.decided is not None and case.decided.send
             ]
         )
+        unasked = frozenset(
+            one.warned.instance_id
+            for one in governed
+            if one.warned.event_id in hooks and not answer(one.warned, hooks).was_sent
+        )
+        unnoted = noted(_NOTE_SECONDS)
         for one in governed:
+            if unnoted is not None and one.case is not None:
+                one.failed.append(unnoted)
             if not one.is_settled:
-                self._tell(one, base, hooks)
+                self._tell(one, base, hooks, unasked)
         self._snapshot_all(governed)
         for one in governed:
             if one.case is not None:
@@ -149,11 +160,12 @@ class ReactToInterruption:
             if isinstance(described, CloudError):
                 raise described
             case = self._case(warned, described, base)
-        except GovernorError as error:
+            is_over = case is not None and warned.is_over(case.instance, self.clock.now())
+        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
             progress.failed.append(error)
             progress.is_settled = True
             return
-        if case is not None and warned.is_over(case.instance, self.clock.now()):
+        if is_over:
             progress.reaction.too_late(warned)
             progress.is_settled = True
             return
@@ -169,24 +181,42 @@ class ReactToInterruption:
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         return _Case(warned, instance, policy, decided, owner, project)
 
-    def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks) -> None:
+    def _note_all(self, progresses: Sequence[_Progress]) -> None:
+        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint.
+
+        Raises:
+            CloudError: not all could be noted; a repeated event does it.
+        """
+        now = self.clock.now()
+        until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
+        for one in progresses:
+            if one.case is not None:
+                until[one.case.instance.target][one.warned.instance_id] = one.warned.stands_until(now)
+        for target, theirs in until.items():
+            self.state.note_warned(target, theirs)
+
+    def _tell(self, progress: _Progress, base: Policy, hooks: _Hooks, unasked: Collection[str]) -> None:
         """Told, and its question taken back."""
         warned, case, reaction = progress.warned, progress.case, progress.reaction
         target = self.accounts.target(warned.account, warned.region)
-        telling = [] if case is None else self._telling(case, base, hooks, reaction)
+        telling = [] if case is None else self._telling(case, base, hooks, unasked, reaction)
         progress.run(*telling, lambda: self._void(target, warned, reaction))
 
     def _telling(
-        self, case: _Case, base: Policy, hooks: _Hooks, reaction: Reaction
+        self, case: _Case, base: Policy, hooks: _Hooks, unasked: Collection[str], reaction: Reaction
     ) -> list[Callable[[], object]]:
         instance, warned, owner, project = case.instance, case.warned, case.owner, case.project
+        hook = answer(warned, hooks)
         return [
             lambda: self.tell(
                 instance,
                 warned,
                 base,
-                lambda: interruption_alert(instance, warned, case.decided, owner, project, self.clock.now()),
+                lambda: interruption_alert(
+                    instance, warned, case.decided, owner, project, self.clock.now(), hook
+                ),
                 reaction,
+                unasked,
             ),
             lambda: self.checkpoint.report(instance, warned, hooks, owner, project, reaction),
         ]
@@ -232,5 +262,5 @@ class ReactToInterruption:
     def _void(self, target: Target, warned: Warned, reaction: Reaction) -> None:
         record = self.state.record(target, warned.instance_id)
         if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
-            reason = f"{warned.cause.value} interruption: {warned.action}"
+            reason = f"{warned.cause.value} interruption: {warned.plan}"
             reaction.voided = self.void(record.open_episode, reason, Outcome.INTERRUPTED)

@@ -13,7 +13,7 @@ from governor.ports import Clock, InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import run_all
 from governor.usecases.open_episode import owner_and_project
-from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.usecases.send_checkpoint import Hooking, SendCheckpoint, answer
 from governor.usecases.tell_warning import Reaction, TellWarning
 
 
@@ -47,16 +47,21 @@ class ReactToRebalance:
         owner, project = owner_and_project(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         reaction = Reaction()
+        # Before the telling, which says what became of it; it has its time and no more.
+        wanted = [Hooking(instance, warned, decided.signal)] if decided and decided.send else []
+        hooks = self.checkpoint.send_all(wanted)
         run_all(
             (
                 lambda: self.tell(
                     instance,
                     warned,
                     base,
-                    lambda: rebalance_alert(instance, warned, decided, owner, project, self.clock.now()),
+                    lambda: rebalance_alert(
+                        instance, warned, decided, owner, project, self.clock.now(), answer(warned, hooks)
+                    ),
                     reaction,
                 ),
-                lambda: self.checkpoint(instance, warned, decided, owner, project, reaction),
+                lambda: self.checkpoint.report(instance, warned, hooks, owner, project, reaction),
             )
         )
         return reaction

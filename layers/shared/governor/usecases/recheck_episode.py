@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.plan import Step
 from governor.domain.verdict import WORKING, VerdictKind
-from governor.errors import SafetyError
+from governor.errors import Interrupted, SafetyError
 from governor.ports import Clock, StateTable
 from governor.usecases.guards import Guards
 from governor.usecases.inspect_instance import InspectInstance
@@ -39,6 +39,8 @@ class RecheckEpisode:
         """
         try:
             cleared = self.guards.clear(ref, before)
+        except Interrupted as error:
+            return Rechecked(False, Outcome.INTERRUPTED, str(error))
         except SafetyError as error:
             return Rechecked(False, self._outcome_of(ref), str(error))
         instance, now = cleared.instance, self.clock.now()

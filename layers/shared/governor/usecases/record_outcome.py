@@ -12,7 +12,7 @@ from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError, NobodyListens
+from governor.errors import ConflictError, Interrupted, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving, policy_at_the_end
@@ -112,5 +112,7 @@ class RecordOutcome:
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
+    if name == Interrupted.__name__:
+        return Outcome.INTERRUPTED, cause[:1000]
     refused = ("SafetyError", "Protected", "Unsupported", "WrongState", "NotFound")
     return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]

@@ -386,6 +386,9 @@ class SweepTarget:
             if instance_id not in seen and record.open_episode is not None:
                 ref = record.open_episode
                 self._attempt(summary, instance_id, lambda ref=ref: self._unlisted(ref, now))  # type: ignore[misc]
+            elif record.holds_an_old_warning_alone(now):
+                drop = partial(self.state.drop_warning, record.target, instance_id, now)
+                self._attempt(summary, instance_id, drop)
 
     def _follow_up_one(self, case: _Case, now: UtcDatetime, summary: SweepSummary) -> None:
         record, verdict = case.record, case.settled
@@ -394,6 +397,8 @@ class SweepTarget:
             return
         if verdict.kind in WORKING and record.quiet_until is not None:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
+        if record.is_warned(now):
+            return  # its work is being saved, and soon there is nothing to ask about
         if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
             summary.episodes_started += 1

@@ -6,7 +6,7 @@ The rule is `events.mass_interruption_*` of the policy. This module must not kno
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -83,8 +83,11 @@ class TellWarning:
         policy: Policy,
         make: Callable[[], Alert],
         reaction: Reaction,
+        unasked: Collection[str] = (),
     ) -> None:
         """Tells, unless the event was told before; `make` gives the message for this instance alone.
+
+        `unasked` are instances whose hook was not sent, as far as that is known: a summary names them.
 
         Raises:
             CloudError: no channel has taken the message, or it could not be noted; a repeated event tells
@@ -96,7 +99,7 @@ class TellWarning:
             if burst is None or burst.number <= policy.events.mass_interruption_told_singly:
                 self.announcer.announce(make())
                 reaction.told = Told.SINGLY
-            elif self._summarise(instance, warned, policy, burst, reaction):
+            elif self._summarise(instance, warned, policy, burst, reaction, unasked):
                 reaction.told = Told.AS_A_MASS
             else:
                 reaction.told = Told.COUNTED
@@ -114,7 +117,13 @@ class TellWarning:
             return None
 
     def _summarise(
-        self, instance: Instance, warned: Warned, policy: Policy, burst: Burst, reaction: Reaction
+        self,
+        instance: Instance,
+        warned: Warned,
+        policy: Policy,
+        burst: Burst,
+        reaction: Reaction,
+        unasked: Collection[str],
     ) -> bool:
         place = f"{instance.target}#{warned.group or instance.availability_zone}"
 
@@ -132,7 +141,15 @@ class TellWarning:
                     partial(
                         self.announcer.announce,
                         mass_alert(
-                            instance, warned, theirs, policy, since, now, owner=owner, project=project
+                            instance,
+                            warned,
+                            theirs,
+                            policy,
+                            since,
+                            now,
+                            owner=owner,
+                            project=project,
+                            unasked=unasked,
                         ),
                     )
                     for (owner, project), theirs in endangered.items()

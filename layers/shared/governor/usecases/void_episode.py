@@ -29,7 +29,7 @@ class VoidEpisode:
         try:
             self.state.void(episode.approval_id, reason, expired=False, outcome=outcome.value)
         except ConflictError:
-            # Decided first. The recheck before acting will see what we have seen.
+            # Decided first. What acts looks anew before each call: at EC2, and at warnings that are noted.
             return False
         self.deliver(episode.approval_id)
         return True

@@ -1,0 +1,118 @@
+"""A batch of warnings: what cannot be read is its own matter, and comes after what can be saved."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from governor import bootstrap
+from governor.domain.interruption import Warned
+from governor.errors import InputError, Throttled
+from governor.usecases.tell_warning import Reaction
+
+ROOT = Path(__file__).parents[3]
+GOOD: dict[str, Any] = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+UNREADABLE = [
+    "no JSON",
+    "5",
+    "null",
+    "[]",
+    "[" * 100_000,
+    json.dumps({**GOOD, "detail": {}}),
+    json.dumps({**GOOD, "id": ""}),
+    json.dumps({**GOOD, "time": "0001-01-01T00:00:00+14:00"}),
+]
+
+
+class Stack:
+    """What the handler finds: a reaction, and a queue for what cannot be read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
+        self.done: list[str] = []
+        self.kept: list[tuple[str, str]] = []
+        self.is_busy = False
+        monkeypatch.setattr(bootstrap, "react_to_interruption", lambda: self.react)
+        monkeypatch.setattr(bootstrap, "dead_letters", lambda: self)
+        # Without what Powertools puts around it, which wants a Lambda context.
+        self.handler = inspect.unwrap(_handler().handler)
+
+    def react(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
+        """Takes each warning."""
+        self.done += [f"reacted to {warned.event_id}" for warned in batch]
+        return [Reaction() for _ in batch]
+
+    def keep(self, body: str, reason: str) -> None:
+        """Keeps it, unless the queue is busy."""
+        self.done.append("kept")
+        if self.is_busy:
+            raise Throttled("busy", operation="sqs:SendMessage")
+        self.kept.append((body, reason))
+
+    def handle(self, *bodies: str) -> list[str]:
+        """The messages that must stay in the queue, by their number."""
+        records = [
+            {
+                "messageId": str(number),
+                "receiptHandle": "receipt",
+                "body": body,
+                "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1"},
+            }
+            for number, body in enumerate(bodies)
+        ]
+        answer = self.handler({"Records": records}, None)
+        return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+
+
+def _handler() -> ModuleType:
+    path = ROOT / "functions/handle_spot_interruption/handler.py"
+    spec = importlib.util.spec_from_file_location("handle_spot_interruption", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("body", UNREADABLE, ids=[str(number) for number in range(len(UNREADABLE))])
+def test_a_warning_that_cannot_be_read_keeps_back_no_other(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is wrong with it: kept with its reason, after the others were answered."""
+    stack = Stack(monkeypatch)
+
+    left = stack.handle(body, json.dumps(GOOD))
+
+    assert [f"reacted to {GOOD['id']}", "kept"] == stack.done
+    assert [] == left
+    ((kept, reason),) = stack.kept
+    assert body == kept
+    assert reason
+
+
+@pytest.mark.parametrize("event", [5, None, "text", [], {}, {"Records": []}, {"Records": 5}], ids=str)
+def test_what_is_no_event_at_all_is_refused(event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a message that names what is wrong, and nothing is done."""
+    stack = Stack(monkeypatch)
+
+    with pytest.raises(InputError, match="refused"):
+        stack.handler(event, None)
+    assert [] == stack.done
+
+
+def test_what_could_not_be_kept_stays_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It alone: the others are answered and go."""
+    stack = Stack(monkeypatch)
+    stack.is_busy = True
+
+    left = stack.handle(json.dumps(GOOD), "5", "null")
+
+    assert [f"reacted to {GOOD['id']}", "kept", "kept"] == stack.done
+    assert ["1", "2"] == left
