@@ -480,7 +480,7 @@ def _merge_max(left: Series | None, right: Series) -> Series:
         return right
     # `_max_of` in one pass: it runs for every reading of every GPU.
     return tuple(
-        [a if b is None or (a is not None and a >= b) else b for a, b in zip(left, right, strict=True)]
+        [a if b is None or (a is not None and not b > a) else b for a, b in zip(left, right, strict=True)]
     )
 
 
