@@ -30,6 +30,7 @@ from governor.domain.verdict import (
     WORKING,
     Verdict,
     VerdictKind,
+    is_candidate,
     judge,
     judge_unread,
     judge_utilization_only,
@@ -168,7 +169,7 @@ class _Sweeps:
     # judging
 
     def _judge(self, running: Sequence[tuple[Track, int]], now: UtcDatetime) -> list[Verdict]:
-        unread = [_judge_unread(track, now) or _as_told(track, index, now) for track, index in running]
+        unread = [_judge_unread(track, now) or _known(track, index, now) for track, index in running]
         to_read = [track for (track, _), verdict in zip(running, unread, strict=True) if verdict is None]
         if to_read:
             requests = [_request(track, told=_is_told(track, now)) for track in to_read]
@@ -179,14 +180,14 @@ class _Sweeps:
                 verdicts.append(settled)
                 continue
             found = gathered[track.instance.instance_id]
-            if _is_told(track, now):
-                track.told = judge_utilization_only(
-                    track.instance, NO_HOLD, found.evidence, track.policy, now
-                )
-                track.told_until = _rests_until(track, index, found.evidence.window)
-                verdicts.append(track.told)
-            else:
-                verdicts.append(self._judge_in_full(track, found, now))
+            told = _is_told(track, now)
+            verdict = (
+                judge_utilization_only(track.instance, NO_HOLD, found.evidence, track.policy, now)
+                if told
+                else self._judge_in_full(track, found, now)
+            )
+            _remember(track, index, verdict, found.evidence.window, told=told)
+            verdicts.append(verdict)
         return verdicts
 
     def _judge_in_full(self, track: Track, gathered: Gathered, now: UtcDatetime) -> Verdict:
@@ -375,18 +376,35 @@ def _judge_unread(track: Track, now: UtcDatetime) -> Verdict | None:
     return verdict
 
 
-def _as_told(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
-    """The verdict on what was told already, where reading it again would find nothing new."""
-    known = track.told if index < track.told_until and _is_told(track, now) else None
-    return known if known is not None and known.kind in _AT_REST else None
+def _known(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
+    """The verdict where reading and judging again would find the same.
+
+    What was told is judged by utilization alone, so rest is known of it only as long as it is told.
+    """
+    if track.known is None or index >= track.known_until:
+        return None
+    return track.known if track.known.kind is VerdictKind.NO_DATA or _is_told(track, now) else None
 
 
-def _rests_until(track: Track, index: int, window: Window) -> int:
-    """The first sweep whose window holds a bin that is not at rest. Up to it, idleness stays proved: bins
-    that are measured and quiet come in, and never take a window's coverage away."""
+def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, told: bool) -> None:
+    """Notes up to when the verdict stays, told by what comes into its window.
+
+    Bins that are measured and quiet take nothing from a window's coverage, so rest stays proved. Bins without
+    any reading add nothing to it, so what utilization did not prove stays unproved.
+    """
+    track.known = None
+    if told and verdict.kind in _AT_REST:
+        more = track.at_rest
+    elif verdict.kind is VerdictKind.NO_DATA and (
+        told or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
+    ):
+        more = track.unseen
+    else:
+        return
     end = (window.end - track.recording.span.start) // PERIOD
-    busy = track.at_rest.find(0, end)
-    return index + 1 + (len(track.at_rest) if busy < 0 else busy) - end
+    other = more.find(0, end)
+    track.known = verdict
+    track.known_until = index + 1 + (len(more) if other < 0 else other) - end
 
 
 def _request(track: Track, *, told: bool) -> EvidenceRequest:

@@ -43,6 +43,8 @@ class Track:
     """The same by utilization alone: enough to make every window that holds it busy."""
     at_rest: bytes = b""
     """1 for every bin in which utilization was measured on every GPU and shows no work."""
+    unseen: bytes = b""
+    """1 for every bin in which no GPU has a reading."""
     instance: Instance = field(init=False)
     plan: Plan = field(init=False)
     before: VerdictKind | None = None
@@ -51,9 +53,9 @@ class Track:
     run_end: int = 0
     is_ripe: bool = False
     """Whether it has been judged by its readings since it was started."""
-    told: Verdict | None = None
-    """The last one that was found by utilization alone; it stays so up to the bin `told_until`."""
-    told_until: int = 0
+    known: Verdict | None = None
+    """The last verdict, where it cannot change before the sweep of the bin `known_until`."""
+    known_until: int = 0
     no_data_bins: int = 0
     events: list[Event] = field(default_factory=list)
     stops: list[tuple[int, int]] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Track:
         self.active = recording.activity(self.policy)
         busy = self.policy.idle.utilization_below_percent
         self.at_work = bytes([value >= busy for value in recording.figures.utilization])
+        self.unseen = bytes([not value >= 0 for value in recording.figures.utilization])
         self.at_rest = bytes(
             [
                 measured and not works
@@ -91,7 +94,7 @@ class Track:
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
         self.is_ripe = False
-        self.before = self.quiet = self.told = None
+        self.before = self.quiet = self.known = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
         """Ends the open question."""

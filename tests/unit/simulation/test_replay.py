@@ -477,13 +477,13 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
 
 @given(past=PASTS, window=st.sampled_from([30, 60]), seed=st.integers(0, 9))
 def test_what_is_known_to_stay_so_is_not_judged_again(past: list[float], window: int, seed: int) -> None:
-    """A told instance that rests on measured GPUs: the replay that reads it every time finds the same."""
+    """What was told and rests, and what is silent: a replay that reads it every time finds the same."""
     chance = Random(seed)
     other = [value if chance.random() < 0.95 else HOLE for value in past]
     recordings = [two_gpus(past, other), make_recording(other, instance=make_instance(instance_id="i-2"))]
     policy = by_window(idle=IdleRule(window_minutes=window))
     found = run(*recordings, policy=policy, delay=timedelta(hours=4))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("simulation.replay._as_told", lambda *_: None)
+        patch.setattr("simulation.replay._known", lambda *_: None)
         slow = run(*recordings, policy=policy, delay=timedelta(hours=4))
     assert slow == found
