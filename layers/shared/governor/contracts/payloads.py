@@ -244,7 +244,10 @@ def _moment(text: object) -> UtcDatetime:
     try:
         found = parse_iso(str(text))
     except ValueError:
-        found = as_utc(parsedate_to_datetime(str(text)))
+        try:
+            found = as_utc(parsedate_to_datetime(str(text)))
+        except OverflowError as error:
+            raise ValueError(f"{text}: no such year") from error
     if found.year not in _YEARS:
         raise ValueError(f"{text}: no such year in an announcement")
     return found
