@@ -15,8 +15,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
+from governor.domain.policy import Policy
+
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
+
+DATAPOINTS_OF_A_PAGE = 100_800
 
 Style = Literal["aggregate", "per-gpu"]
 
@@ -57,11 +61,25 @@ class StubFleet:
         calls = math.ceil(self.size / 1000) + math.ceil(self.size / 500)
         if self.style == "per-gpu":
             calls += 2 * math.ceil(self.series / 500)
-        return calls
+        return calls + self._pages_of_pasts()
+
+    def _pages_of_pasts(self) -> int:
+        """Six weeks of each candidate that a sweep asks about: the pages that hold them."""
+        policy = Policy()
+        idle = [number for number in range(self.size) if self.is_idle(number)]
+        asked = idle[: policy.targets.pasts_asked_per_sweep]
+        series = sum(self.gpus(number) if self.style == "per-gpu" else 1 for number in asked)
+        length = timedelta(days=policy.survival.history_days)
+        return math.ceil(series / series_of_a_page(length, timedelta(minutes=5)))
 
     def client(self, service: str, target: object = None) -> Any:
         """A client of the service."""
         return {"ec2": _Ec2, "cloudwatch": _CloudWatch}[service](self)
+
+
+def series_of_a_page(length: timedelta, period: timedelta) -> int:
+    """How many series of this length an answer of GetMetricData holds."""
+    return max(1, int(DATAPOINTS_OF_A_PAGE // (length / period)))
 
 
 def instance_id(number: int) -> str:
@@ -186,14 +204,24 @@ class _CloudWatch(_Client):
         MetricDataQueries: Sequence[dict[str, Any]],
         StartTime: datetime,
         EndTime: datetime,
+        NextToken: str = "0",
         **_: Any,
     ) -> dict[str, Any]:
-        """Up to 500 queries a call, one page."""
+        """Up to 500 queries a call; pages of whole series, as many as 100,800 datapoints have room for."""
         if len(MetricDataQueries) > 500:
             raise AssertionError("GetMetricData takes 500 queries")
         self._count("GetMetricData")
-        self._fleet.queries += len(MetricDataQueries)
-        return {"MetricDataResults": [self._result(query, StartTime, EndTime) for query in MetricDataQueries]}
+        first = int(NextToken)
+        if not first:
+            self._fleet.queries += len(MetricDataQueries)
+        period = min(query["MetricStat"]["Period"] for query in MetricDataQueries)
+        end = first + series_of_a_page(EndTime - StartTime, timedelta(seconds=period))
+        page = {
+            "MetricDataResults": [
+                self._result(query, StartTime, EndTime) for query in MetricDataQueries[first:end]
+            ]
+        }
+        return page if end >= len(MetricDataQueries) else {**page, "NextToken": str(end)}
 
     def _result(self, query: dict[str, Any], start: datetime, end: datetime) -> dict[str, Any]:
         statistic = query["MetricStat"]

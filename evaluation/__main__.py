@@ -11,10 +11,11 @@ from evaluation import crossval, frontier, report
 from evaluation.scoring import replay, total
 from evaluation.traces import Trace, TraceError, read_directory
 from governor.domain.detection.detector import Detector
-from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.detection.threshold import Statistic, ThresholdDetector
+from governor.domain.policy import Policy
 
-DEFAULT = SurvivalDetector()
+DEFAULT = Policy().past_detector
+"""What the product judges by where the policy says nothing."""
 BESIDE: tuple[Detector, ...] = (
     ThresholdDetector(60, Statistic.MEAN_OF_ALL),
     ThresholdDetector(60, Statistic.MEAN_OF_EACH_GPU),
@@ -44,6 +45,7 @@ def main() -> int:
             score = total(replay(trace, detector) for trace in members)
             print(report.row(detector.name, score), flush=True)
             defaults[family] = score  # the last one is the default's
+        print(report.sureness(defaults[family]))
     print(f"\n{report.UNITS}")
     _print_cross_validation(traces)
     _print_frontier(families, arguments.plot)

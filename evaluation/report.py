@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import sqrt
 
 from evaluation.scoring import Score
 from governor.domain.detection.survival import SurvivalDetector
@@ -28,6 +29,26 @@ def row(name: str, score: Score) -> str:
         f"{score.mean_delay_hours:>6.2f} {score.asks_per_month:>6.1f} {score.wasted_asks_per_month:>6.1f}  "
         f"{score.acted_wrongly} of {score.acted}"
     )
+
+
+def sureness(score: Score) -> str:
+    """How far chance alone could move the figures: a few dozen flags say less than three digits promise."""
+    precision, wrong = (interval(count, score.flags) for count in (score.right, score.wrong))
+    return (
+        f"  with {score.flags} flags, 95 % intervals: precision {precision[0]:.3f} to {precision[1]:.3f}, "
+        f"wrong {wrong[0]:.3f} to {wrong[1]:.3f}"
+    )
+
+
+def interval(count: int, of: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share; flags are taken as independent, which makes it a little narrow."""
+    if not of:
+        return 0.0, 1.0
+    z = 1.959964
+    share = count / of
+    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
+    half = z / (1 + z * z / of) * sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def parameters(detector: SurvivalDetector) -> str:

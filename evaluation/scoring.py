@@ -14,17 +14,21 @@ from evaluation.traces import Trace
 from governor.domain.detection.detector import Detector
 from governor.domain.detection.history import (
     BIN_SECONDS,
+    BINS_PER_DAY,
     BINS_PER_HOUR,
     CARRIED_HOLE_BINS,
     Bin,
     BinState,
     History,
 )
+from governor.domain.policy import Policy
 
 RIGHT_FROM_HOURS = 4
 WRONG_BELOW_HOURS = 1
 APPROVAL_DELAY_BINS = 30 * 60 // BIN_SECONDS
 HOURS_PER_MONTH = 730
+LOOKS_BACK_BINS = Policy().survival.history_days * BINS_PER_DAY
+"""A detector knows no more of the past than the product reads."""
 
 
 @dataclass(slots=True)
@@ -153,6 +157,8 @@ def _replay_observation(
                 continue
             is_stopped = False
             history.restart_windows()
+        if state:
+            history.forget_before(history.now_bin - LOOKS_BACK_BINS)
         if not detector.judge(history).is_idle:
             continue
         is_stopped = True

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TextIO
 
-from governor.domain.detection.history import BIN_SECONDS, Bin
+from governor.domain.detection.history import BIN_SECONDS, BINS_PER_DAY, Bin
 from governor.domain.evidence import is_reading
 
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
@@ -37,7 +37,6 @@ LONGEST_SESSION_DAYS = 366
 LAST_SECOND = 10**11
 """Beyond it (the year 5138) a time is not in seconds."""
 
-_BINS_PER_DAY = 86_400 // BIN_SECONDS
 _DAYS_PER_WEEK = 7
 _LONGEST_LIST = 60
 
@@ -201,12 +200,12 @@ class _Means:
     days: dict[int, tuple[array[float], array[int]]] = field(default_factory=dict)
 
     def add(self, number: int, value: float) -> None:
-        day, index = divmod(number, _BINS_PER_DAY)
+        day, index = divmod(number, BINS_PER_DAY)
         found = self.days.get(day)
         if found is None:
             found = self.days[day] = (
-                array("d", bytes(8 * _BINS_PER_DAY)),
-                array("Q", bytes(8 * _BINS_PER_DAY)),
+                array("d", bytes(8 * BINS_PER_DAY)),
+                array("Q", bytes(8 * BINS_PER_DAY)),
             )
         found[0][index] += value
         found[1][index] += 1
@@ -215,7 +214,7 @@ class _Means:
         """One mean a bin of that day."""
         found = self.days.get(day)
         if found is None:
-            return [None] * _BINS_PER_DAY
+            return [None] * BINS_PER_DAY
         return [total / count if count else None for total, count in zip(*found, strict=True)]
 
 
@@ -318,14 +317,14 @@ def _trace_of_samples(
             pieces.append([])
             moved.append(moved[-1] + left_out)
         pieces[-1].append(day)
-        bins += [hole] * ((empty - left_out) * _BINS_PER_DAY)
+        bins += [hole] * ((empty - left_out) * BINS_PER_DAY)
         bins += map(Bin, zip(*(gpus[gpu].on(day) for gpu in order), strict=True))
     # The longest part keeps its dates.
     kept = max(range(len(pieces)), key=lambda index: (len(pieces[index]), index))
-    lead = first - days[0] * _BINS_PER_DAY
-    behind = (days[-1] + 1) * _BINS_PER_DAY - end
+    lead = first - days[0] * BINS_PER_DAY
+    behind = (days[-1] + 1) * BINS_PER_DAY - end
     return Trace(
-        family, name, first + moved[kept] * _BINS_PER_DAY, tuple(bins[lead : max(lead, len(bins) - behind)])
+        family, name, first + moved[kept] * BINS_PER_DAY, tuple(bins[lead : max(lead, len(bins) - behind)])
     )
 
 

@@ -17,6 +17,7 @@ BIN_SECONDS = 300
 """Length of a bin: the period at which CloudWatch keeps 63 days, and the mission's evaluation period."""
 
 BINS_PER_HOUR = 3600 // BIN_SECONDS
+BINS_PER_DAY = 24 * BINS_PER_HOUR
 
 IDLE_BELOW_PERCENT: Percent = 5.0
 """A GPU's bin counts as idle when its mean utilization lies under this: the mission's idle rule."""

@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from math import exp, sqrt
 
 from governor.domain.detection.detector import Answer
-from governor.domain.detection.history import BIN_SECONDS, BINS_PER_HOUR, IDLE_BELOW_PERCENT, Gap, History
+from governor.domain.detection.history import (
+    BIN_SECONDS,
+    BINS_PER_DAY,
+    BINS_PER_HOUR,
+    IDLE_BELOW_PERCENT,
+    Gap,
+    History,
+)
 from governor.domain.detection.threshold import MINIMUM_COVERAGE
 
 BINS_PER_MINUTE = 60 / BIN_SECONDS
-BINS_PER_DAY = 24 * BINS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
