@@ -17,7 +17,7 @@ from governor.domain.evidence import Window, empty_evidence, window_before
 from governor.domain.instance import Target
 from governor.domain.policy import IdleRule, Policy, Survival, Targets
 from governor.domain.verdict import Verdict, VerdictKind
-from governor.errors import PolicyError
+from governor.errors import PolicyError, Unavailable
 from governor.ports import MetricAnswer, MetricQuery
 from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import Gathered, GatherEvidence
@@ -93,7 +93,7 @@ def test_the_past_never_makes_a_working_instance_idle() -> None:
 
 
 def test_a_past_that_cannot_be_read_proves_nothing() -> None:
-    """Tried again, not guessed."""
+    """Tried again, not guessed; and told as a problem of the sweep, not as silence of the instance."""
     world, instance_id = world_of(ending_idle(360))
     read = world.metrics.read
 
@@ -103,8 +103,37 @@ def test_a_past_that_cannot_be_read_proves_nothing() -> None:
         return MetricAnswer({}, {query.key: "Throttling" for query in queries})
 
     world.metrics.read = only_the_present  # type: ignore[method-assign]
+    summary = world.sweep()
+    assert ("resting", []) == (world.verdict(instance_id), world.announcer.sent)
+    assert [True] == ["its past could not be read: Throttling" in problem for problem in summary.problems]
+    reads = len(world.metrics.reads)
+    world.sweep(5)
+    assert len(world.metrics.reads) > reads
+    with pytest.raises(Unavailable, match="its past could not be read"):
+        opener(world)(ref_of(world, instance_id))
+
+
+def test_pasts_that_cannot_be_read_are_no_outage() -> None:
+    """Their present was read, and the breaker looks at that."""
+    world = FleetWorld(SURVIVAL)
+    ids = [world.add(number, [90.0] * 12) for number in range(1, 7)]
     world.sweep()
-    assert "no-data" == world.verdict(instance_id)
+    read = world.metrics.read
+
+    def only_the_present(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        if window.end - window.start < PAST:
+            return read(target, queries, window)
+        return MetricAnswer({}, {query.key: "Throttling" for query in queries})
+
+    world.metrics.read = only_the_present  # type: ignore[method-assign]
+    for instance_id in ids[:5]:
+        world.publish(instance_id, [0.0] * 12)
+    world.state.set_sweep_days(TARGET, ())
+    frozen = world.sweep(65)
+    assert "turned idle" in str(world.announcer.sent[0].facts["why"])
+    assert (5, True) == (len(frozen.problems), frozen.frozen)
+    world.sweep(5)
+    assert 1 == len(world.announcer.sent)
 
 
 def test_a_short_past_asks_for_the_detectors_own_minimum() -> None:

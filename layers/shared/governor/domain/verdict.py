@@ -83,6 +83,8 @@ class Verdict:
     last_busy: UtcDatetime | None = None
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
+    unread: str | None = None
+    """What it should rest on could not be read, and why: neither silence nor an answer."""
 
     @property
     def is_idle(self) -> bool:

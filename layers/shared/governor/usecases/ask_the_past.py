@@ -126,8 +126,9 @@ def _in_bins(metrics: Metrics) -> Metrics:
 def _judged(one: Proved, past: History | str, now: UtcDatetime) -> Verdict:
     verdict = one.verdict
     if isinstance(past, str):
+        # Its present was read: no silence, which would be told, and counted by the breaker.
         reason = f"its past could not be read: {past}; tried again next sweep"
-        return Verdict(VerdictKind.NO_DATA, reason, evidence=verdict.evidence)
+        return Verdict(VerdictKind.RESTING, reason, evidence=verdict.evidence, unread=reason)
     answer = one.policy.past_detector.judge(past)
     if answer.is_idle:
         return replace(verdict, reason=answer.reason)

@@ -57,6 +57,8 @@ class InspectInstance:
         verdict = judge(instance, hold, gathered.evidence, policy, now)
         proved = Proved(instance, policy, gathered, verdict)
         verdict = AskThePast(ReadPast(self.gather))(instance.target, [proved], now)[instance.instance_id]
+        if verdict.unread is not None:
+            raise _unavailable(instance, verdict.unread)
         works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
         if works is not None:
             reason = f"work began in the last minutes: {works}"
@@ -111,7 +113,11 @@ class InspectInstance:
 def _must_be_read(gathered: Gathered, instance: Instance) -> None:
     problem = gathered.evidence.read_problem
     if problem is not None:
-        raise Unavailable(
-            f"metrics of {instance.instance_id} could not be read: {problem}",
-            operation="cloudwatch:GetMetricData",
-        )
+        raise _unavailable(instance, problem)
+
+
+def _unavailable(instance: Instance, problem: str) -> Unavailable:
+    return Unavailable(
+        f"metrics of {instance.instance_id} could not be read: {problem}",
+        operation="cloudwatch:GetMetricData",
+    )

@@ -155,7 +155,7 @@ class SweepTarget:
         summary = SweepSummary(target, now, instances=len(cases))
         just_froze = self._breaker(target, cases, base, now, summary)
         summary.verdicts.update(case.settled.kind.value for case in cases)
-        summary.problems += [f"{c.instance.instance_id}: {c.unknown}" for c in cases if c.unknown is not None]
+        summary.problems += [f"{_id(case)}: {why}" for case in cases if (why := _problem(case)) is not None]
         self._apply_marks(target, cases, now, summary)
         self._follow_up(cases, records, now, summary)
         if not just_froze:
@@ -657,6 +657,11 @@ def _fell_silent(case: _Case) -> bool:
     """Silence that was seen, and that people were not told of: a read that failed is neither."""
     was_seen = case.gathered is not None and case.gathered.evidence.read_problem is None
     return case.settled.kind is VerdictKind.NO_DATA and was_seen and not case.told_silent
+
+
+def _problem(case: _Case) -> str | None:
+    """Why its verdict is none."""
+    return case.unknown if case.unknown is not None else case.settled.unread
 
 
 def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> frozenset[str]:
