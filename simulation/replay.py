@@ -16,7 +16,15 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.breaker import Change, SweepDay, assess, count_turned, is_cause_gone, remember
+from governor.domain.breaker import (
+    Change,
+    SweepDay,
+    acts_unasked,
+    assess,
+    count_turned,
+    is_cause_gone,
+    remember,
+)
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
@@ -206,12 +214,19 @@ class _Sweeps:
             if verdict.kind in WORKING:
                 self._held.discard(number)
         changes = [
-            Change(str(number), track.before, verdict.kind, was_read=verdict.evidence is not None)
+            Change(
+                str(number),
+                track.before,
+                track.last_known,
+                verdict.kind,
+                was_read=verdict.evidence is not None,
+            )
             for (number, track, _), verdict in zip(running, verdicts, strict=True)
         ]
         # Those that were not read work on: they are part of the whole.
         judged = sum(change.before in WORKING for change in changes)
-        at_work = Change("", VerdictKind.BUSY, VerdictKind.BUSY, was_read=False)
+        busy = VerdictKind.BUSY
+        at_work = Change("", busy, busy, busy, was_read=False)
         changes += [at_work] * (self._working - judged)
         turned = count_turned(changes)
         before = [day for day in self._sweep_days if day.day < now.date()]
@@ -222,9 +237,8 @@ class _Sweeps:
             self._held |= {int(number) for number in turned.who}
             self._turned = len(self._held)
         elif self._tripped_at is not None and now - self._tripped_at >= self._hold:
-            held = [self._tracks[number] for number in self._held]
-            unasked = [one.before for one in held if one.before and one.policy.mode is Mode.AUTO]
-            if is_cause_gone(self._turned, unasked, self._rule):
+            unasked = any(acts_unasked(self._tracks[number].policy) for number in self._held)
+            if not unasked or is_cause_gone(self._turned, len(self._held), self._rule):
                 self._tripped_at = None
                 self._held.clear()
 
@@ -254,6 +268,8 @@ class _Sweeps:
     def _note(self, track: Track, kind: VerdictKind | None) -> None:
         self._working += (kind in WORKING) - (track.before in WORKING)
         track.before = kind
+        if kind is not VerdictKind.NO_DATA:
+            track.last_known = kind
 
     def _open(self, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
         """Asks, tells, or acts at once, as the policy and the plan say."""

@@ -48,6 +48,8 @@ class Track:
     instance: Instance = field(init=False)
     plan: Plan = field(init=False)
     before: VerdictKind | None = None
+    last_known: VerdictKind | None = None
+    """The newest one that was one: not `no-data`."""
     quiet: datetime | None = None
     question: Question | None = None
     run_end: int = 0
@@ -94,7 +96,7 @@ class Track:
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
         self.is_ripe = False
-        self.before = self.quiet = self.known = None
+        self.before = self.last_known = self.quiet = self.known = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
         """Ends the open question."""

@@ -173,7 +173,8 @@ def observation(**changes: Any) -> Observation:
         next_gpu_check_at=NOW,
         advice=("right-size",),
         not_before=NOW,
-        past_asked_at=NOW,
+        proof_at=NOW,
+        last_known="busy",
         project="llm",
         usd_per_hour=Decimal("21.9576"),
     )

@@ -8,8 +8,16 @@ from itertools import count
 
 import pytest
 
-from governor.domain.breaker import Change, SweepDay, assess, count_turned, is_cause_gone, remember
-from governor.domain.policy import Breaker
+from governor.domain.breaker import (
+    Change,
+    SweepDay,
+    acts_unasked,
+    assess,
+    count_turned,
+    is_cause_gone,
+    remember,
+)
+from governor.domain.policy import ApprovalRule, Breaker, Mode, Policy
 from governor.domain.verdict import VerdictKind as Kind
 from tests.builders import NOW
 
@@ -19,7 +27,7 @@ _IDS = count()
 
 def changes(number: int, before: Kind | None, after: Kind, *, was_read: bool = True) -> list[Change]:
     """So many instances that changed alike."""
-    return [Change(f"i-{next(_IDS)}", before, after, was_read) for _ in range(number)]
+    return [Change(f"i-{next(_IDS)}", before, before, after, was_read) for _ in range(number)]
 
 
 def test_half_the_working_fleet_turning_idle_at_once_trips() -> None:
@@ -41,31 +49,41 @@ def test_what_a_detector_makes_of_it_does_not_matter(after: Kind) -> None:
 def test_who_turned_is_known() -> None:
     """By either way; those that work on are none of them."""
     fleet = [
-        Change("i-1", Kind.BUSY, Kind.RESTING, True),
-        Change("i-2", Kind.IDLE, Kind.NO_DATA, True),
-        Change("i-3", Kind.BUSY, Kind.BUSY, True),
-        Change("i-4", None, Kind.IDLE, True),
+        Change("i-1", Kind.BUSY, Kind.BUSY, Kind.RESTING, True),
+        Change("i-2", Kind.IDLE, Kind.IDLE, Kind.NO_DATA, True),
+        Change("i-3", Kind.BUSY, Kind.BUSY, Kind.BUSY, True),
+        Change("i-4", None, None, Kind.IDLE, True),
     ]
     assert {"i-1", "i-2"} == count_turned(fleet).who
 
 
+def test_what_it_turned_from_is_not_forgotten_when_a_read_fails() -> None:
+    """Busy, then nothing that could be read, then zeros: it turned idle all the same."""
+    turned = [Change(f"i-{n}", Kind.NO_DATA, Kind.BUSY, Kind.IDLE, True) for n in range(5)]
+    assert assess(count_turned(turned), RULE) is not None
+
+
 @pytest.mark.parametrize(
-    ("turned", "held", "gone"),
+    ("turned", "left", "gone"),
+    [(20, 10, False), (20, 9, True), (5, 5, False), (5, 4, True), (0, 0, True), (9, 5, False)],
+)
+def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(turned: int, left: int, gone: bool) -> None:
+    """By the same share, and the same least number, that trip it."""
+    assert gone is is_cause_gone(turned, left, RULE)
+
+
+@pytest.mark.parametrize(
+    ("policy", "unasked"),
     [
-        (20, [Kind.FROZEN] * 10, False),
-        (20, [Kind.FROZEN] * 9, True),
-        (20, [Kind.RESTING] * 5 + [Kind.NO_DATA] * 5, False),
-        (20, [Kind.IDLE] * 9 + [Kind.EXEMPT, Kind.SNOOZED, Kind.MANAGED_ELSEWHERE], True),
-        (5, [Kind.IDLE] * 5, False),
-        (5, [Kind.IDLE] * 4, True),
-        (0, [], True),
+        (Policy(mode=Mode.AUTO), True),
+        (Policy(mode=Mode.ASK), False),
+        (Policy(mode=Mode.ASK, approval=ApprovalRule(on_expiry="act")), True),
+        (Policy(mode=Mode.OBSERVE, approval=ApprovalRule(on_expiry="act")), False),
     ],
 )
-def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(
-    turned: int, held: list[Kind], gone: bool
-) -> None:
-    """By the same share, and the same least number, that trip it."""
-    assert gone is is_cause_gone(turned, held, RULE)
+def test_silence_that_counts_as_yes_asks_nobody(policy: Policy, unasked: bool) -> None:
+    """Whether by mode or by what follows when nobody answers."""
+    assert unasked is acts_unasked(policy)
 
 
 def test_a_handful_never_trips() -> None:

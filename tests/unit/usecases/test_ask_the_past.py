@@ -30,6 +30,7 @@ PERIOD = timedelta(minutes=5)
 BINS = int(PAST / PERIOD)
 SURVIVAL = Policy(survival=Survival(history_days=PAST.days))
 UTILIZATION = "nvidia_smi_utilization_gpu"
+TAGS = {"Purpose": "GPU-Workload"}
 BURSTY = [90.0, *[0.0] * 30]
 """Work, then two and a half hours of nothing, then work again, for two weeks."""
 
@@ -223,16 +224,42 @@ def test_each_instance_is_judged_by_its_own_policy_over_its_own_past() -> None:
 
 
 def test_what_needs_a_longer_proof_is_not_read_again_for_a_while() -> None:
-    """Half an hour by default; the reads are what costs."""
-    world, instance_id = world_of(ending_idle(70))
+    """Half an hour by default, and its past not before the proof can be complete: reads are what costs."""
+    world, instance_id = world_of([*[None] * (BINS - 14), *[0.0] * 14])
+    lengths: list[timedelta] = []
+    read = world.metrics.read
+
+    def noted(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        lengths.append(window.end - window.start)
+        return read(target, queries, window)
+
+    world.metrics.read = noted  # type: ignore[method-assign]
     world.sweep()
-    reads = len(world.metrics.reads)
+    assert PAST == max(lengths)
+    lengths.clear()
     for _ in range(5):
         world.sweep(5)
-        assert (reads, "resting") == (len(world.metrics.reads), world.verdict(instance_id))
-    world.publish(instance_id, ending_idle(300))
+        assert ([], "resting") == (lengths, world.verdict(instance_id))
     world.sweep(5)
-    assert (True, "idle") == (len(world.metrics.reads) > reads, world.verdict(instance_id))
+    assert (True, "resting") == (PAST > max(lengths), world.verdict(instance_id))
+    world.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, [0.0] * 24)
+    world.sweep(20)
+    assert (PAST, "idle") == (max(lengths), world.verdict(instance_id))
+
+
+def test_what_was_proved_is_not_asked_again_while_it_goes_on() -> None:
+    """A fleet that another service runs, or whose plans are frozen, would keep all others waiting."""
+    world = FleetWorld(replace(SURVIVAL, targets=Targets(pasts_asked_per_sweep=2)))
+    ids = [world.add(number, tags={**TAGS, "aws:autoscaling:groupName": "asg"}) for number in range(1, 7)]
+    for _ in range(3):
+        world.sweep(5)
+    assert {"managed-elsewhere"} == {world.verdict(instance_id) for instance_id in ids}
+    world.sweep(5)
+    assert {"managed-elsewhere"} == {world.verdict(instance_id) for instance_id in ids}
+    for instance_id in ids:
+        world.publish(instance_id, [90.0, *[0.0] * 11])
+    world.sweep(5)
+    assert {"busy"} == {world.verdict(instance_id) for instance_id in ids}
 
 
 def test_it_is_read_again_as_soon_as_its_proof_can_be_complete() -> None:

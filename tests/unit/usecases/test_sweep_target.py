@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from governor.adapters.memory import StaticPolicies
 from governor.domain.alert import AlertKind
 from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Instance
-from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
+from governor.domain.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
@@ -495,6 +497,78 @@ def test_a_freeze_that_lasts_is_told_again_every_day() -> None:
     tripped = [alert for alert in world.announcer.sent if alert.kind is AlertKind.BREAKER_TRIPPED]
     assert 2 == len({alert.dedup_id for alert in tripped}) == len(tripped)
     assert "6 of 6 instances have neither worked nor been put away" in tripped[1].lines[1]
+
+
+def mixed(world: FleetWorld) -> list[str]:
+    """Six whose policy asks, six whose policy does not, at work together and idle together."""
+    tags = {"Purpose": "GPU-Workload"}
+    ids = [world.add(n, BUSY, tags={**tags, "Mode": "auto" if n > 6 else "ask"}) for n in range(1, 13)]
+    world.sweep()
+    turn(world, ids, bins=30)
+    return ids
+
+
+class ByTag(StaticPolicies):
+    """The tag `Mode` decides; nothing can be said about an instance whose tag is `unclear`."""
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """As the port says."""
+        found = instance.tags.get("Mode", "ask")
+        if found == "unclear":
+            raise PolicyError([PolicyProblem("overrides[0]", "they contradict each other")])
+        return AppliedPolicy(replace(self.policy, mode=Mode(found)), "v1", ())
+
+
+def test_a_freeze_is_kept_by_all_that_turned_while_any_of_them_is_acted_on_unasked() -> None:
+    """Half of the fleet asks people, and publishes zeros like the other half."""
+    world = FleetWorld(Policy(mode=Mode.ASK))
+    world.sweep_target = replace(world.sweep_target, policies=ByTag(world.policy))
+    mixed(world)
+    assert world.sweep(65).frozen
+    assert world.sweep(240).frozen
+    assert {} == world.workflow.executions
+
+
+def test_a_policy_that_cannot_be_read_ends_no_freeze() -> None:
+    """What it says about asking is not known."""
+    world = FleetWorld(Policy(mode=Mode.ASK))
+    world.sweep_target = replace(world.sweep_target, policies=ByTag(world.policy))
+    ids = mixed(world)
+    world.sweep(65)
+    for instance_id in ids[6:]:
+        world.change(instance_id, tags={"Purpose": "GPU-Workload", "Mode": "unclear"})
+    assert world.sweep(240).frozen
+
+
+def test_where_silence_is_a_yes_a_freeze_does_not_end_by_time_alone() -> None:
+    """Mode `ask`, and nobody answers."""
+    world = FleetWorld(Policy(mode=Mode.ASK, approval=ApprovalRule(on_expiry="act")))
+    outage(world)
+    world.sweep(65)
+    assert world.sweep(240).frozen
+
+
+def test_a_sweep_that_could_read_nothing_hides_no_turn() -> None:
+    """Busy, then CloudWatch fails, then zeros: between the two there is no busy sweep."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    outage(world)
+    world.metrics.broken = {UTILIZATION: "Throttling"}
+    assert not world.sweep(65).frozen
+    world.metrics.broken = {}
+    assert world.sweep(5).frozen
+
+
+def test_what_is_out_of_sight_for_a_sweep_still_holds_a_freeze() -> None:
+    """Its tag was lost and put back."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
+    outage(world)
+    world.sweep(65)
+    for n in range(1, 6):
+        world.change(f"i-{n:017x}", tags={})
+    world.sweep(5)
+    for n in range(1, 6):
+        world.change(f"i-{n:017x}", tags={"Purpose": "GPU-Workload"})
+    assert world.sweep(240).frozen
 
 
 def outage(world: FleetWorld) -> None:

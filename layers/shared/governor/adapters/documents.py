@@ -550,8 +550,8 @@ def breaker_from_document(document: Mapping[str, Any]) -> BreakerState:
         tripped_at=parse_iso(document["tripped_at"]),
         why=document["why"],
         told_at=_parsed(document.get("told_at")),
-        turned=int(document["turned"]),
-        held=frozenset(document["held"]),
+        turned=int(document.get("turned", 0)),
+        held=frozenset(document.get("held", ())),
     )
 
 
@@ -673,7 +673,8 @@ def _observation_lines(observations: Mapping[str, Observation]) -> Iterator[byte
             "idle_since": moment_or_none(seen.idle_since),
             "managed_told_at": moment_or_none(seen.managed_told_at),
             "not_before": moment_or_none(seen.not_before),
-            "past_asked_at": moment_or_none(seen.past_asked_at),
+            "proof_at": moment_or_none(seen.proof_at),
+            "last_known": seen.last_known,
             "project": seen.project,
             "usd_per_hour": _amount(seen.usd_per_hour),
         }
@@ -715,7 +716,8 @@ def _observation(document: Mapping[str, Any], shared: dict[_Pair, _Pair]) -> Obs
         idle_since=_parsed(document.get("idle_since")),
         managed_told_at=_parsed(document.get("managed_told_at")),
         not_before=_parsed(document.get("not_before")),
-        past_asked_at=_parsed(document.get("past_asked_at")),
+        proof_at=_parsed(document.get("proof_at")),
+        last_known=document.get("last_known"),
         project=document.get("project"),
         usd_per_hour=_decimal(document.get("usd_per_hour")),
     )

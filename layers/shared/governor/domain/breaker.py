@@ -5,25 +5,28 @@ Pure: from what changed in one sweep to the reason for a freeze, or none, and to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from governor.domain.policy import Breaker
+from governor.domain.policy import Breaker, Mode, Policy
 from governor.domain.verdict import WORKING, VerdictKind
 
 _IDLE = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
 """By the rules, that is by what is measured: whatever a detector makes of it comes after."""
-_MAY_BE_ACTED_ON = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.FROZEN, VerdictKind.NO_DATA)
-"""Now, or when it has rested longer or is heard again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One instance between two sweeps. `was_read`: its metrics were read in this sweep, and it worked."""
+    """One instance between two sweeps.
+
+    `last_known` is the newest verdict before this sweep that was one: a read that failed must not hide what an
+    instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
+    """
 
     instance_id: str
     before: VerdictKind | None
+    last_known: VerdictKind | None
     after: VerdictKind
     was_read: bool
 
@@ -54,23 +57,28 @@ class Turned:
 
 def count_turned(changes: Sequence[Change]) -> Turned:
     """What changed since the sweep before."""
-    worked = [change for change in changes if change.before in WORKING]
+    known = [change for change in changes if change.after is not VerdictKind.NO_DATA]
+    worked = [change for change in known if change.last_known in WORKING]
     heard = [change for change in changes if change.was_read and change.before in (*WORKING, *_IDLE)]
     idle = {change.instance_id for change in worked if change.after in _IDLE}
     silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
     return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))
 
 
-def is_cause_gone(turned: int, held: Collection[VerdictKind], rule: Breaker) -> bool:
+def acts_unasked(policy: Policy) -> bool:
+    """Whether it may come to a stop under this policy although nobody has said yes."""
+    return policy.mode is Mode.AUTO or (policy.mode is Mode.ASK and policy.approval.on_expiry == "act")
+
+
+def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
     """Whether so many of those that turned have worked since, or were put away, that the rest may be acted on
     without asking anybody.
 
     Args:
         turned: how many instances turned idle or silent at once, and froze the plans.
-        held: the verdicts on those of them that have not worked since, and whose policy asks nobody.
+        left: how many of them have not worked since, whatever their policies.
         rule: the share that trips the breaker also keeps it open.
     """
-    left = sum(kind in _MAY_BE_ACTED_ON for kind in held)
     return left < rule.minimum_instances or 100 * left < rule.turned_idle_percent * turned
 
 

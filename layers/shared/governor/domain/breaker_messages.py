@@ -27,8 +27,8 @@ def breaker_alert(target: Target, state: BreakerState) -> Alert:
     )
 
 
-def breaker_reminder(target: Target, state: BreakerState, now: UtcDatetime) -> Alert:
-    """They still are, for longer than anybody would remember."""
+def breaker_reminder(target: Target, state: BreakerState, left: int, now: UtcDatetime) -> Alert:
+    """They still are, for longer than anybody would remember; so many of those that turned are `left`."""
     return Alert(
         kind=AlertKind.BREAKER_TRIPPED,
         severity=Severity.WARNING,
@@ -37,13 +37,13 @@ def breaker_reminder(target: Target, state: BreakerState, now: UtcDatetime) -> A
         subject=f"All plans of GPU Governor in {target} are still frozen",
         lines=(
             f"Frozen since {iso(state.tripped_at)}: {state.why}.",
-            f"{len(state.held)} of {state.turned} instances have neither worked nor been put away since.",
+            f"{left} of {state.turned} instances have neither worked nor been put away since.",
             "If their metrics are wrong, mend them: `governor doctor` says which. If they are idle in "
             "earnest, stop them, or set `mode: ask` for them: then the freeze ends, and people are asked.",
         ),
         dedup_id=f"breaker-{target}-{iso(state.tripped_at)}-still-{iso(now)}",
         at=now,
-        facts={"why": state.why, "turned": state.turned, "held": len(state.held)},
+        facts={"why": state.why, "turned": state.turned, "left": left},
     )
 
 

@@ -249,8 +249,10 @@ class Observation:
     """When the owner of its environment was last told of it."""
     not_before: UtcDatetime | None = None
     """Until when the verdict `resting` holds, whatever its metrics show."""
-    past_asked_at: UtcDatetime | None = None
-    """When a detector last looked at its own past."""
+    proof_at: UtcDatetime | None = None
+    """When the proof that its own past asks for can be complete; its past need not be read before."""
+    last_known: str | None = None
+    """The newest verdict that was one: not `no-data`."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None

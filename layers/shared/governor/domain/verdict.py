@@ -83,6 +83,8 @@ class Verdict:
     last_busy: UtcDatetime | None = None
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
+    proof_at: UtcDatetime | None = None
+    """Of one that rests: when the proof that its past asks for can be complete."""
     unread: str | None = None
     """What it should rest on could not be read, and why: neither silence nor an answer."""
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Protocol
 
-from governor.domain.detection.detector import Answer
 from governor.domain.detection.history import BIN_SECONDS, IDLE_BELOW_PERCENT, Bin, History
 from governor.domain.evidence import Evidence, Window, window_before
 from governor.domain.instance import Instance, Target
@@ -132,18 +131,19 @@ def _judged(one: Proved, past: History | str, now: UtcDatetime) -> Verdict:
     answer = one.policy.past_detector.judge(past)
     if answer.is_idle:
         return replace(verdict, reason=answer.reason)
+    again = timedelta(minutes=one.policy.survival.ask_again_after_minutes)
+    lacks = again if answer.lacks_bins is None else answer.lacks_bins * _BIN
+    return resting(answer.reason, verdict.evidence, now + lacks, now + again)
+
+
+def resting(
+    reason: str, evidence: Evidence | None, proof_at: UtcDatetime, looked_at_again: UtcDatetime
+) -> Verdict:
+    """Until its proof can be complete its past need not be asked: what it must show stays the same while it
+    is idle. Whether it is, is looked at again before, if that is long."""
     return Verdict(
-        VerdictKind.RESTING,
-        answer.reason,
-        evidence=verdict.evidence,
-        not_before=now + _wait(answer, one.policy),
+        VerdictKind.RESTING, reason, evidence, not_before=min(proof_at, looked_at_again), proof_at=proof_at
     )
-
-
-def _wait(answer: Answer, policy: Policy) -> timedelta:
-    """Until its proof can be complete, if that is soon: what it must show stays the same while it is idle."""
-    longest = timedelta(minutes=policy.survival.ask_again_after_minutes)
-    return longest if answer.lacks_bins is None else min(longest, answer.lacks_bins * _BIN)
 
 
 def _seen(past: Evidence) -> History | str:

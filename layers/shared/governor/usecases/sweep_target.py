@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from governor.domain.breaker import Change, assess, count_turned, is_cause_gone, is_outage, remember
+from governor.domain.breaker import (
+    Change,
+    acts_unasked,
+    assess,
+    count_turned,
+    is_cause_gone,
+    is_outage,
+    remember,
+)
 from governor.domain.breaker_messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.cost import Rate
 from governor.domain.episode import (
@@ -52,7 +60,7 @@ from governor.ports import (
     StateTable,
     Workflow,
 )
-from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast, needs_past
+from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast, needs_past, resting
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
@@ -66,12 +74,14 @@ from governor.usecases.void_episode import VoidEpisode
 LOW_UTILIZATION_TAG = "LowUtilization"
 REVIEW_TAG = "ReviewForTermination"
 _MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
-_UNREAD = (VerdictKind.TOO_YOUNG, VerdictKind.EXEMPT, VerdictKind.SNOOZED)
+_LET_BE = (VerdictKind.EXEMPT, VerdictKind.SNOOZED)
+_UNREAD = (VerdictKind.TOO_YOUNG, *_LET_BE)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
+_WAITS = Verdict(VerdictKind.RESTING, "idle by the rules; its own past is asked in one of the next sweeps")
 _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is looked at: longer than any policy lets a stop wait to be booked."""
 
@@ -108,7 +118,6 @@ class _Case:
     told_silent: bool = False
     managed_told_at: UtcDatetime | None = None
     first_gpu_check_at: UtcDatetime | None = None
-    past_asked_at: UtcDatetime | None = None
 
     @property
     def policy(self) -> Policy:
@@ -221,20 +230,19 @@ class SweepTarget:
 
     def _ask_the_past(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
         """Of those that have waited longest, and of no more than one sweep has time for."""
-        proved = {
-            _id(case): one
-            for case in sorted(cases, key=_asked_at)
-            if case.gathered is not None
-            and needs_past(one := Proved(case.instance, case.policy, case.gathered, case.settled))
-        }
+        asked: dict[str, Proved] = {}
+        for case in sorted(cases, key=_proof_at):
+            if case.gathered is None:
+                continue
+            proved = Proved(case.instance, case.policy, case.gathered, case.settled)
+            if needs_past(proved):
+                case.verdict = _standing(case, now) or _WAITS
+                if case.verdict is _WAITS:
+                    asked[_id(case)] = proved
         most = self.policies.base().policy.targets.pasts_asked_per_sweep
-        judged = AskThePast(ReadPast(self.gather))(target, list(proved.values())[:most], now)
+        judged = AskThePast(ReadPast(self.gather))(target, list(asked.values())[:most], now)
         for case in cases:
-            if _id(case) in judged:
-                case.verdict, case.past_asked_at = judged[_id(case)], now
-            elif _id(case) in proved:
-                reason = "idle by the rules; its own past is asked in one of the next sweeps"
-                case.verdict = Verdict(VerdictKind.RESTING, reason, evidence=case.settled.evidence)
+            case.verdict = judged.get(_id(case), case.verdict)
 
     def _spread_gpu_checks(self, cases: Sequence[_Case], now: datetime) -> None:
         """When instances new to the sweep are first looked at GPU by GPU: a small fleet soon, a large one
@@ -283,15 +291,17 @@ class SweepTarget:
             told = tripped.told_at if tripped else None
             state = BreakerState(now, why, told, turned=len(held), held=held)
             self.state.set_breaker(target, state)
-            self._tell_frozen(target, state, base.breaker, now, summary)
+            self._tell_frozen(target, state, len(held), base.breaker, now, summary)
         elif tripped is not None:
             state = replace(tripped, held=held)
             if state != tripped:
                 self.state.set_breaker(target, state)
-            self._tell_frozen(target, state, base.breaker, now, summary)
-            # Where nobody is asked, a freeze never ends by time alone.
-            unasked = [c.settled.kind for c in cases if _id(c) in held and c.policy.mode is Mode.AUTO]
-            if now - tripped.tripped_at >= hold and is_cause_gone(tripped.turned, unasked, base.breaker):
+            left = [case for case in cases if _id(case) in held and case.settled.kind not in _LET_BE]
+            self._tell_frozen(target, state, len(left), base.breaker, now, summary)
+            # Where nobody is asked, a freeze never ends by time alone. Nor by a policy that cannot be read.
+            unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
+            is_over = not unasked or is_cause_gone(tripped.turned, len(left), base.breaker)
+            if now - tripped.tripped_at >= hold and is_over:
                 # Told first: a freeze that nobody knows has ended would be told by nobody ever after.
                 tell = partial(self.announcer.announce, breaker_release(target, now))
                 if self._attempt(summary, "breaker alert", tell):
@@ -307,13 +317,19 @@ class SweepTarget:
         return just_froze
 
     def _tell_frozen(
-        self, target: Target, state: BreakerState, rule: Breaker, now: UtcDatetime, summary: SweepSummary
+        self,
+        target: Target,
+        state: BreakerState,
+        left: int,
+        rule: Breaker,
+        now: UtcDatetime,
+        summary: SweepSummary,
     ) -> None:
         """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
         if state.told_at is None:
             alert = breaker_alert(target, state)
         elif now - state.told_at >= timedelta(hours=rule.remind_after_hours):
-            alert = breaker_reminder(target, state, now)
+            alert = breaker_reminder(target, state, left, now)
         else:
             return
         if self._attempt(summary, "breaker alert", lambda: self.announcer.announce(alert)):
@@ -551,9 +567,23 @@ def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
     return still_busy(kind, before.last_busy, before.advice, policy)
 
 
-def _asked_at(case: _Case) -> datetime:
-    """When its past was last asked; never is before all else."""
-    return (case.before and case.before.past_asked_at) or _NEVER
+def _proof_at(case: _Case) -> datetime:
+    """When its past is worth asking; where that was never found out, before all else."""
+    return (case.before and case.before.proof_at) or _NEVER
+
+
+def _standing(case: _Case, now: datetime) -> Verdict | None:
+    """What its past has said of the idleness that goes on: it need not be read for it again."""
+    before, policy = case.before, case.policy
+    # The window of this sweep's readings must reach back to what that verdict rested on.
+    if before is None or now - before.at > policy.window or before.policy_version != case.applied.version:
+        return None
+    if before.verdict in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN):
+        return case.settled
+    if before.verdict == VerdictKind.RESTING and before.proof_at is not None and now < before.proof_at:
+        again = now + timedelta(minutes=policy.survival.ask_again_after_minutes)
+        return resting(before.reason, case.settled.evidence, before.proof_at, again)
+    return None
 
 
 def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
@@ -563,7 +593,7 @@ def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
         return None
     if before.policy_version != case.applied.version or _is_told(case, now):
         return None
-    return Verdict(VerdictKind.RESTING, before.reason, not_before=before.not_before)
+    return replace(_WAITS, reason=before.reason, not_before=before.not_before, proof_at=before.proof_at)
 
 
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
@@ -665,18 +695,32 @@ def _problem(case: _Case) -> str | None:
 
 
 def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> frozenset[str]:
-    """Those that froze the plans, have not worked since, and were not started anew."""
+    """Those that froze the plans, and were neither seen at work since nor started anew.
+
+    One that this sweep does not see stays in it, for it may come back as it was.
+    """
     if tripped is None:
         return frozenset()
-    left = [case for case in cases if case.settled.kind not in WORKING]
-    return tripped.held & {_id(case) for case in left if case.instance.launch_time <= tripped.tripped_at}
+    return tripped.held - {
+        _id(case)
+        for case in cases
+        if case.settled.kind in WORKING or case.instance.launch_time > tripped.tripped_at
+    }
+
+
+def _last_known(kind: VerdictKind, before: Observation | None) -> str | None:
+    if kind is not VerdictKind.NO_DATA:
+        return kind.value
+    return before.last_known if before else None
 
 
 def _change(case: _Case) -> Change:
     read_failed = case.gathered is not None and case.gathered.evidence.read_problem is not None
+    before = case.before
     return Change(
         _id(case),
-        before=VerdictKind(case.before.verdict) if case.before else None,
+        before=VerdictKind(before.verdict) if before else None,
+        last_known=VerdictKind(before.last_known) if before and before.last_known else None,
         after=case.settled.kind,
         was_read=case.was_read and not read_failed,
     )
@@ -715,7 +759,8 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         idle_since=_idle_since(case),
         managed_told_at=case.managed_told_at,
         not_before=verdict.not_before if verdict.kind is VerdictKind.RESTING else None,
-        past_asked_at=case.past_asked_at or (before.past_asked_at if before else None),
+        proof_at=verdict.proof_at,
+        last_known=_last_known(verdict.kind, before),
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )
