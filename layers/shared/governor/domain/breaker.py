@@ -20,8 +20,8 @@ _IDLE = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.MANAGED_ELSEWHERE, V
 class Change:
     """One instance between two sweeps.
 
-    `last_known` is the newest verdict before this sweep that was one: a read that failed must not hide what an
-    instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
+    `last_known` is the newest verdict before this sweep that was one: a read that failed must not hide what
+    an instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
     """
 
     instance_id: str
