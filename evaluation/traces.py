@@ -59,7 +59,11 @@ class NotATraceError(TraceError):
 
 
 class BadRowError(TraceError):
-    """A row of a trace holds what cannot be; the message names file, line and column."""
+    """A row of a trace of this family holds what cannot be; the message names file, line and column."""
+
+    def __init__(self, message: str, family: str) -> None:
+        super().__init__(message)
+        self.family = family
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,8 @@ def _read(files: Sequence[Path], warn: Callable[[str], None]) -> list[Trace]:
         except NotATraceError as error:
             others.append(str(error))
         except BadRowError as error:
-            family, names = _instances(path)
-            read.left_out |= {(family, name) for name in names}
-            bad[str(error)] = names
+            names = bad[str(error)] = _instances(path)
+            read.left_out |= {(error.family, name) for name in names}
     holes: list[str] = []
     traces = read.traces(holes.append)
     if len(others) == len(files) or (bad and not traces):
@@ -195,7 +198,7 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
         else:
             read.add_samples(family, cells)
     except (ValueError, csv.Error) as error:
-        raise BadRowError(f"{name}, line {rows.line_num}: {printable(str(error))}") from error
+        raise BadRowError(f"{name}, line {rows.line_num}: {printable(str(error))}", family) from error
 
 
 def _family(columns: Sequence[str]) -> str | None:
@@ -207,12 +210,10 @@ def _family(columns: Sequence[str]) -> str | None:
     return None
 
 
-def _instances(path: Path) -> tuple[str, set[str]]:
-    """The family of a trace file, and whom its lines name; line by line, for a quote that nobody closed must
-    not hide the rest."""
+def _instances(path: Path) -> set[str]:
+    """Whom a trace file names: line by line, for a quote that nobody closed must not hide the rest."""
     with _opened(path) as file:
-        columns = next(csv.reader(file), [])
-        at = columns.index("instance_id")
+        at = next(csv.reader(file)).index("instance_id")
         names = set()
         for line in file:
             try:
@@ -221,7 +222,7 @@ def _instances(path: Path) -> tuple[str, set[str]]:
                 cells = line.split(",")
             if len(cells) > at:
                 names.add(cells[at])
-    return _family(columns) or "", names
+    return names
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -348,7 +349,8 @@ class _Read:
             if one.last_second - one.first_second > LONGEST_SESSION_DAYS * 86_400:
                 raise ValueError(
                     f"start_s, end_s: {name} would last from {one.first_second} to {one.last_second}, more "
-                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other names"
+                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other "
+                    "names"
                 )
             if kind in GPU_KINDS:
                 one.work.append((start, end))
