@@ -46,6 +46,7 @@ FINER_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**
 
 _SAMPLE_CELLS = ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
 _EVENT_CELLS = ("instance_id", "start_s", "end_s", "kind")
+_GZIP_MAGIC = b"\x1f\x8b"
 _DAYS_PER_WEEK = 7
 _LONGEST_LIST = 60
 
@@ -157,7 +158,7 @@ def _trace_files(directory: Path) -> list[Path]:
             f"{reason}, which holds subdirectories only ({', '.join(folders[:3])}"
             f"{', ...' if len(folders) > 3 else ''}): name one of them"
         )
-    raise TraceError(f"{reason}: name one of them, or the directory that holds them")
+    raise TraceError(f"{reason}: name a trace file, or a directory that holds some")
 
 
 def _add_file(path: Path, read: _Read) -> None:
@@ -172,10 +173,11 @@ def _opened(path: Path) -> Iterator[TextIO]:
         # Spreadsheets put a byte order mark before the first column's name; names may be in any encoding.
         with opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace") as file:
             yield file
-    except gzip.BadGzipFile as error:
-        raise NotATraceError(f"{path.name} is damaged: {error}") from error
-    except (EOFError, zlib.error) as error:
-        raise TraceError(f"{path.name} is damaged: {error}") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        # What does not even begin as a compressed file is none. Of any other, rows may have been read.
+        with path.open("rb") as raw:
+            kind = TraceError if raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else NotATraceError
+        raise kind(f"{path.name} is damaged: {error}") from error
 
 
 def _add_rows(name: str, file: TextIO, read: _Read) -> None:

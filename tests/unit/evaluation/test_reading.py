@@ -229,11 +229,12 @@ def test_names_in_warnings_are_no_commands_for_a_terminal(tmp_path: Path) -> Non
     assert warnings[0].isprintable()
 
 
-def test_a_trace_whose_rest_is_lost_is_refused_though_others_are_whole(tmp_path: Path) -> None:
-    """Nobody knows whose rows it held."""
+@pytest.mark.parametrize("end", [b"", b"\0" * 8, b"no gzip"])
+def test_a_trace_whose_rest_is_lost_is_refused_though_others_are_whole(tmp_path: Path, end: bytes) -> None:
+    """Nobody knows whose rows it held: cut off, with a wrong checksum, or with something else behind it."""
     written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
-    path = written(tmp_path, LAB, *lab_rows(range(90), gpu=1), name="b.csv.gz")
-    path.write_bytes(path.read_bytes()[:-8])
+    path = written(tmp_path, LAB, *lab_rows(range(9000), gpu=1), name="b.csv.gz")
+    path.write_bytes(path.read_bytes()[: None if end == b"no gzip" else -8] + end)
     with pytest.raises(TraceError, match=r"b\.csv\.gz is damaged"):
         read_directory(tmp_path)
 
@@ -243,7 +244,7 @@ def test_a_directory_without_traces_is_refused(tmp_path: Path, folders: Sequence
     """With what to do about it."""
     for name in folders:
         (tmp_path / name).mkdir()
-    said = r"subdirectories only \(lab, pods\): name one" if folders else "or the directory that holds them"
+    said = r"subdirectories only \(lab, pods\): name one" if folders else "name a trace file, or a directory"
     with pytest.raises(TraceError, match=said):
         read_directory(tmp_path)
 
