@@ -160,7 +160,13 @@ def _from_traces(
 ) -> tuple[list[Recording], Sequence[str]]:
     # Named alike by all policies, or refused.
     wish = wish_of([policy for _, book in books for _, policy in book.policies()])
-    return read_traces(path, wish.metrics), _TRACE_NOTES
+    notes = list(_TRACE_NOTES)
+
+    def warn(text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
+        notes.append(f"Warning: {text}")
+
+    return read_traces(path, wish.metrics, warn), notes
 
 
 def _from_account(

@@ -34,6 +34,10 @@ def main() -> int:
     except (TraceError, OSError) as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return 2
+    if not traces:
+        print(
+            f"warning: no rows with a measurement in {arguments.traces}: nothing is scored", file=sys.stderr
+        )
     families: dict[str, list[Trace]] = {}
     for trace in sorted(traces, key=lambda one: one.family):
         families.setdefault(trace.family, []).append(trace)

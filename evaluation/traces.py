@@ -13,14 +13,17 @@ import sys
 import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import TextIO
 
 from governor.domain.detection.history import BIN_SECONDS, BINS_PER_DAY, Bin
 from governor.domain.evidence import is_reading
+from governor.domain.units import printable
 
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
 EVENT_COLUMNS = {"instance_id", "n_gpus", "start_s", "end_s", "kind"}
@@ -28,6 +31,8 @@ GPU_KINDS = ("gpu", "ambiguous")
 """Intervals that count as GPU work: what cannot be told apart (3 min or less) is taken as work."""
 KINDS = (*GPU_KINDS, "cpu")
 SUFFIXES = (".csv", ".csv.gz")
+NOTEBOOKS = "notebooks"
+"""The family of intervals; others are of samples."""
 
 LONGEST_HOLE_DAYS = 63
 """A longer hole is shortened by whole weeks. It ends an observation either way, the hours of the day and the
@@ -36,7 +41,12 @@ LONGEST_SESSION_DAYS = 366
 """A session counts as observed between its intervals, so a time that is wrong by years would be idleness."""
 LAST_SECOND = 10**11
 """Beyond it (the year 5138) a time is not in seconds."""
+FINER_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+"""What such a time may be in."""
 
+_SAMPLE_CELLS = ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
+_EVENT_CELLS = ("instance_id", "start_s", "end_s", "kind")
+_GZIP_MAGIC = b"\x1f\x8b"
 _DAYS_PER_WEEK = 7
 _LONGEST_LIST = 60
 
@@ -47,6 +57,14 @@ class TraceError(Exception):
 
 class NotATraceError(TraceError):
     """The file is none of this project's: its columns are others, or it is no text at all."""
+
+
+class BadRowError(TraceError):
+    """A row of a trace of this family holds what cannot be; the message names file, line and column."""
+
+    def __init__(self, message: str, family: str) -> None:
+        super().__init__(message)
+        self.family = family
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +79,7 @@ class Trace:
     @property
     def machine(self) -> str:
         """What must not stand on both sides of a cross-validation: a notebook's owner, else the instance."""
-        return self.instance.rsplit("-", 1)[0] if self.family == "notebooks" else self.instance
+        return self.instance.rsplit("-", 1)[0] if self.family == NOTEBOOKS else self.instance
 
 
 def _say(text: str) -> None:
@@ -71,28 +89,21 @@ def _say(text: str) -> None:
 def read_directory(directory: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
     """All instances of all trace files of a directory, in the order of families and names; or of one file.
 
+    An instance that occurs in a file with a bad row is left out, its rows of other files too: without one of
+    its GPUs, or without some of its work, it would look idle.
+
     Args:
         directory: subdirectories are not looked into.
-        warn: is told of files that are no traces, which are left out, and of holes that were shortened.
+        warn: is told of files that are no traces, of bad rows and what is left out for them, and of holes
+            that were shortened.
 
     Raises:
-        TraceError: there is no such directory, no trace file in it, or one is damaged.
+        TraceError: there is no such directory, no trace file in it, nothing is left that can be used, or a
+            compressed file is damaged: nobody knows which instances its rest held.
     """
     if directory.is_file():
         return read_file(directory, warn)
-    files = _trace_files(directory)
-    read = _Read()
-    others: list[str] = []
-    for path in files:
-        try:
-            _add_file(path, read)
-        except NotATraceError as error:
-            others.append(str(error))
-    if len(others) == len(files):
-        raise TraceError("; ".join(others))
-    for problem in others:
-        warn(f"left out: {problem}")
-    return read.traces(warn)
+    return _read(_trace_files(directory), warn)
 
 
 def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
@@ -102,9 +113,35 @@ def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
         TraceError: the columns are of no known family, a row is cut short or holds no number where one
             belongs, or the compressed file is damaged.
     """
+    return _read([path], warn)
+
+
+def _read(files: Sequence[Path], warn: Callable[[str], None]) -> list[Trace]:
     read = _Read()
-    _add_file(path, read)
-    return read.traces(warn)
+    others: list[str] = []
+    bad: dict[str, set[str]] = {}
+    for path in files:
+        try:
+            _add_file(path, read)
+        except NotATraceError as error:
+            others.append(str(error))
+        except BadRowError as error:
+            names = bad[str(error)] = _instances(path)
+            read.left_out |= {(error.family, name) for name in names}
+    holes: list[str] = []
+    traces = read.traces(holes.append)
+    if len(others) == len(files) or (bad and not traces):
+        raise TraceError("; ".join([*others, *bad]))
+    for problem in others:
+        warn(f"left out: {problem}")
+    for problem, names in bad.items():
+        warn(
+            f"left out, with all their rows in any file, for one that cannot be read ({problem}): "
+            f"{', '.join(map(printable, sorted(names)))}"
+        )
+    for hole in holes:
+        warn(hole)
+    return traces
 
 
 def _trace_files(directory: Path) -> list[Path]:
@@ -121,19 +158,26 @@ def _trace_files(directory: Path) -> list[Path]:
             f"{reason}, which holds subdirectories only ({', '.join(folders[:3])}"
             f"{', ...' if len(folders) > 3 else ''}): name one of them"
         )
-    raise TraceError(f"{reason}: name their directory, make evaluate TRACES=dir")
+    raise TraceError(f"{reason}: name a trace file, or a directory that holds some")
 
 
 def _add_file(path: Path, read: _Read) -> None:
+    with _opened(path) as file:
+        _add_rows(path.name, file, read)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
     opener = gzip.open if path.name.lower().endswith(".gz") else Path.open
     try:
         # Spreadsheets put a byte order mark before the first column's name; names may be in any encoding.
         with opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace") as file:
-            _add_rows(path.name, file, read)
-    except gzip.BadGzipFile as error:
-        raise NotATraceError(f"{path.name} is damaged: {error}") from error
-    except (EOFError, zlib.error) as error:
-        raise TraceError(f"{path.name} is damaged: {error}") from error
+            yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        # What does not even begin as a compressed file is none. Of any other, rows may have been read.
+        with path.open("rb") as raw:
+            kind = TraceError if raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else NotATraceError
+        raise kind(f"{path.name} is damaged: {error}") from error
 
 
 def _add_rows(name: str, file: TextIO, read: _Read) -> None:
@@ -142,23 +186,45 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
         columns = next(rows, [])
     except (ValueError, csv.Error) as error:
         raise NotATraceError(f"{name}, line {rows.line_num}: {error}") from error
+    family = _family(columns)
+    if family is None:
+        raise NotATraceError(
+            f"{name}: columns {_listed(columns)} are neither samples "
+            f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
+        )
+    wanted = _EVENT_CELLS if family == NOTEBOOKS else _SAMPLE_CELLS
+    cells = _whole(rows, len(columns), [columns.index(one) for one in wanted])
     try:
-        if set(columns) >= EVENT_COLUMNS:
-            wanted = [columns.index(one) for one in ("instance_id", "start_s", "end_s", "kind")]
-            read.add_intervals(_whole(rows, len(columns), wanted))
-        elif set(columns) >= SAMPLE_COLUMNS:
-            family = "serving" if "memory_used_mib" in columns else "lab"
-            wanted = [
-                columns.index(one) for one in ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
-            ]
-            read.add_samples(family, _whole(rows, len(columns), wanted))
+        if family == NOTEBOOKS:
+            read.add_intervals(cells)
         else:
-            raise NotATraceError(
-                f"{name}: columns {_listed(columns)} are neither samples "
-                f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
-            )
+            read.add_samples(family, cells)
     except (ValueError, csv.Error) as error:
-        raise TraceError(f"{name}, line {rows.line_num}: {error}") from error
+        raise BadRowError(f"{name}, line {rows.line_num}: {printable(str(error))}", family) from error
+
+
+def _family(columns: Sequence[str]) -> str | None:
+    """Which family has such columns; `None` where none has."""
+    if set(columns) >= EVENT_COLUMNS:
+        return NOTEBOOKS
+    if set(columns) >= SAMPLE_COLUMNS:
+        return "serving" if "memory_used_mib" in columns else "lab"
+    return None
+
+
+def _instances(path: Path) -> set[str]:
+    """Whom a trace file names: line by line, for a quote that nobody closed must not hide the rest."""
+    with _opened(path) as file:
+        at = next(csv.reader(file)).index("instance_id")
+        names = set()
+        for line in file:
+            try:
+                cells = next(csv.reader([line]), [])
+            except csv.Error:
+                cells = line.split(",")
+            if len(cells) > at:
+                names.add(cells[at])
+    return names
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -181,15 +247,25 @@ def _whole(
         yield row[one], row[two], row[three], row[four]
 
 
-def _second(text: str) -> int:
+def _number(column: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{column}: {text!r} is no number") from None
+
+
+def _second(column: str, text: str) -> int:
     """A time as it was written: some write `1773089760.0`."""
     try:
         second = int(text)
     except ValueError:
-        value = float(text)
-        second = int(value) if 0 <= value < LAST_SECOND else -1
+        value = _number(column, text)
+        second = int(value) if isfinite(value) else -1
     if not 0 <= second < LAST_SECOND:
-        raise ValueError(f"{text} is no time in seconds since the trace's start or 1970")
+        finer = next((unit for unit, factor in FINER_UNITS.items() if 0 < second < LAST_SECOND * factor), "")
+        raise ValueError(
+            f"{column}: {text} is no time in seconds since the trace's start or 1970{finer and f'; {finer}?'}"
+        )
     return second
 
 
@@ -240,6 +316,8 @@ class _Read:
     samples: dict[tuple[str, str], _Samples] = field(default_factory=dict)
     """By family and instance."""
     sessions: dict[str, _Session] = field(default_factory=dict)
+    left_out: set[tuple[str, str]] = field(default_factory=set)
+    """Family and instance of whom something cannot be read."""
 
     def add_samples(self, family: str, rows: Iterable[tuple[str, str, str, str]]) -> None:
         """Rows of instance, GPU, time and utilization."""
@@ -247,12 +325,12 @@ class _Read:
             one = self.samples.get((family, name))
             if one is None:
                 one = self.samples[family, name] = _Samples()
-            second = _second(time)
+            second = _second("timestamp_s", time)
             # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it idle.
             means = one.gpus.get(gpu)
             if means is None:
                 means = one.gpus[gpu] = _Means()
-            utilization = float(value or "nan")
+            utilization = _number("utilization_gpu", value or "nan")
             if not is_reading(utilization):
                 continue
             means.add(second // BIN_SECONDS, utilization)
@@ -262,29 +340,34 @@ class _Read:
     def add_intervals(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         """Rows of instance, start, end and kind."""
         for name, begin, stop, kind in rows:
-            start, end = _second(begin), _second(stop)
+            start, end = _second("start_s", begin), _second("end_s", stop)
             if end < start:
-                raise ValueError(f"an interval that starts at {start} cannot end at {end}")
+                raise ValueError(f"end_s: an interval that starts at {start} cannot end at {end}")
             if kind not in KINDS:
                 # Taken for anything else, unknown work would pass for idleness.
-                raise ValueError(f"kind is {kind}: it must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+                raise ValueError(f"kind: {kind!r} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
             one = self.sessions.setdefault(name, _Session(start, end))
             one.first_second, one.last_second = min(one.first_second, start), max(one.last_second, end)
             if one.last_second - one.first_second > LONGEST_SESSION_DAYS * 86_400:
                 raise ValueError(
-                    f"{name} would last from {one.first_second} to {one.last_second}, more than "
-                    f"{LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other names"
+                    f"start_s, end_s: {name} would last from {one.first_second} to {one.last_second}, more "
+                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other "
+                    "names"
                 )
             if kind in GPU_KINDS:
                 one.work.append((start, end))
 
     def traces(self, warn: Callable[[str], None]) -> list[Trace]:
-        """All instances with a measurement, in the order of families and names."""
-        found = [_trace_of_session(name, one) for name, one in self.sessions.items()]
+        """All instances with a measurement that are not left out, in the order of families and names."""
+        found = [
+            _trace_of_session(name, one)
+            for name, one in self.sessions.items()
+            if (NOTEBOOKS, name) not in self.left_out
+        ]
         found += [
             _trace_of_samples(family, name, one.gpus, one.first_second, one.last_second, warn)
             for (family, name), one in self.samples.items()
-            if one.first_second is not None
+            if one.first_second is not None and (family, name) not in self.left_out
         ]
         return sorted(found, key=lambda one: (one.family, one.instance))
 
@@ -349,4 +432,4 @@ def _trace_of_session(name: str, session: _Session) -> Trace:
             inside = min(stop, (number + 1) * BIN_SECONDS) - max(start, number * BIN_SECONDS)
             occupied[number - first] += inside
     bins = tuple(Bin((100.0 * min(seconds, BIN_SECONDS) / BIN_SECONDS,)) for seconds in occupied)
-    return Trace("notebooks", name, first, bins)
+    return Trace(NOTEBOOKS, name, first, bins)

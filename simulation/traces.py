@@ -7,12 +7,13 @@ requirement. This module must not know file formats; `evaluation.traces` reads t
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import nan
 from pathlib import Path
 
-from evaluation.traces import Trace, read_directory
+from evaluation.traces import Trace, TraceError, read_directory
 from governor.domain.detection.history import BIN_SECONDS
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
@@ -22,7 +23,7 @@ from governor.ports import Policies
 from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest, holes
 
 
-def read_traces(path: Path, metrics: Metrics) -> list[Recording]:
+def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> list[Recording]:
     """All instances of the files; a family stands for an account, `trace-8-gpu` for a type.
 
     A policy may name such types in `prices.usd_per_hour`; without, they are unpriced.
@@ -30,11 +31,15 @@ def read_traces(path: Path, metrics: Metrics) -> list[Recording]:
     Args:
         path: a trace file, or a directory of them.
         metrics: names under which the utilization is offered.
+        warn: is told what was left out or shortened.
 
     Raises:
-        TraceError: a file is unusable, or there is none.
+        TraceError: the files are unusable, there are none, or nothing is measured in them.
     """
-    return [recording for one in read_directory(path) if (recording := as_recording(one, metrics))]
+    found = [one for trace in read_directory(path, warn) if (one := as_recording(trace, metrics))]
+    if not found:
+        raise TraceError(f"no rows in {path} that measure 5 minutes or more: there is nothing to replay")
+    return found
 
 
 def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -173,11 +174,68 @@ def test_where_no_file_is_a_trace_that_is_an_error(tmp_path: Path) -> None:
         read_directory(tmp_path)
 
 
-def test_a_damaged_trace_is_refused_though_others_are_whole(tmp_path: Path) -> None:
-    """Without one of its GPUs an instance would look idle, so nothing is left out of what is a trace."""
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("{at},xyz", "utilization_gpu: 'xyz' is no number"),
+        ("17730897600{at},0", "timestamp_s: .* is no time in seconds .*; milliseconds\\?"),
+        ("{at}", "not as many values as there are columns"),
+    ],
+)
+def test_a_bad_row_costs_the_instances_of_its_file_alone(tmp_path: Path, cells: str, said: str) -> None:
+    """Without one of its GPUs an instance would look idle, so its rows of other files go too. All that lie in
+    the file count, those after the bad row and behind a quote that nobody closed as well."""
+    good = [f"{name},0,{60 * n},0" for name in ("whole", "hit", "late", "quoted") for n in range(5)]
+    written(tmp_path, SAMPLES, *good, name="a.csv")
+    bad = ["hit,1,0,0", f"hit,1,{cells.format(at=60)}", 'quoted,1,"0,0', "late,1,0,0"]
+    written(tmp_path, SAMPLES, *bad, name="b.csv.gz")
+    warnings: list[str] = []
+
+    assert ["whole"] == [trace.instance for trace in read_directory(tmp_path, warnings.append)]
+    (warning,) = warnings
+    assert re.search(rf"b\.csv\.gz, line 3: {said}", warning)
+    assert warning.endswith(": hit, late, quoted")
+
+
+def test_a_bad_row_costs_no_namesake_of_another_family(tmp_path: Path) -> None:
+    """Families are told apart by columns, instances by both."""
     written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
-    written(tmp_path, LAB, *lab_rows([0] * 5), "a,1", name="b.csv")
-    with pytest.raises(TraceError, match=r"b\.csv, line 7"):
+    written(tmp_path, EVENTS, "a,1,0,300,gpu", "b,1,0,300,GPU", name="b.csv")
+    written(tmp_path, EVENTS, "b,1,0,300,gpu", "c,1,0,300,gpu", name="c.csv")
+
+    found = read_directory(tmp_path, lambda _: None)
+    assert [("lab", "a"), ("notebooks", "c")] == [(one.family, one.instance) for one in found]
+
+
+def test_where_bad_rows_leave_nothing_that_is_an_error(tmp_path: Path) -> None:
+    """With every file's reason, and nothing said of leaving out."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
+    written(tmp_path, LAB, *lab_rows(["xyz"]), name="b.csv")
+    written(tmp_path, "c,d", name="c.csv")
+    warnings: list[str] = []
+    with pytest.raises(TraceError, match=r"c\.csv: columns .*; b\.csv, line 2: utilization_gpu: 'xyz'"):
+        read_directory(tmp_path, warnings.append)
+    assert [] == warnings
+
+
+def test_names_in_warnings_are_no_commands_for_a_terminal(tmp_path: Path) -> None:
+    """Nobody knows who wrote the files."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
+    written(tmp_path, SAMPLES, "x\x1b[2J,0,0,0", "x\x1b[2J,0,0,y\x1b[2J", name="b.csv")
+    warnings: list[str] = []
+    read_directory(tmp_path, warnings.append)
+
+    assert 1 == len(warnings)
+    assert warnings[0].isprintable()
+
+
+@pytest.mark.parametrize("end", [b"", b"\0" * 8, b"no gzip"])
+def test_a_trace_whose_rest_is_lost_is_refused_though_others_are_whole(tmp_path: Path, end: bytes) -> None:
+    """Nobody knows whose rows it held: cut off, with a wrong checksum, or with something else behind it."""
+    written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
+    path = written(tmp_path, LAB, *lab_rows(range(9000), gpu=1), name="b.csv.gz")
+    path.write_bytes(path.read_bytes()[: None if end == b"no gzip" else -8] + end)
+    with pytest.raises(TraceError, match=r"b\.csv\.gz is damaged"):
         read_directory(tmp_path)
 
 
@@ -186,7 +244,7 @@ def test_a_directory_without_traces_is_refused(tmp_path: Path, folders: Sequence
     """With what to do about it."""
     for name in folders:
         (tmp_path / name).mkdir()
-    said = r"subdirectories only \(lab, pods\): name one" if folders else "make evaluate TRACES=dir"
+    said = r"subdirectories only \(lab, pods\): name one" if folders else "name a trace file, or a directory"
     with pytest.raises(TraceError, match=said):
         read_directory(tmp_path)
 
@@ -258,19 +316,21 @@ def test_scores_do_not_change_when_a_hole_is_shortened(tmp_path: Path) -> None:
     [
         (["a,b,c"], "made-up.csv: columns a, b, c are neither samples"),
         ([], "made-up.csv: columns none are neither"),
-        ([SERVING, "a,0,0,1,0", "a,0,sixty,1,0"], "made-up.csv, line 3: .*'sixty'"),
-        ([SERVING, "a,0,inf,1,0"], "line 2: inf is no time in seconds"),
-        ([SERVING, "a,0,-60,1,0"], "line 2: -60 is no time"),
-        ([SERVING, "a,0,1773089760000,1,0"], "line 2: 1773089760000 is no time in seconds"),
-        ([SERVING, "a,0,0,much,0"], "line 2: .*'much'"),
+        ([SERVING, "a,0,0,1,0", "a,0,sixty,1,0"], "made-up.csv, line 3: timestamp_s: 'sixty' is no number"),
+        ([SERVING, "a,0,inf,1,0"], "line 2: timestamp_s: inf is no time in seconds"),
+        ([SERVING, "a,0,-60,1,0"], "line 2: timestamp_s: -60 is no time[^;]*$"),
+        ([SERVING, "a,0,1773089760000,1,0"], r"no time in seconds .*; milliseconds\?$"),
+        ([SERVING, "a,0,1773089760000123.5,1,0"], r"; microseconds\?$"),
+        ([EVENTS, "n-1,1,0,1773089760000000000,gpu"], r"line 2: end_s: .*; nanoseconds\?$"),
+        ([SERVING, "a,0,0,much,0"], "line 2: utilization_gpu: 'much' is no number"),
         ([SERVING, "a,0,0,1,0", "a,0"], r"line 3: not as many values as there are columns \(5\)"),
         ([SERVING, "a,0,0,1,0,7"], "line 2: not as many values"),
         ([EVENTS, "n-1,1,0,300,gpu", "n-1,1,300"], "line 3: not as many values"),
-        ([EVENTS, "n-1,1,0,300,GPU"], "line 2: kind is GPU: it must be gpu, ambiguous or cpu"),
-        ([EVENTS, "n-1,1,300,0,gpu"], "line 2: an interval that starts at 300 cannot end at 0"),
+        ([EVENTS, "n-1,1,0,300,GPU"], "line 2: kind: 'GPU' must be gpu, ambiguous or cpu"),
+        ([EVENTS, "n-1,1,300,0,gpu"], "line 2: end_s: an interval that starts at 300 cannot end at 0"),
         (
             [EVENTS, "n-1,1,0,300,gpu", "n-1,1,0,1773089760,gpu"],
-            "line 3: n-1 would last from 0 to 1773089760",
+            "line 3: start_s, end_s: n-1 would last from 0 to 1773089760",
         ),
     ],
 )

@@ -53,15 +53,38 @@ def test_a_row_stands_under_its_header() -> None:
     assert row.endswith("  33 of 44")
 
 
-def test_a_family_without_files_prints_an_empty_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("rows", ["", "a,0,0,\na,0,300,\n"])
+def test_files_without_a_measurement_print_an_empty_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rows: str
 ) -> None:
-    """A file of nothing but its header is readable, and says nothing."""
-    (tmp_path / "a.csv").write_text("instance_id,n_gpus,start_s,end_s,kind\n")
+    """A header alone, or polls without a reading: readable, and said to hold nothing."""
+    (tmp_path / "a.csv").write_text(f"instance_id,gpu_index,timestamp_s,utilization_gpu\n{rows}")
     monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path)])
 
     assert 0 == command.main()
-    assert {} == json.loads(capsys.readouterr().out.splitlines()[-1])
+    out, err = capsys.readouterr()
+    assert {} == json.loads(out.splitlines()[-1])
+    assert f"warning: no rows with a measurement in {tmp_path}: nothing is scored\n" == err
+
+
+def test_a_bad_row_costs_neither_the_rest_nor_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is left out is named on standard error; nothing left is exit status 2."""
+    header = "instance_id,gpu_index,timestamp_s,utilization_gpu"
+    bad = tmp_path / "b.csv"
+    bad.write_text(f"{header}\nx,0,0,xyz\n")
+    monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path)])
+    assert 2 == command.main()
+    refused = capsys.readouterr()
+    (tmp_path / "a.csv").write_text("\n".join([header, *(f"a,0,{60 * n},0" for n in range(300)), ""]))
+    assert 0 == command.main()
+    scored = capsys.readouterr()
+
+    reason = "b.csv, line 2: utilization_gpu: 'xyz' is no number"
+    assert ("", f"evaluate: {reason}\n") == refused
+    assert f"({reason}): x\n" in scored.err
+    assert ["lab"] == list(json.loads(scored.out.splitlines()[-1]))
 
 
 def test_traces_that_cannot_be_read_are_refused_in_one_line(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -257,11 +259,37 @@ def test_a_policy_that_cannot_be_replayed_is_refused(
 
 
 def test_unusable_traces_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A directory without any."""
-    assert (1, True) == (
-        (answer := run(capsys, "--traces", str(tmp_path)))[0],
-        "no trace files" in answer[2],
-    )
+    """A directory without any; what is advised is no other program."""
+    code, out, err = run(capsys, "--traces", str(tmp_path))
+    assert (1, "", True, False) == (code, out, "no trace files" in err, "evaluate" in err)
+
+
+@pytest.mark.parametrize("rows", ["", "s1,0,0,\ns1,0,300,\n", "s1,0,0,0\n"])
+def test_traces_that_measure_nothing_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, rows: str
+) -> None:
+    """A header alone, polls without a reading, a single minute: a table of zeros would say nothing of it."""
+    file = tmp_path / "trace.csv"
+    file.write_text(TRACE + rows)
+    code, out, err = run(capsys, "--traces", str(file))
+    assert (1, "", True) == (code, out, f"no rows in {file}" in err)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "html"])
+def test_a_bad_row_is_named_in_the_report(
+    traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str
+) -> None:
+    """Whoever is sent the report must know who is missing in it; the others are replayed."""
+    (tmp_path / "bad.csv").write_text(TRACE + "s1,1,0,0\ns2,0,0,xyz\n")
+    assert 1 == run(capsys, "--traces", str(tmp_path))[0]
+    traces.write_text(traces.read_text() + traces.read_text().split("\n", 1)[1].replace("s1", "s3"))
+    code, out, err = run(capsys, "--traces", str(tmp_path), "--format", form)
+    assert 0 == code
+    for said in (err, html.unescape(out)):
+        assert re.search("bad.csv, line 3: utilization_gpu: 'xyz' is no number.*: s1, s2", said)
+    if form == "json":
+        (policy,) = json.loads(out)["policies"]
+        assert ["lab/s3"] == [one["instance_id"] for one in policy["instances"]]
 
 
 @pytest.mark.parametrize(

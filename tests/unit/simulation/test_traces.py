@@ -67,7 +67,7 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
     rows = [f"s1,{gpu},{minute * 60},0\n" for minute in range(360) for gpu in range(2)]
     file = tmp_path / "trace.csv"
     file.write_text("instance_id,gpu_index,timestamp_s,utilization_gpu\n" + "".join(rows))
-    (recording,) = read_traces(file, Metrics())
+    (recording,) = read_traces(file, Metrics(), pytest.fail)
     policy = by_window(prices=Prices(usd_per_hour={"trace-2-gpu": Decimal(2)}))
     found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
     one = summarise(found)
@@ -78,4 +78,4 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
 def test_a_directory_without_traces_is_refused(tmp_path: Path) -> None:
     """As the evaluation says it."""
     with pytest.raises(TraceError):
-        read_traces(tmp_path, Metrics())
+        read_traces(tmp_path, Metrics(), pytest.fail)

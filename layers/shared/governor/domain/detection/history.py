@@ -98,6 +98,8 @@ class History:
         self._observed_before = array("l", [0])
         self._is_in_sight = False
         self._begin = 0
+        self._begin_measured = 0
+        """From `_begin` up to here nothing was measured, as far as anybody looked."""
 
     def append(self, new: Bin, times: int = 1) -> None:
         """Takes the next bin, or so many alike: a run costs as much as one of them."""
@@ -128,9 +130,11 @@ class History:
         if start <= self._begin:
             return
         self._begin = start
-        first, end = start, len(self.bins)
+        # A hole of years is passed over once, not with every step into it.
+        first, end = max(start, self._begin_measured), len(self.bins)
         while first < end and self.bins[first].state is BinState.UNKNOWN:
             first += 1
+        self._begin_measured = first
         self._is_in_sight = self._is_in_sight and first < end
         self.observation_start = max(self.observation_start, first)
         if self._idle_start is not None:
