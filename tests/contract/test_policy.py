@@ -64,6 +64,15 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("budget: {monthly_usd: 0}", "budget.monthly_usd"),
         ("budget: {monthly_usd: .nan}", "budget.monthly_usd"),
         ("budget: {projects: {llm: -1}}", "budget.projects.llm"),
+        ("budget: {projects: {llm: 1000000001}}", "budget.projects.llm"),
+        ("budget: {monthly_usd: 1.0e+12}", "budget.monthly_usd"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1.0e+300}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1.0e+999}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: .inf}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: -1}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {snapshot_usd_per_gib_month: 1000001}", "prices.snapshot_usd_per_gib_month"),
+        ("prices: {snapshot_usd_per_gib_month: .nan}", "prices.snapshot_usd_per_gib_month"),
+        ("approval: {two_people_above_usd_per_hour: 1000001}", "approval.two_people_above_usd_per_hour"),
         ("budget: {tell_at_percent: [0]}", "budget.tell_at_percent.0"),
         ("ledger: {saving_counts_days: 0}", "ledger.saving_counts_days"),
         ("managed: {idle_for_minutes: 30}", "managed.idle_for_minutes"),
@@ -186,6 +195,12 @@ overrides:
         ("selector: {tag_key: a, tag_value: 1}", "is 1; it must be text; put it in quotes"),
         ("targets: {accounts: 123}", "is 123; it must be a list"),
         ("prices: {usd_per_hour: {g5.xlarge: true}}", "is true; it must be a number"),
+        ('prices: {usd_per_hour: {g5.xlarge: "1.5"}}', "is '1.5'; it must be a number"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1e999999}}", "is '1e999999'; it must be a number"),
+        ('prices: {ebs_usd_per_gib_month: "0.1"}', "is '0.1'; it must be a number"),
+        ('budget: {monthly_usd: " 1_0 "}', "is '1_0'; it must be a number"),
+        ('budget: {projects: {llm: "10"}}', "is '10'; it must be a number"),
+        ('approval: {two_people_above_usd_per_hour: "5"}', "is '5'; it must be a number"),
         ("idle: null", "is null; it must be a mapping of settings"),
         ("version: true", "is true; this release reads version 1"),
         ("overrides: [{name: 1, match: {}, set: {}}]", "is 1; it must be text"),
@@ -327,10 +342,24 @@ def test_overrides_are_told_apart_by_where_they_stand() -> None:
 
 
 def test_prices_are_decimals() -> None:
-    """Money never goes through a float."""
-    policy = parse_policy("prices: {usd_per_hour: {p5.48xlarge: '31.4'}}").base().policy
+    """By the digits that are written; a whole number stays one."""
+    text = "prices: {usd_per_hour: {p5.48xlarge: 31.4, g5.xlarge: 1, trn1.2xlarge: 0.000001}}"
+    prices = parse_policy(text).base().policy.prices.usd_per_hour
 
-    assert {"p5.48xlarge": Decimal("31.4")} == policy.prices.usd_per_hour
+    assert {"p5.48xlarge": "31.4", "g5.xlarge": "1", "trn1.2xlarge": "0.000001"} == {
+        kind: str(usd) for kind, usd in prices.items()
+    }
+
+
+def test_the_schemas_defaults_are_what_may_be_written() -> None:
+    """Editors write them: a price in quotes would be refused."""
+    schema = policy_schema()
+    prices = schema["$defs"]["Prices"]["properties"]
+
+    assert (0.08, 10_000) == (
+        prices["ebs_usd_per_gib_month"]["default"],
+        schema["$defs"]["Budget"]["properties"]["monthly_usd"]["default"],
+    )
 
 
 def test_budgets_are_decimals_and_the_missions_by_default() -> None:
@@ -370,6 +399,8 @@ def test_the_schema_accepts_what_the_parser_accepts() -> None:
         "vetoes: {cpu_percent: 101}",
         "metrics: {period_seconds: 120}",
         "prices: {ebs_usd_per_gib_month: -1}",
+        "prices: {usd_per_hour: {p5.48xlarge: 1000001}}",
+        "budget: {projects: {llm: 1000000001}}",
         "health: {hot_above_celsius: 20}",
         "overrides: [{name: x, match: {}, set: {idle: {window_minute: 1}}}]",
         "overrides: [{name: x, match: {}, set: {idle: {window_minutes: 1}}}]",

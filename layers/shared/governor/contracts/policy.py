@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -188,9 +189,18 @@ def parse_policy(text: str) -> PolicyBook:
     return PolicyBook(read_document(text))
 
 
+class _Schema(GenerateJsonSchema):
+    """Writes the defaults of amounts as documents do: as numbers."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, Decimal):
+            return int(dft) if dft == int(dft) else float(dft)
+        return super().encode_default(dft)
+
+
 def policy_schema() -> dict[str, Any]:
     """The JSON Schema of the document, for editors."""
-    schema = _POLICY.json_schema(schema_generator=GenerateJsonSchema)
+    schema = _POLICY.json_schema(schema_generator=_Schema)
     match = _MATCH.json_schema(ref_template="#/$defs/{model}")
     definitions = schema.setdefault("$defs", {})
     definitions.update(match.pop("$defs", {}))
