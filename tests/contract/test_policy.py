@@ -216,6 +216,44 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
         jsonschema.validate(dict(read_document(text).settings), policy_schema())
 
 
+@pytest.mark.parametrize(
+    ("match", "path", "said"),
+    [
+        ("regions: ['eu-*']", "regions.0", "is 'eu-*'; no Region is named so: write each, as us-east-1"),
+        ("regions: [us-east-1a]", "regions.0", "is 'us-east-1a'; no Region is named so"),
+        ("regions: [eu-west-1, EU-WEST-1]", "regions.1", "is 'EU-WEST-1'; no Region is named so"),
+        ("accounts: ['123456']", "accounts.0", "is '123456'; an account has 12 digits, in quotes"),
+        ("accounts: ['*']", "accounts.0", "is '*'; an account has 12 digits"),
+        ("accounts: ['" + "\u0661" * 12 + "']", "accounts.0", "an account has 12 digits"),
+        (
+            "instance_families: [p5.48xlarge]",
+            "instance_families.0",
+            "is 'p5.48xlarge'; no family is named so: write what stands before the dot of a type, as p5",
+        ),
+        ("instance_families: ['p5*']", "instance_families.0", "no family is named so"),
+    ],
+)
+def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> None:
+    """Over `mode: auto`, an override that never applies leaves production to be stopped unasked."""
+    text = f"mode: auto\noverrides:\n  - {{name: production, match: {{{match}}}, set: {{mode: observe}}}}"
+    ((line, where, reason),) = refusal(text)
+    assert (3, f"overrides.0.match.{path}", True) == (line, where, said in reason)
+
+    if not path.startswith("instance_families"):
+        ((_, where, reason),) = refusal(f"targets: {{{match}}}")
+        assert (f"targets.{path}", True) == (where, said in reason)
+
+
+def test_every_kind_of_region_and_family_has_a_name() -> None:
+    """Of other partitions, and families with a dash."""
+    regions = "[us-east-1, us-gov-west-1, us-isob-east-1, ap-southeast-5, eusc-de-east-1, eu-isoe-west-1]"
+    families = "[p5, p4d, g4dn, g5g, trn1n, vt1, u-6tb1, p6-b200, mac2-m2pro]"
+    parse_policy(
+        f"targets: {{regions: {regions}}}\n"
+        f"overrides: [{{name: a, match: {{regions: {regions}, instance_families: {families}}}, set: {{}}}}]"
+    )
+
+
 def test_a_whole_number_is_a_number() -> None:
     """Where a fraction may stand."""
     idle = parse_policy("idle: {minimum_coverage_percent: 75}").base().policy.idle
@@ -401,6 +439,9 @@ def test_the_schema_accepts_what_the_parser_accepts() -> None:
         "prices: {ebs_usd_per_gib_month: -1}",
         "prices: {usd_per_hour: {p5.48xlarge: 1000001}}",
         "budget: {projects: {llm: 1000000001}}",
+        "targets: {regions: ['eu-*']}",
+        "targets: {accounts: ['1234567890123']}",
+        "overrides: [{name: a, match: {instance_families: [p5.48xlarge]}, set: {}}]",
         "health: {hot_above_celsius: 20}",
         "overrides: [{name: x, match: {}, set: {idle: {window_minute: 1}}}]",
         "overrides: [{name: x, match: {}, set: {idle: {window_minutes: 1}}}]",

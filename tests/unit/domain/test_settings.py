@@ -80,7 +80,7 @@ def test_both_ends_of_a_range_are_in_it(edge: float | None) -> None:
             OverrideMatch(instance_families=("p5", "g5"), regions=("us-east-1",)),
             OverrideMatch(instance_families=("p5",), regions=("us-east-1",)),
         ),
-        (OverrideMatch(accounts=("1",)), OverrideMatch(accounts=("2",)), None),
+        (OverrideMatch(accounts=("1" * 12,)), OverrideMatch(accounts=("2" * 12,)), None),
         (OverrideMatch(regions=("us-east-1",)), OverrideMatch(regions=("us-west-2",)), None),
     ],
 )

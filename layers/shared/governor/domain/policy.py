@@ -25,10 +25,12 @@ from governor.domain.settings import (
     MOST_USD_PER_UNIT,
     Amount,
     Mistake,
+    Naming,
     UsdAMonth,
     UsdPerUnit,
     between,
     check,
+    named,
     one_of,
     usd_per_unit,
 )
@@ -50,6 +52,17 @@ class Action(StrEnum):
     STOP = "stop"
     TERMINATE = "terminate"
     NOTIFY_ONLY = "notify-only"
+
+
+_ACCOUNT = Naming("[0-9]{12}", "an account has 12 digits, in quotes")
+_REGION = Naming(
+    # No list: AWS opens Regions faster than this is released.
+    "[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}",
+    "no Region is named so: write each, as us-east-1",
+)
+_FAMILY = Naming(
+    "[a-z][a-z0-9-]*", "no family is named so: write what stands before the dot of a type, as p5"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +88,8 @@ class Targets:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    accounts: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = named(_ACCOUNT)
+    regions: tuple[str, ...] = named(_REGION)
     pasts_asked_per_sweep: int = between(100, 1, 10_000)
     """How many instances' own pasts are read in one sweep of an account and Region; the others wait."""
 
@@ -715,9 +728,12 @@ class OverrideMatch:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     tags: Mapping[str, str] = field(default_factory=dict)
-    instance_families: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
+    instance_families: tuple[str, ...] = named(_FAMILY)
+    accounts: tuple[str, ...] = named(_ACCOUNT)
+    regions: tuple[str, ...] = named(_REGION)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def holds(self, *, account: str, region: str, family: str, tags: Mapping[str, str]) -> bool:
         """Whether an instance with these properties is meant."""

@@ -7,6 +7,7 @@ writers of schemas know a range, so that documents and editors go by the same fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
@@ -88,6 +89,23 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
     return setting
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How all names of a kind are made, as a regular expression, and what is said of one that is not."""
+
+    pattern: str
+    said: str
+
+
+def named(naming: Naming) -> tuple[str, ...]:
+    """A setting of a dataclass that lists names of a kind; none by default."""
+    items = {"type": "string", "pattern": f"^{naming.pattern}$"}
+    setting: tuple[str, ...] = field(
+        default=(), metadata={"named": naming, "json_schema_extra": {"items": items}}
+    )
+    return setting
+
+
 def check(settings: Any, contradictions: Iterable[Mistake] = ()) -> None:
     """Refuses what is out of range; where all is in it, what contradicts.
 
@@ -101,7 +119,7 @@ def check(settings: Any, contradictions: Iterable[Mistake] = ()) -> None:
 
 def _out_of_range(settings: Any) -> Iterator[Mistake]:
     kind: Any = type(settings)
-    ranges, choices = _declared(kind)
+    ranges, choices, namings = _declared(kind)
     for name, low, high in ranges:
         value = getattr(settings, name)
         if value is not None and not _is_between(value, low, high):
@@ -110,6 +128,10 @@ def _out_of_range(settings: Any) -> Iterator[Mistake]:
         value = getattr(settings, name)
         if value not in values:
             yield (name,), f"{name} is {value}; it must be one of {', '.join(map(str, values))}"
+    for name, naming in namings:
+        for index, value in enumerate(getattr(settings, name)):
+            if not re.fullmatch(naming.pattern, value):
+                yield (name, str(index)), f"is {value!r}; {naming.said}"
 
 
 def _is_between(value: Any, low: float, high: float) -> bool:
@@ -120,9 +142,17 @@ def _is_between(value: Any, low: float, high: float) -> bool:
 @cache
 def _declared(
     kind: Any,
-) -> tuple[tuple[tuple[str, float, float], ...], tuple[tuple[str, tuple[object, ...]], ...]]:
+) -> tuple[
+    tuple[tuple[str, float, float], ...],
+    tuple[tuple[str, tuple[object, ...]], ...],
+    tuple[tuple[str, Naming], ...],
+]:
     """Policies are made by the thousand: the fields of a class are looked through once."""
     known = [(one.name, one.metadata) for one in fields(kind)]
     ranges = [(name, data["ge"], data["le"]) for name, data in known if "ge" in data]
     ranges += [(name, *data["amount"]) for name, data in known if "amount" in data]
-    return tuple(ranges), tuple((name, data["one_of"]) for name, data in known if "one_of" in data)
+    return (
+        tuple(ranges),
+        tuple((name, data["one_of"]) for name, data in known if "one_of" in data),
+        tuple((name, data["named"]) for name, data in known if "named" in data),
+    )
