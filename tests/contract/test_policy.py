@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from decimal import Decimal
+from time import perf_counter
 
 import jsonschema
 import pytest
@@ -279,6 +280,17 @@ def test_overrides_of_one_name_are_refused() -> None:
     assert [(4, "overrides.2.name", "is the name of overrides.0, too; give each its own")] == refusal(text)
 
 
+@pytest.mark.parametrize("name", ["'team '", "' team'", '"team\\t"', "'\u00a0team'"])
+def test_a_name_with_space_around_it_is_refused(name: str) -> None:
+    """Nobody could tell it from the one without."""
+    text = f"overrides: [{{name: team, match: {{}}, set: {{}}}}, {{name: {name}, match: {{}}, set: {{}}}}]"
+    ((_, path, said),) = refusal(text)
+
+    assert ("overrides.1.name", True) == (path, "no space before or after it" in said)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(dict(read_document(text).settings), policy_schema())
+
+
 def test_overrides_apply_in_order_to_whom_they_match() -> None:
     """By tag, family and account; the later one wins; others keep the base."""
     book = parse_policy(
@@ -358,6 +370,35 @@ def test_so_many_combinations_are_not_all_tried() -> None:
     )
     meetings = parse_policy(text).meetings()
     assert (False, 1_000) == (meetings.all_tried, len(meetings.policies))
+
+
+def test_what_can_meet_is_tried_for_a_time_only() -> None:
+    """Many people and many overrides: it ends, and says that it did not try all."""
+    contacts = "".join(f"    c{number}: {{emails: [c{number}@a.io]}}\n" for number in range(1_200))
+    overrides = "".join(
+        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
+    )
+    book = parse_policy(f"ownership:\n  contacts:\n{contacts}overrides:\n{overrides}")
+    began = perf_counter()
+    meetings = book.meetings()
+
+    assert not meetings.all_tried
+    assert perf_counter() - began < 5
+    people = len(book.base().policy.ownership.contacts)
+    assert {people} == {len(policy.ownership.contacts) for _, policy in meetings.policies}
+    assert meetings.policies
+
+
+def test_no_combination_is_tried_when_the_time_is_over() -> None:
+    """Time counts while overrides are put together, too."""
+    overrides = "".join(
+        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
+    )
+    book = parse_policy(f"overrides:\n{overrides}")
+    began = perf_counter()
+
+    assert (False, ()) == (book.meetings(seconds=0).all_tried, book.meetings(seconds=0).policies)
+    assert perf_counter() - began < 1
 
 
 def test_overrides_are_told_apart_by_where_they_stand() -> None:
