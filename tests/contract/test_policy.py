@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from time import perf_counter
 
@@ -13,7 +13,7 @@ import yaml
 from governor.contracts.policy import parse_policy, policy_schema
 from governor.contracts.yaml_document import read_document
 from governor.domain.detection.survival import SurvivalDetector
-from governor.domain.policy import Action, Health, Mode, Policy, Survival
+from governor.domain.policy import Action, Health, Mode, Policy, Survival, Targets
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -530,6 +530,26 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
 
     policy = parse_policy(document).base().policy
     assert (Mode.ASK, Policy().detector) == (policy.mode, policy.detector)
+
+
+def test_the_document_in_the_docs_shows_defaults_but_where_it_says(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Who copies it must know what else than the defaults comes with it."""
+    page = (request.config.rootpath / "docs/policy.md").read_text()
+    shown = parse_policy(page.split("```yaml\n")[1].split("```")[0]).base().policy
+    plain = Policy()
+
+    as_default = replace(
+        shown,
+        mode=plain.mode,
+        ownership=plain.ownership,
+        budget=replace(shown.budget, projects=plain.budget.projects),
+    )
+    assert plain == as_default
+    assert "the default is `observe`" in page
+    assert "`mode`, `ownership`, `budget.projects` and `overrides` are examples" in page
+    assert all(one.name in page for one in fields(Targets))
 
 
 def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:
