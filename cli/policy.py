@@ -52,7 +52,10 @@ def check(arguments: argparse.Namespace) -> int:
             if warning not in known:
                 print(f"{path}: warning: {printable(' + '.join(names) or 'base')}: {printable(warning)}")
     if not meetings.all_tried:
-        print(f"{path}: warning: so many overrides can meet in one instance that not all were tried together")
+        print(
+            f"{path}: warning: so many overrides can meet in one instance that not all were tried together; "
+            "let their tags, families, accounts or Regions rule each other out"
+        )
     if meetings.problems:
         _print_errors(path, meetings.problems)
         return 1

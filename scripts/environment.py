@@ -37,6 +37,10 @@ _UV_NAMES = {
 }
 
 
+class LinkedFolder(Exception):
+    """An environment's place is a link: making it would empty the folder of another checkout."""
+
+
 def main(names: list[str]) -> int:
     """Makes each named environment ready; returns the exit status."""
     if sys.version_info < LOWEST:
@@ -51,16 +55,30 @@ def main(names: list[str]) -> int:
         except subprocess.CalledProcessError as error:
             print(f"the environment {name} could not be made: {error}", file=sys.stderr)
             return 1
+        except LinkedFolder as error:
+            print(f"the environment {name} is not made: {error}", file=sys.stderr)
+            return 1
     return 0
 
 
 def ensure(name: str) -> None:
-    """Makes one environment ready. Two at once wait for each other. Raises: CalledProcessError."""
+    """Makes one environment ready. Two at once wait for each other.
+
+    Raises:
+        CalledProcessError: it cannot be installed.
+        LinkedFolder: it is another checkout's. Nothing was touched.
+    """
     folder, pins = ENVIRONMENTS[name]
-    TOOLS.mkdir(exist_ok=True)
     stamp, wanted = folder / ".pins", fingerprint((ROOT / pins).read_bytes(), folder)
     if _reads(stamp, wanted):
         return
+    for place in (TOOLS, folder):
+        if place.is_symlink():
+            raise LinkedFolder(
+                f"{place} is a link to {place.readlink()}, and would be emptied there; remove the link "
+                "and run this again, or use what it points to without make"
+            )
+    TOOLS.mkdir(exist_ok=True)
     with (TOOLS / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if _reads(stamp, wanted):
@@ -115,7 +133,7 @@ def _install_with_uv(folder: Path, pins: Path) -> bool:
     uv_folder, _ = ENVIRONMENTS["uv"]
     try:
         ensure("uv")
-    except subprocess.CalledProcessError:
+    except (subprocess.CalledProcessError, LinkedFolder):
         print("uv cannot be installed here; pip does it, which takes longer", file=sys.stderr, flush=True)
         return False
     python = folder / "bin" / "python"

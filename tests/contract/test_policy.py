@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
+from time import perf_counter
 
 import jsonschema
 import pytest
@@ -12,7 +13,7 @@ import yaml
 from governor.contracts.policy import parse_policy, policy_schema
 from governor.contracts.yaml_document import read_document
 from governor.domain.detection.survival import SurvivalDetector
-from governor.domain.policy import Action, Health, Mode, Policy, Survival
+from governor.domain.policy import Action, Health, Mode, Policy, Survival, Targets
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -64,6 +65,15 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("budget: {monthly_usd: 0}", "budget.monthly_usd"),
         ("budget: {monthly_usd: .nan}", "budget.monthly_usd"),
         ("budget: {projects: {llm: -1}}", "budget.projects.llm"),
+        ("budget: {projects: {llm: 1000000001}}", "budget.projects.llm"),
+        ("budget: {monthly_usd: 1.0e+12}", "budget.monthly_usd"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1.0e+300}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1.0e+999}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: .inf}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: -1}}", "prices.usd_per_hour.g4dn.xlarge"),
+        ("prices: {snapshot_usd_per_gib_month: 1000001}", "prices.snapshot_usd_per_gib_month"),
+        ("prices: {snapshot_usd_per_gib_month: .nan}", "prices.snapshot_usd_per_gib_month"),
+        ("approval: {two_people_above_usd_per_hour: 1000001}", "approval.two_people_above_usd_per_hour"),
         ("budget: {tell_at_percent: [0]}", "budget.tell_at_percent.0"),
         ("ledger: {saving_counts_days: 0}", "ledger.saving_counts_days"),
         ("managed: {idle_for_minutes: 30}", "managed.idle_for_minutes"),
@@ -186,6 +196,12 @@ overrides:
         ("selector: {tag_key: a, tag_value: 1}", "is 1; it must be text; put it in quotes"),
         ("targets: {accounts: 123}", "is 123; it must be a list"),
         ("prices: {usd_per_hour: {g5.xlarge: true}}", "is true; it must be a number"),
+        ('prices: {usd_per_hour: {g5.xlarge: "1.5"}}', "is '1.5'; it must be a number"),
+        ("prices: {usd_per_hour: {g4dn.xlarge: 1e999999}}", "is '1e999999'; it must be a number"),
+        ('prices: {ebs_usd_per_gib_month: "0.1"}', "is '0.1'; it must be a number"),
+        ('budget: {monthly_usd: " 1_0 "}', "is '1_0'; it must be a number"),
+        ('budget: {projects: {llm: "10"}}', "is '10'; it must be a number"),
+        ('approval: {two_people_above_usd_per_hour: "5"}', "is '5'; it must be a number"),
         ("idle: null", "is null; it must be a mapping of settings"),
         ("version: true", "is true; this release reads version 1"),
         ("overrides: [{name: 1, match: {}, set: {}}]", "is 1; it must be text"),
@@ -199,6 +215,44 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
     assert said.startswith(reason)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(dict(read_document(text).settings), policy_schema())
+
+
+@pytest.mark.parametrize(
+    ("match", "path", "said"),
+    [
+        ("regions: ['eu-*']", "regions.0", "is 'eu-*'; no Region is named so: write each, as us-east-1"),
+        ("regions: [us-east-1a]", "regions.0", "is 'us-east-1a'; no Region is named so"),
+        ("regions: [eu-west-1, EU-WEST-1]", "regions.1", "is 'EU-WEST-1'; no Region is named so"),
+        ("accounts: ['123456']", "accounts.0", "is '123456'; an account has 12 digits, in quotes"),
+        ("accounts: ['*']", "accounts.0", "is '*'; an account has 12 digits"),
+        ("accounts: ['" + "\u0661" * 12 + "']", "accounts.0", "an account has 12 digits"),
+        (
+            "instance_families: [p5.48xlarge]",
+            "instance_families.0",
+            "is 'p5.48xlarge'; no family is named so: write what stands before the dot of a type, as p5",
+        ),
+        ("instance_families: ['p5*']", "instance_families.0", "no family is named so"),
+    ],
+)
+def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> None:
+    """Over `mode: auto`, an override that never applies leaves production to be stopped unasked."""
+    text = f"mode: auto\noverrides:\n  - {{name: production, match: {{{match}}}, set: {{mode: observe}}}}"
+    ((line, where, reason),) = refusal(text)
+    assert (3, f"overrides.0.match.{path}", True) == (line, where, said in reason)
+
+    if not path.startswith("instance_families"):
+        ((_, where, reason),) = refusal(f"targets: {{{match}}}")
+        assert (f"targets.{path}", True) == (where, said in reason)
+
+
+def test_every_kind_of_region_and_family_has_a_name() -> None:
+    """Of other partitions, and families with a dash."""
+    regions = "[us-east-1, us-gov-west-1, us-isob-east-1, ap-southeast-5, eusc-de-east-1, eu-isoe-west-1]"
+    families = "[p5, p4d, g4dn, g5g, trn1n, vt1, u-6tb1, p6-b200, mac2-m2pro]"
+    parse_policy(
+        f"targets: {{regions: {regions}}}\n"
+        f"overrides: [{{name: a, match: {{regions: {regions}, instance_families: {families}}}, set: {{}}}}]"
+    )
 
 
 def test_a_whole_number_is_a_number() -> None:
@@ -224,6 +278,17 @@ def test_overrides_of_one_name_are_refused() -> None:
     set: {mode: observe}
 """
     assert [(4, "overrides.2.name", "is the name of overrides.0, too; give each its own")] == refusal(text)
+
+
+@pytest.mark.parametrize("name", ["'team '", "' team'", '"team\\t"', "'\u00a0team'"])
+def test_a_name_with_space_around_it_is_refused(name: str) -> None:
+    """Nobody could tell it from the one without."""
+    text = f"overrides: [{{name: team, match: {{}}, set: {{}}}}, {{name: {name}, match: {{}}, set: {{}}}}]"
+    ((_, path, said),) = refusal(text)
+
+    assert ("overrides.1.name", True) == (path, "no space before or after it" in said)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(dict(read_document(text).settings), policy_schema())
 
 
 def test_overrides_apply_in_order_to_whom_they_match() -> None:
@@ -307,6 +372,35 @@ def test_so_many_combinations_are_not_all_tried() -> None:
     assert (False, 1_000) == (meetings.all_tried, len(meetings.policies))
 
 
+def test_what_can_meet_is_tried_for_a_time_only() -> None:
+    """Many people and many overrides: it ends, and says that it did not try all."""
+    contacts = "".join(f"    c{number}: {{emails: [c{number}@a.io]}}\n" for number in range(1_200))
+    overrides = "".join(
+        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
+    )
+    book = parse_policy(f"ownership:\n  contacts:\n{contacts}overrides:\n{overrides}")
+    began = perf_counter()
+    meetings = book.meetings()
+
+    assert not meetings.all_tried
+    assert perf_counter() - began < 5
+    people = len(book.base().policy.ownership.contacts)
+    assert {people} == {len(policy.ownership.contacts) for _, policy in meetings.policies}
+    assert meetings.policies
+
+
+def test_no_combination_is_tried_when_the_time_is_over() -> None:
+    """Time counts while overrides are put together, too."""
+    overrides = "".join(
+        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
+    )
+    book = parse_policy(f"overrides:\n{overrides}")
+    began = perf_counter()
+
+    assert (False, ()) == (book.meetings(seconds=0).all_tried, book.meetings(seconds=0).policies)
+    assert perf_counter() - began < 1
+
+
 def test_overrides_are_told_apart_by_where_they_stand() -> None:
     """Two that match different instances, and one that matches both."""
     book = parse_policy(
@@ -327,10 +421,24 @@ def test_overrides_are_told_apart_by_where_they_stand() -> None:
 
 
 def test_prices_are_decimals() -> None:
-    """Money never goes through a float."""
-    policy = parse_policy("prices: {usd_per_hour: {p5.48xlarge: '31.4'}}").base().policy
+    """By the digits that are written; a whole number stays one."""
+    text = "prices: {usd_per_hour: {p5.48xlarge: 31.4, g5.xlarge: 1, trn1.2xlarge: 0.000001}}"
+    prices = parse_policy(text).base().policy.prices.usd_per_hour
 
-    assert {"p5.48xlarge": Decimal("31.4")} == policy.prices.usd_per_hour
+    assert {"p5.48xlarge": "31.4", "g5.xlarge": "1", "trn1.2xlarge": "0.000001"} == {
+        kind: str(usd) for kind, usd in prices.items()
+    }
+
+
+def test_the_schemas_defaults_are_what_may_be_written() -> None:
+    """Editors write them: a price in quotes would be refused."""
+    schema = policy_schema()
+    prices = schema["$defs"]["Prices"]["properties"]
+
+    assert (0.08, 10_000) == (
+        prices["ebs_usd_per_gib_month"]["default"],
+        schema["$defs"]["Budget"]["properties"]["monthly_usd"]["default"],
+    )
 
 
 def test_budgets_are_decimals_and_the_missions_by_default() -> None:
@@ -370,6 +478,11 @@ def test_the_schema_accepts_what_the_parser_accepts() -> None:
         "vetoes: {cpu_percent: 101}",
         "metrics: {period_seconds: 120}",
         "prices: {ebs_usd_per_gib_month: -1}",
+        "prices: {usd_per_hour: {p5.48xlarge: 1000001}}",
+        "budget: {projects: {llm: 1000000001}}",
+        "targets: {regions: ['eu-*']}",
+        "targets: {accounts: ['1234567890123']}",
+        "overrides: [{name: a, match: {instance_families: [p5.48xlarge]}, set: {}}]",
         "health: {hot_above_celsius: 20}",
         "overrides: [{name: x, match: {}, set: {idle: {window_minute: 1}}}]",
         "overrides: [{name: x, match: {}, set: {idle: {window_minutes: 1}}}]",
@@ -417,6 +530,26 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
 
     policy = parse_policy(document).base().policy
     assert (Mode.ASK, Policy().detector) == (policy.mode, policy.detector)
+
+
+def test_the_document_in_the_docs_shows_defaults_but_where_it_says(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Who copies it must know what else than the defaults comes with it."""
+    page = (request.config.rootpath / "docs/policy.md").read_text()
+    shown = parse_policy(page.split("```yaml\n")[1].split("```")[0]).base().policy
+    plain = Policy()
+
+    as_default = replace(
+        shown,
+        mode=plain.mode,
+        ownership=plain.ownership,
+        budget=replace(shown.budget, projects=plain.budget.projects),
+    )
+    assert plain == as_default
+    assert "the default is `observe`" in page
+    assert "`mode`, `ownership`, `budget.projects` and `overrides` are examples" in page
+    assert all(one.name in page for one in fields(Targets))
 
 
 def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:

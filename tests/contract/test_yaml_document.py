@@ -47,6 +47,17 @@ def problems(text: str) -> tuple[PolicyProblem, ...]:
         ("mode: ask\nidle: !!int x", 2, "idle", "'x' is no int"),
         ("mode: ask\nidle: !!bool x", 2, "idle", "'x'"),
         ("mode: ask\nidle: " + "9" * 5_000, 2, "idle", "is no int"),
+        ("mode: ask\nidle: {window_minutes: 0x" + "f" * 8_000 + "}", 2, "idle.window_minutes", "64 bits"),
+        ("mode: ask\nidle: {window_minutes: -9223372036854775809}", 2, "idle.window_minutes", "64 bits"),
+        ("mode: ask\nidle: {window_minutes: 0b1" + "0" * 8_000 + "}", 2, "idle.window_minutes", "is binary"),
+        ('idle: {}\nmode: "\\UFFFFFFFF"', 2, "", "too large"),
+        ('idle: {}\nmode: "\\U00110000"', 2, "", "too large"),
+        ("%YAML 1." + "9" * 5_000 + "\n---\nmode: ask", 1, "", "too large"),
+        ("mode: ask\nidle: {window_minutes: 0120}", 2, "idle.window_minutes", "'0120' begins with a zero"),
+        ("mode: ask\nidle: {window_minutes: -0120}", 2, "idle.window_minutes", "'-0120' begins with a zero"),
+        ("mode: ask\nidle: {worth: 01.5}", 2, "idle.worth", "'01.5' begins with a zero"),
+        ("mode: ask\nidle: {window_minutes: 6_0}", 2, "idle.window_minutes", "without _"),
+        ("mode: ask\nidle: {worth: 1_0.5}", 2, "idle.worth", "without _"),
         ("mode: ask\n---\nmode: auto", 2, "", "another document"),
         ("mode: ask\n\toops: 1", 2, "", "cannot start any token"),
         ("\n- list", 2, "", "must be a mapping"),
@@ -99,7 +110,10 @@ def test_a_line_is_found_for_every_path() -> None:
 
 def test_what_only_yaml_1_1_takes_for_something_else_is_text() -> None:
     """Editors go by YAML 1.2: dates, times of the day and words are what they look like."""
-    text = "{a: 2026-01-31, b: 18:00, c: off, d: yes, e: =, f: <<, g: true, h: 1, i: 1.5, j: ~, k: 'true'}"
+    text = (
+        "{a: 2026-01-31, b: 18:00, c: off, d: yes, e: =, f: <<, g: true, h: 1, i: 1.5, j: ~, k: 'true', "
+        "l: 0, m: -0.5, n: 0x1f, o: '0120', p: a_0}"
+    )
 
     assert {
         "a": "2026-01-31",
@@ -113,6 +127,11 @@ def test_what_only_yaml_1_1_takes_for_something_else_is_text() -> None:
         "i": 1.5,
         "j": None,
         "k": "true",
+        "l": 0,
+        "m": -0.5,
+        "n": 31,
+        "o": "0120",
+        "p": "a_0",
     } == dict(read_document(text).settings)
 
 

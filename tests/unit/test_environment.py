@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from scripts import environment
 from scripts.environment import fingerprint, uv_settings
 
 FOLDER = Path("place/.venv")
@@ -51,3 +54,29 @@ def test_what_is_set_for_uv_is_left_alone() -> None:
 def test_settings_that_are_not_about_where_packages_are_stay_with_pip() -> None:
     """A time-out or another command's index means nothing to `uv pip install`."""
     assert {} == uv_settings("global.timeout='60'\ndownload.index-url='https://a.invalid'\n", {})
+
+
+@pytest.mark.parametrize("linked", [".venv", ".tools"])
+def test_what_a_link_points_to_is_never_emptied(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, linked: str
+) -> None:
+    """It is somebody else's: `venv --clear` would take the environment of another checkout."""
+    checkout, other = tmp_path / "checkout", tmp_path / "other"
+    for folder in (checkout / "requirements", other / "bin"):
+        folder.mkdir(parents=True)
+    (checkout / "requirements" / "project.txt").write_text("")
+    (other / "bin" / "python").write_text("theirs")
+    (checkout / linked).symlink_to(other)
+    monkeypatch.setattr(environment, "ROOT", checkout)
+    monkeypatch.setattr(environment, "TOOLS", checkout / ".tools")
+    monkeypatch.setattr(
+        environment, "ENVIRONMENTS", {"project": (checkout / ".venv", "requirements/project.txt")}
+    )
+    monkeypatch.setattr(environment, "_install", lambda *_: pytest.fail("it installs"))
+
+    assert 1 == environment.main(["project"])
+    said = capsys.readouterr().err
+    assert f"{checkout / linked} is a link to {other}" in said
+    assert "remove the link" in said
+    assert ["bin"] == [path.name for path in other.iterdir()]
+    assert {"requirements", linked} == {path.name for path in checkout.iterdir()}

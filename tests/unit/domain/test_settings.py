@@ -10,6 +10,7 @@ import pytest
 
 from governor.domain.policy import (
     Breaker,
+    Budget,
     Health,
     IdleRule,
     Ledger,
@@ -38,6 +39,11 @@ from governor.domain.settings import SettingError
         (Breaker, {"history_days_needed": 15}, {"history_days_needed"}),
         (Ledger, {"false_stop_within_minutes": -1}, {"false_stop_within_minutes"}),
         (Prices, {"ebs_usd_per_gib_month": Decimal(-1)}, {"ebs_usd_per_gib_month"}),
+        (Prices, {"usd_per_hour": {"p5.48xlarge": Decimal("1e7")}}, {"usd_per_hour"}),
+        (Prices, {"usd_per_hour": {"p5.48xlarge": Decimal("nan")}}, {"usd_per_hour"}),
+        (Prices, {"ebs_usd_per_gib_month": Decimal("nan")}, {"ebs_usd_per_gib_month"}),
+        (Budget, {"monthly_usd": Decimal("1e10")}, {"monthly_usd"}),
+        (Budget, {"monthly_usd": Decimal("nan")}, {"monthly_usd"}),
         (Health, {"hot_periods": 0, "check_every_minutes": 4}, {"hot_periods", "check_every_minutes"}),
         (Survival, {"unproven_minutes": 780, "longest_proof_hours": 12}, {"unproven_minutes"}),
     ],
@@ -74,7 +80,7 @@ def test_both_ends_of_a_range_are_in_it(edge: float | None) -> None:
             OverrideMatch(instance_families=("p5", "g5"), regions=("us-east-1",)),
             OverrideMatch(instance_families=("p5",), regions=("us-east-1",)),
         ),
-        (OverrideMatch(accounts=("1",)), OverrideMatch(accounts=("2",)), None),
+        (OverrideMatch(accounts=("1" * 12,)), OverrideMatch(accounts=("2" * 12,)), None),
         (OverrideMatch(regions=("us-east-1",)), OverrideMatch(regions=("us-west-2",)), None),
     ],
 )

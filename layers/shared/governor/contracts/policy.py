@@ -11,7 +11,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from time import monotonic
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,7 +34,9 @@ _MATCH = TypeAdapter(OverrideMatch)
 _ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership", "managed", "budget")
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
 _MOST_COMBINATIONS = 1_000
-"""Of overrides that can meet in one instance; so many are tried in about a second."""
+"""Of overrides that can meet in one instance."""
+_LONGEST_SECONDS = 2.0
+"""For which they are tried; many overrides take long to be put together, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +101,24 @@ class PolicyBook:
             found.append((override.name, self._applied((index,)).policy))
         return found
 
-    def meetings(self) -> Meetings:
-        """What the overrides amount to that can be for one instance together, few at a time first."""
+    def meetings(self, seconds: float = _LONGEST_SECONDS) -> Meetings:
+        """What the overrides amount to that can be for one instance together, few at a time first.
+
+        It ends after `seconds`, or with the thousandth: `all_tried` says so.
+        """
+        ends = monotonic() + seconds
         policies: list[tuple[tuple[str, ...], Policy]] = []
         problems: list[PolicyProblem] = []
         refused: list[frozenset[int]] = []
-        for tried, together in enumerate(self._meeting()):
-            if tried == _MOST_COMBINATIONS:
+        tried = 0
+        for together in self._meeting():
+            if monotonic() >= ends or (together and tried == _MOST_COMBINATIONS):
                 return Meetings(tuple(policies), tuple(problems), all_tried=False)
-            if any(one <= set(together) for one in refused):
+            tried += bool(together)
+            if not together or any(one <= set(together) for one in refused):
                 continue
             names = tuple(self._overrides[index].name for index in together)
-            policy, mistakes = _checked(self._merged(together))
+            policy, mistakes = self._joined(together)
             if policy is not None:
                 policies.append((names, policy))
                 continue
@@ -143,21 +153,32 @@ class PolicyBook:
     def _applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
         if indices not in self._cache:
             names = tuple(self._overrides[index].name for index in indices)
-            policy, mistakes = _checked(self._merged(indices))
+            policy, mistakes = self._joined(indices)
             if policy is None:
                 above = ("overrides", "+".join(names))
                 raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
             self._cache[indices] = AppliedPolicy(policy, self._version, names)
         return self._cache[indices]
 
-    def _merged(self, indices: Iterable[int]) -> Mapping[str, Any]:
+    def _joined(self, indices: Iterable[int]) -> tuple[Policy | None, list[Mistake]]:
+        """The policy that overrides lead to. What none can set, such as people, is not read anew for each."""
         merged: Mapping[str, Any] = self._raw
         for index in indices:
             merged = _merge(merged, self._overrides[index].patch)
-        return merged
+        policy, mistakes = _checked(_without_base_only(merged))
+        if policy is None:
+            return None, mistakes
+        base = self._base.policy
+        try:
+            return replace(policy, **{name: getattr(base, name) for name in _ONLY_IN_BASE}), []
+        except SettingError as error:
+            return None, list(error.mistakes)
 
     def _meeting(self) -> Iterator[tuple[int, ...]]:
-        """Two and more overrides that are for some instance together, with no other: fewer first."""
+        """Two and more overrides that are for some instance together, with no other: fewer first.
+
+        Between them, an empty tuple for whatever led to nothing new: that takes its time, too.
+        """
         matches = [override.match for override in self._overrides]
         wave: list[tuple[tuple[int, ...], OverrideMatch]] = [((), OverrideMatch())]
         seen: set[tuple[int, ...]] = set()
@@ -171,11 +192,11 @@ class PolicyBook:
                     # Whatever is for all whom these are for is always with them.
                     together = tuple(i for i, one in enumerate(matches) if joined.joined(one) == joined)
                     if together in seen:
+                        yield ()
                         continue
                     seen.add(together)
                     following.append((together, joined))
-                    if len(together) > 1:
-                        yield together
+                    yield together if len(together) > 1 else ()
             wave = following
 
 
@@ -188,9 +209,18 @@ def parse_policy(text: str) -> PolicyBook:
     return PolicyBook(read_document(text))
 
 
+class _Schema(GenerateJsonSchema):
+    """Writes the defaults of amounts as documents do: as numbers."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, Decimal):
+            return int(dft) if dft == int(dft) else float(dft)
+        return super().encode_default(dft)
+
+
 def policy_schema() -> dict[str, Any]:
     """The JSON Schema of the document, for editors."""
-    schema = _POLICY.json_schema(schema_generator=GenerateJsonSchema)
+    schema = _POLICY.json_schema(schema_generator=_Schema)
     match = _MATCH.json_schema(ref_template="#/$defs/{model}")
     definitions = schema.setdefault("$defs", {})
     definitions.update(match.pop("$defs", {}))
@@ -205,7 +235,11 @@ def policy_schema() -> dict[str, Any]:
             "additionalProperties": False,
             "required": ["name", "match", "set"],
             "properties": {
-                "name": {"type": "string", "pattern": "\\S", "description": "Its own: no other has it."},
+                "name": {
+                    "type": "string",
+                    "pattern": r"^\S(.*\S)?$",
+                    "description": "Its own: no other has it.",
+                },
                 "match": {"$ref": "#/$defs/OverrideMatch"},
                 "set": {"$ref": "#/$defs/OverrideSet"},
             },
@@ -264,6 +298,8 @@ def _override(
     name, patch, match = item.get("name"), item.get("set"), OverrideMatch()
     if "name" in item and not (isinstance(name, str) and name.strip()):
         mistakes.append((("name",), f"is {shown(name)}; it must be text"))
+    elif isinstance(name, str) and name != name.strip():
+        mistakes.append((("name",), f"is {shown(name)}; it has no space before or after it"))
     if "match" in item:
         try:
             match = _MATCH.validate_json(json.dumps(item["match"]), strict=True)
@@ -273,7 +309,7 @@ def _override(
         reason = "is a setting of the whole sweep and cannot be overridden"
         mistakes += [(("set", key), reason) for key in patch if key in _ONLY_IN_BASE]
         allowed = {key: value for key, value in patch.items() if key not in _ONLY_IN_BASE}
-        _, found = _checked(_merge(base, allowed))
+        _, found = _checked(_without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
@@ -287,6 +323,8 @@ def _override(
 
 
 _OF_OVERRIDE = ("name", "match", "set")
+_NAME = r"^\S([\s\S]*\S)?$"
+"""Of an override, for editors: some text, with no space before or after it."""
 
 
 def _named_twice(items: Sequence[Any]) -> list[Mistake]:
@@ -308,6 +346,10 @@ def _holds(settings: object, path: Path) -> bool:
             return isinstance(settings, list)
         settings = settings[part]
     return True
+
+
+def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _ONLY_IN_BASE}
 
 
 def _checked(settings: Mapping[str, Any]) -> tuple[Policy | None, list[Mistake]]:

@@ -2,11 +2,13 @@
 
 A document is written by people and read by functions that must not hang or fall over it. So its length, its
 depth and what its aliases expand to have limits, and whatever is wrong with it becomes a `PolicyError`.
-As in YAML 1.2, by which editors go, dates, times and words (`2026-01-31`, `18:00`, `off`) are text.
+As in YAML 1.2, by which editors go, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number
+that 1.1 and 1.2 read differently (`0120`, `6_0`) is refused.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +27,14 @@ _SHOWN_CHARACTERS = 40
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = frozenset(_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
+_NUMBERS = frozenset(_TAG + kind for kind in ("int", "float"))
 _ONLY_OF_1_1 = frozenset(_TAG + kind for kind in ("timestamp", "value", "merge"))
 """Of scalars: dates, and the signs `=` and `<<`."""
 _FLAGS = ("true", "false")
+_INT_BITS = 64
+"""Of a whole number, its sign included."""
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
+_BINARY = re.compile(r"[-+]?0b")
 
 Path = tuple[str, ...]
 """Of a setting: the keys, and the indices of lists, that lead to it."""
@@ -67,6 +74,10 @@ def read_document(text: str) -> Document:
         said = ", ".join(part for part in (error.context, error.problem) if part)
         reason = f"not readable as YAML: {printable(said)}"
         raise _refused(reason, mark.line + 1 if mark else None) from None
+    except (ValueError, OverflowError):
+        # The scanner makes characters of what escapes name, and numbers of directives, without a look.
+        reason = "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
+        raise _refused(reason, loader.line + 1) from None
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
         return Document({}, {})
     if not isinstance(root, yaml.MappingNode):
@@ -191,16 +202,21 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         text = str(node.value)
-        is_number_by_colons = node.tag in (_TAG + "int", _TAG + "float") and ":" in text
+        is_number_by_colons = node.tag in _NUMBERS and ":" in text
         is_word = node.tag == _TAG + "bool" and text.lower() not in _FLAGS
         if node.tag in _ONLY_OF_1_1 or is_number_by_colons or is_word:
             return text
         if node.tag not in _PLAIN:
             return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+        odd = _odd_number(text) if node.tag in _NUMBERS else None
+        if odd:
+            return self._mistake(path, f"{shown(text)} {odd}", node)
         try:
             found = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError):
             return self._mistake(path, f"{shown(text)} is no {_short(node.tag).removeprefix('!!')}", node)
+        if isinstance(found, int) and found.bit_length() >= _INT_BITS:
+            return self._mistake(path, f"{shown(text)} does not fit in {_INT_BITS} bits", node)
         if isinstance(found, str) and not found.isascii() and any("\ud800" <= c <= "\udfff" for c in found):
             return self._mistake(path, "has half of a character (a surrogate) in it", node)
         return found
@@ -212,6 +228,17 @@ class _Reader:
 def dotted(path: Path) -> str:
     """A path as problems name it, on one line."""
     return printable(".".join(path))
+
+
+def _odd_number(text: str) -> str | None:
+    """What is wrong with a number that YAML 1.1 reads in another way than 1.2; `None` where they agree."""
+    if _BINARY.match(text):
+        return "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"
+    if _LEADING_ZERO.match(text):
+        return "begins with a zero, octal in YAML 1.1; write it without, or in quotes if it is text"
+    if "_" in text:
+        return "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"
+    return None
 
 
 def _short(tag: str) -> str:

@@ -20,7 +20,20 @@ from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
-from governor.domain.settings import Mistake, between, check, not_negative, one_of
+from governor.domain.settings import (
+    MOST_USD_A_MONTH,
+    MOST_USD_PER_UNIT,
+    Amount,
+    Mistake,
+    Naming,
+    UsdAMonth,
+    UsdPerUnit,
+    between,
+    check,
+    named,
+    one_of,
+    usd_per_unit,
+)
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 
@@ -39,6 +52,17 @@ class Action(StrEnum):
     STOP = "stop"
     TERMINATE = "terminate"
     NOTIFY_ONLY = "notify-only"
+
+
+_ACCOUNT = Naming("[0-9]{12}", "an account has 12 digits, in quotes")
+_REGION = Naming(
+    # No list: AWS opens Regions faster than this is released.
+    "[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}",
+    "no Region is named so: write each, as us-east-1",
+)
+_FAMILY = Naming(
+    "[a-z][a-z0-9-]*", "no family is named so: write what stands before the dot of a type, as p5"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +88,8 @@ class Targets:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    accounts: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = named(_ACCOUNT)
+    regions: tuple[str, ...] = named(_REGION)
     pasts_asked_per_sweep: int = between(100, 1, 10_000)
     """How many instances' own pasts are read in one sweep of an account and Region; the others wait."""
 
@@ -297,7 +321,7 @@ class ApprovalRule:
     """After a workflow that failed before it could ask: how long until the next one is started."""
     broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
     """What a link may decide that went to a list, and so to nobody in particular."""
-    two_people_above_usd_per_hour: Decimal | None = not_negative(None)
+    two_people_above_usd_per_hour: UsdPerUnit | None = usd_per_unit(None)
     """A termination of what costs more needs two different people. `null`: one is enough."""
 
     def __post_init__(self) -> None:
@@ -441,18 +465,21 @@ class Prices:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
+    usd_per_hour: Mapping[str, UsdPerUnit] = field(default_factory=dict)
     """By instance type; goes before the shipped list (negotiated prices)."""
-    ebs_usd_per_gib_month: Decimal = not_negative(Decimal("0.08"))
-    snapshot_usd_per_gib_month: Decimal = not_negative(Decimal("0.05"))
+    ebs_usd_per_gib_month: UsdPerUnit = usd_per_unit(Decimal("0.08"))
+    snapshot_usd_per_gib_month: UsdPerUnit = usd_per_unit(Decimal("0.05"))
 
     def __post_init__(self) -> None:
         check(self, self._contradictions())
 
     def _contradictions(self) -> Iterator[Mistake]:
         for kind, amount in self.usd_per_hour.items():
-            if not amount >= 0:
-                yield ("usd_per_hour", kind), "a price cannot be negative"
+            if not Amount(0, MOST_USD_PER_UNIT).holds(amount):
+                yield (
+                    ("usd_per_hour", kind),
+                    f"usd_per_hour is {amount}; it must lie between 0 and {MOST_USD_PER_UNIT}",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,9 +503,9 @@ class Budget:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
-    monthly_usd: Decimal | None = Decimal(10_000)
+    monthly_usd: UsdAMonth | None = Decimal(10_000)
     """Of each project, and of all that carry no project's tag together. `null`: none."""
-    projects: Mapping[str, Decimal] = field(default_factory=dict)
+    projects: Mapping[str, UsdAMonth] = field(default_factory=dict)
     """Budgets of single projects, by the value of their tag; goes before `monthly_usd`."""
     tell_at_percent: tuple[float, ...] = (80.0, 100.0)
     """A project's owner is told once a month at each of these shares of its budget."""
@@ -495,8 +522,9 @@ class Budget:
         if self.monthly_usd is not None:
             amounts["monthly_usd",] = self.monthly_usd
         for path, usd in amounts.items():
-            if not Decimal(0) < usd < Decimal("Infinity"):
-                yield path, "a budget must be above 0 and finite; monthly_usd: null is none at all"
+            if usd == 0 or not Amount(0, MOST_USD_A_MONTH).holds(usd):
+                said = f"a budget must be above 0 and at most {MOST_USD_A_MONTH}"
+                yield path, f"{said}; monthly_usd: null is none at all"
         for index, percent in enumerate(self.tell_at_percent):
             if not 1 <= percent <= 1_000:  # NaN is in no range
                 yield ("tell_at_percent", str(index)), f"is {percent}; it must lie between 1 and 1000"
@@ -700,9 +728,12 @@ class OverrideMatch:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     tags: Mapping[str, str] = field(default_factory=dict)
-    instance_families: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    regions: tuple[str, ...] = ()
+    instance_families: tuple[str, ...] = named(_FAMILY)
+    accounts: tuple[str, ...] = named(_ACCOUNT)
+    regions: tuple[str, ...] = named(_REGION)
+
+    def __post_init__(self) -> None:
+        check(self)
 
     def holds(self, *, account: str, region: str, family: str, tags: Mapping[str, str]) -> bool:
         """Whether an instance with these properties is meant."""
