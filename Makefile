@@ -25,8 +25,8 @@ demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answ
 up: env-project env-cloud ## like demo, and keeps the cloud running for a look until Ctrl-C
 	@$(VENV)/python -m cli.demo --keep
 
-test: env-project env-cloud ## the whole suite
-	@$(VENV)/python -m pytest
+test: env-project env-cloud ## the whole suite, its two halves side by side
+	@$(VENV)/python -m scripts.run_tests
 
 test-unit: env-project ## unit and contract tests only
 	@$(VENV)/python -m pytest -m "not integration and not browser and not fuzz"
