@@ -22,7 +22,7 @@ from governor.domain.breaker import (
     acts_unasked,
     assess,
     count_turned,
-    is_cause_gone,
+    is_freeze_over,
     remember,
 )
 from governor.domain.episode import Outcome
@@ -130,7 +130,6 @@ class _Sweeps:
     def __init__(self, tracks: Sequence[Track], base: Policy, delay: timedelta) -> None:
         self._tracks = tracks
         self._rule = base.breaker
-        self._hold = timedelta(minutes=base.breaker.hold_minutes)
         self._held: set[int] = set()
         self._turned = 0
         self._delay = delay
@@ -236,9 +235,10 @@ class _Sweeps:
             self._tripped_at = now
             self._held |= {int(number) for number in turned.who}
             self._turned = len(self._held)
-        elif self._tripped_at is not None and now - self._tripped_at >= self._hold:
+        elif self._tripped_at is not None:
             unasked = any(acts_unasked(self._tracks[number].policy) for number in self._held)
-            if not unasked or is_cause_gone(self._turned, len(self._held), self._rule):
+            frozen_for, left = now - self._tripped_at, len(self._held)
+            if is_freeze_over(frozen_for, self._turned, left, self._rule, unasked=unasked):
                 self._tripped_at = None
                 self._held.clear()
 

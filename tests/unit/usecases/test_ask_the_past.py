@@ -93,9 +93,8 @@ def test_the_past_never_makes_a_working_instance_idle() -> None:
     assert "busy" == world.verdict(instance_id)
 
 
-def test_a_past_that_cannot_be_read_proves_nothing() -> None:
-    """Tried again, not guessed; and told as a problem of the sweep, not as silence of the instance."""
-    world, instance_id = world_of(ending_idle(360))
+def break_the_past(world: FleetWorld) -> None:
+    """CloudWatch answers what is asked about the present, and throttles what reaches back for long."""
     read = world.metrics.read
 
     def only_the_present(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
@@ -104,6 +103,12 @@ def test_a_past_that_cannot_be_read_proves_nothing() -> None:
         return MetricAnswer({}, {query.key: "Throttling" for query in queries})
 
     world.metrics.read = only_the_present  # type: ignore[method-assign]
+
+
+def test_a_past_that_cannot_be_read_proves_nothing() -> None:
+    """Tried again, not guessed; and told as a problem of the sweep, not as silence of the instance."""
+    world, instance_id = world_of(ending_idle(360))
+    break_the_past(world)
     summary = world.sweep()
     assert ("resting", []) == (world.verdict(instance_id), world.announcer.sent)
     assert [True] == ["its past could not be read: Throttling" in problem for problem in summary.problems]
@@ -119,14 +124,7 @@ def test_pasts_that_cannot_be_read_are_no_outage() -> None:
     world = FleetWorld(SURVIVAL)
     ids = [world.add(number, [90.0] * 12) for number in range(1, 7)]
     world.sweep()
-    read = world.metrics.read
-
-    def only_the_present(target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        if window.end - window.start < PAST:
-            return read(target, queries, window)
-        return MetricAnswer({}, {query.key: "Throttling" for query in queries})
-
-    world.metrics.read = only_the_present  # type: ignore[method-assign]
+    break_the_past(world)
     for instance_id in ids[:5]:
         world.publish(instance_id, [0.0] * 12)
     world.state.set_sweep_days(TARGET, ())

@@ -797,24 +797,21 @@ class DynamoStateTable:
         return {"Put": put}
 
     def _deletion(self, key: _Key, condition: str, values: Mapping[str, Any] | None = None) -> _Action:
-        delete: dict[str, Any] = {
-            "TableName": self._table,
-            "Key": _packed_key(key),
-            "ConditionExpression": condition,
-        }
-        if values:
-            delete["ExpressionAttributeValues"] = _packed(values)
-        return {"Delete": delete}
+        return {"Delete": self._conditional(key, condition, values)}
 
     def _check(self, key: _Key, condition: str, values: Mapping[str, Any]) -> _Action:
-        check: dict[str, Any] = {
+        return {"ConditionCheck": self._conditional(key, condition, values)}
+
+    def _conditional(self, key: _Key, condition: str, values: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What is done to an item, or asked of it, under a condition and nothing else."""
+        action: dict[str, Any] = {
             "TableName": self._table,
             "Key": _packed_key(key),
             "ConditionExpression": condition,
         }
         if values:
-            check["ExpressionAttributeValues"] = _packed(values)
-        return {"ConditionCheck": check}
+            action["ExpressionAttributeValues"] = _packed(values)
+        return action
 
     def _change(
         self,

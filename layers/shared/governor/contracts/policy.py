@@ -323,8 +323,6 @@ def _override(
 
 
 _OF_OVERRIDE = ("name", "match", "set")
-_NAME = r"^\S([\s\S]*\S)?$"
-"""Of an override, for editors: some text, with no space before or after it."""
 
 
 def _named_twice(items: Sequence[Any]) -> list[Mistake]:

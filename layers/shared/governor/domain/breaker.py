@@ -82,6 +82,15 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
     return left < rule.minimum_instances or 100 * left < rule.turned_idle_percent * turned
 
 
+def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
+    """Whether plans may be carried out again.
+
+    Where some of those `left` would be acted on `unasked`, a freeze never ends by time alone.
+    """
+    held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
+    return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
+
+
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
     """Why plans must freeze, or `None`: so large a share of the fleet, or far more than any sweep has seen.
 

@@ -85,8 +85,8 @@ class Verdict:
     manager: Manager | None = None
     proof_at: UtcDatetime | None = None
     """Of one that rests: when the proof that its past asks for can be complete."""
-    unread: str | None = None
-    """What it should rest on could not be read, and why: neither silence nor an answer."""
+    is_unread: bool = False
+    """What it should rest on could not be read, for the reason given: neither silence nor an answer."""
 
     @property
     def is_idle(self) -> bool:

@@ -127,7 +127,7 @@ def _judged(one: Proved, past: History | str, now: UtcDatetime) -> Verdict:
     if isinstance(past, str):
         # Its present was read: no silence, which would be told, and counted by the breaker.
         reason = f"its past could not be read: {past}; tried again next sweep"
-        return Verdict(VerdictKind.RESTING, reason, evidence=verdict.evidence, unread=reason)
+        return Verdict(VerdictKind.RESTING, reason, evidence=verdict.evidence, is_unread=True)
     answer = one.policy.past_detector.judge(past)
     if answer.is_idle:
         return replace(verdict, reason=answer.reason)

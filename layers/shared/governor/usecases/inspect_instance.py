@@ -57,8 +57,8 @@ class InspectInstance:
         verdict = judge(instance, hold, gathered.evidence, policy, now)
         proved = Proved(instance, policy, gathered, verdict)
         verdict = AskThePast(ReadPast(self.gather))(instance.target, [proved], now)[instance.instance_id]
-        if verdict.unread is not None:
-            raise _unavailable(instance, verdict.unread)
+        if verdict.is_unread:
+            raise _unavailable(instance, verdict.reason)
         works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
         if works is not None:
             reason = f"work began in the last minutes: {works}"

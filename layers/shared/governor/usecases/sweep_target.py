@@ -19,7 +19,7 @@ from governor.domain.breaker import (
     acts_unasked,
     assess,
     count_turned,
-    is_cause_gone,
+    is_freeze_over,
     is_outage,
     remember,
 )
@@ -235,10 +235,12 @@ class SweepTarget:
             if case.gathered is None:
                 continue
             proved = Proved(case.instance, case.policy, case.gathered, case.settled)
-            if needs_past(proved):
-                case.verdict = _standing(case, now) or _WAITS
-                if case.verdict is _WAITS:
-                    asked[_id(case)] = proved
+            if not needs_past(proved):
+                continue
+            standing = _standing(case, now)
+            if standing is None:
+                asked[_id(case)] = proved
+            case.verdict = standing or _WAITS
         most = self.policies.base().policy.targets.pasts_asked_per_sweep
         judged = AskThePast(ReadPast(self.gather))(target, list(asked.values())[:most], now)
         for case in cases:
@@ -298,10 +300,10 @@ class SweepTarget:
                 self.state.set_breaker(target, state)
             left = [case for case in cases if _id(case) in held and case.settled.kind not in _LET_BE]
             self._tell_frozen(target, state, len(left), base.breaker, now, summary)
-            # Where nobody is asked, a freeze never ends by time alone. Nor by a policy that cannot be read.
+            # A policy that cannot be read does not say that it asks.
             unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
-            is_over = not unasked or is_cause_gone(tripped.turned, len(left), base.breaker)
-            if now - tripped.tripped_at >= hold and is_over:
+            frozen_for = now - tripped.tripped_at
+            if is_freeze_over(frozen_for, tripped.turned, len(left), base.breaker, unasked=unasked):
                 # Told first: a freeze that nobody knows has ended would be told by nobody ever after.
                 tell = partial(self.announcer.announce, breaker_release(target, now))
                 if self._attempt(summary, "breaker alert", tell):
@@ -691,7 +693,9 @@ def _fell_silent(case: _Case) -> bool:
 
 def _problem(case: _Case) -> str | None:
     """Why its verdict is none."""
-    return case.unknown if case.unknown is not None else case.settled.unread
+    if case.unknown is not None:
+        return case.unknown
+    return case.settled.reason if case.settled.is_unread else None
 
 
 def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> frozenset[str]:
