@@ -11,7 +11,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov publisher lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,6 +59,10 @@ template: env-project env-sam
 fix: env-project ## format and repair what can be repaired
 	$(VENV)/ruff check --fix $(SOURCES)
 	$(VENV)/ruff format $(SOURCES)
+	$(VENV)/python -m scripts.state_machines
+
+machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
+	$(VENV)/python -m scripts.state_machines
 
 build: env-sam ## sam build; needs python3.13 on PATH
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scripts.state_machines import FOLDER, rendered
 from tests.unit.template.machines import (
     MACHINES,
     definition,
@@ -21,6 +22,13 @@ from tests.unit.template.machines import (
 REMEDIATION = definition("remediation")
 STATES: dict[str, dict[str, Any]] = REMEDIATION["States"]
 TASKS = {name: state for name, state in STATES.items() if state["Type"] == "Task"}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_definition_is_what_its_source_says(name: str) -> None:
+    """The JSON is deployed and the YAML is edited: `make machines` brings the one in line with the other."""
+    assert rendered(FOLDER / f"{name}.yaml") == (FOLDER / f"{name}.asl.json").read_text(encoding="utf-8")
+    assert {f"{one}.yaml" for one in MACHINES} == {path.name for path in FOLDER.glob("*.yaml")}
 
 
 @pytest.mark.parametrize("name", MACHINES)
