@@ -28,6 +28,7 @@ from governor.domain.breaker import (
 from governor.domain.episode import Outcome
 from governor.domain.evidence import MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
+from governor.domain.owner import owner_of
 from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.quiet import quiet_until
@@ -46,7 +47,6 @@ from governor.domain.verdict import (
 from governor.ports import Policies
 from governor.usecases.ask_the_past import AskThePast, Proved
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, Event, Replay, Stop
 from simulation.past import RecordedPast
@@ -287,7 +287,7 @@ class _Sweeps:
             track.question = Question(now, None, now, True, verdict.reason)
             return
         # In observe, too: what would be asked is what one wants to know.
-        owner, project = owner_and_project(track.instance, track.policy.ownership)
+        owner, project = owner_of(track.instance, track.policy.ownership)
         directory = track.policy.ownership.directory
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
         answered = times.ask_at + self._delay

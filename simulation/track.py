@@ -7,11 +7,11 @@ from datetime import datetime
 
 from governor.domain.detection.history import BINS_PER_HOUR
 from governor.domain.instance import Instance
+from governor.domain.owner import owner_of
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import Verdict, VerdictKind
-from governor.usecases.open_episode import owner_and_project
 from simulation.outcome import Ending, Event, InstanceResult, Stop
 from simulation.recording import PERIOD, Recording
 
@@ -109,7 +109,7 @@ class Track:
     def result(self, base: Policy) -> InstanceResult:
         """The account at the end."""
         idle, left = self._idle_bins()
-        owner, _ = owner_and_project(self.recording.instance, base.ownership)
+        owner, _ = owner_of(self.recording.instance, base.ownership)
         return InstanceResult(
             recording=self.recording,
             owner=owner,

@@ -14,11 +14,11 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import BreakerState, Outcome, Phase
 from governor.domain.evidence import MetricSource, evidence_hash
 from governor.domain.instance import Lifecycle, SpotRequestType
+from governor.domain.owner import owner_of
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode, Ownership, PlanRule, Policy
 from governor.errors import CloudError, DecisionRefused, Throttled, Unavailable
 from governor.usecases.decide import Decide
-from governor.usecases.open_episode import owner_and_project
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import PRICE, decision, opener, ref_of, stored_episode
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
@@ -258,4 +258,4 @@ def test_owner_and_project_are_one_printable_line() -> None:
     """They stand in mails and on the page, and anybody who may tag writes them."""
     tags = {"Owner": "ada\nBcc: eve", "Project": "vision\u202e"}
 
-    assert ("ada Bcc: eve", "vision") == owner_and_project(make_instance(tags=tags), Ownership())
+    assert ("ada Bcc: eve", "vision") == owner_of(make_instance(tags=tags), Ownership())

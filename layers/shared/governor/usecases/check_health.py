@@ -13,11 +13,11 @@ from datetime import timedelta
 
 from governor.domain.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Instance, Target
+from governor.domain.owner import owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
 
 _LEASE = timedelta(minutes=4, seconds=30)
@@ -88,7 +88,7 @@ class CheckHealth:
         failed = {*unread}
         by_owner: dict[tuple[str, str], list[HealthReading]] = defaultdict(list)
         for reading in readings:
-            by_owner[owner_and_project(reading.instance, base.ownership)].append(reading)
+            by_owner[owner_of(reading.instance, base.ownership)].append(reading)
         for (owner, project), theirs in by_owner.items():
             try:
                 self._tell(owner, project, theirs, base, known, summary)
@@ -116,7 +116,7 @@ class CheckHealth:
                 continue
             policy = self._policy(instance, base)
             if policy.health.enabled:
-                advice = advice_key(*owner_and_project(instance, base.ownership)) not in known
+                advice = advice_key(*owner_of(instance, base.ownership)) not in known
                 requests.append(HealthRequest(instance, policy, advice))
         return list(self.read(target, requests, now).values())
 

@@ -10,12 +10,13 @@ from datetime import timedelta
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import Instance
+from governor.domain.owner import owner_of
 from governor.domain.plan import acts_on_silence, mode_of
-from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership
+from governor.domain.policy import Action, AppliedPolicy, Mode
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
-from governor.domain.units import UtcDatetime, printable
+from governor.domain.units import UtcDatetime
 from governor.domain.verdict import WORKING, Verdict
 from governor.ports import Clock, Policies, StateTable
 from governor.usecases.accounts import Accounts
@@ -98,7 +99,7 @@ class OpenEpisode:
         sized, plan, price = self.inspect.plan(instance, applied.policy)
         mode = mode_of(applied.policy, plan)
         asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
-        owner, project = owner_and_project(instance, applied.policy.ownership)
+        owner, project = owner_of(instance, applied.policy.ownership)
         directory = applied.policy.ownership.directory
         contacts = directory.asked(owner, project)
         planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
@@ -137,12 +138,3 @@ class OpenEpisode:
         quiet = quiet_until(outcome, rule, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, None, reason)
-
-
-def owner_and_project(instance: Instance, rule: Ownership) -> tuple[str, str]:
-    """Who is asked and whom it is booked to: the first tag of the policy's lists that is set."""
-
-    def first(keys: tuple[str, ...], otherwise: str) -> str:
-        return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
-
-    return first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, "unassigned")

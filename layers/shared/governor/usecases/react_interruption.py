@@ -19,6 +19,7 @@ from governor.domain.episode import Outcome
 from governor.domain.event_messages import interruption_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, Warned, decide_checkpoint
+from governor.domain.owner import owner_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError
@@ -26,7 +27,6 @@ from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTa
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.once import Once, joined, run_all
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.parallel import at_once, begin
 from governor.usecases.send_checkpoint import Hooking, SendCheckpoint, answer
 from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
@@ -177,7 +177,7 @@ class ReactToInterruption:
         if instance is None or not base.selector.is_on(instance):
             return None
         policy = self.policies.applied_to(instance).policy
-        owner, project = owner_and_project(instance, policy.ownership)
+        owner, project = owner_of(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         return _Case(warned, instance, policy, decided, owner, project)
 

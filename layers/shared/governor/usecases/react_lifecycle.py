@@ -17,12 +17,12 @@ from governor.domain.episode import Outcome
 from governor.domain.event_messages import auto_scaling_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import Checkpoint, LifecycleAction, Warned, decide_checkpoint
+from governor.domain.owner import owner_of
 from governor.domain.policy import Mode, Policy
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.send_checkpoint import SendCheckpoint
 from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
@@ -71,7 +71,7 @@ class ReactToLifecycleAction:
         if warned.is_over(instance, self.clock.now()):
             return reaction.too_late(warned)
         policy = self.policies.applied_to(instance).policy
-        owner, project = owner_and_project(instance, policy.ownership)
+        owner, project = owner_of(instance, policy.ownership)
         refused: list[CloudError] = []
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         steps = [

@@ -6,7 +6,6 @@ Told to the owner once for each date, and kept for the sweep, which tells it aga
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,15 +14,15 @@ from functools import partial
 from governor.domain.instance import Instance
 from governor.domain.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.notice_messages import block_delivered_alert, block_expiring_alert, notice_alert
-from governor.domain.policy import Ownership, Policy
+from governor.domain.owner import Owner, by_owner, owner_of
+from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
-from governor.usecases.open_episode import owner_and_project
 
-_ByOwner = Mapping[tuple[str, str], Sequence[Instance]]
+_ByOwner = Mapping[Owner, Sequence[Instance]]
 """Instances by owner and project."""
 
 _KEPT_AFTER = timedelta(days=30)
@@ -79,7 +78,7 @@ class ReactToScheduledChange:
         instance = self.instances.describe(self.accounts.target(change.account, change.region), instance_id)
         if instance is None or not policy.selector.is_on(instance):
             return
-        owner, project = owner_and_project(instance, policy.ownership)
+        owner, project = owner_of(instance, policy.ownership)
         remind = _is_reminded_of(notice, policy, now)
         alert = notice_alert(notice, [instance], owner, project, now, again=False, reminded=remind)
 
@@ -115,12 +114,10 @@ class ReactToCapacityBlock:
         target = self.accounts.target(change.account, change.region)
         listed = self.instances.list_selected(target, policy.selector)
         running = [one for one in listed if one.capacity_reservation_id == change.reservation_id]
-        by_owner = owned(running, policy.ownership)
-        return (
-            self._expiring(change, by_owner) if change.is_expiring else self._begun(change, by_owner, policy)
-        )
+        theirs = by_owner(running, policy.ownership)
+        return self._expiring(change, theirs) if change.is_expiring else self._begun(change, theirs, policy)
 
-    def _begun(self, change: BlockChange, by_owner: _ByOwner, policy: Policy) -> tuple[str, ...]:
+    def _begun(self, change: BlockChange, theirs: _ByOwner, policy: Policy) -> tuple[str, ...]:
         now = self.clock.now()
         reservation = change.reservation_id
         notice = Notice(
@@ -133,12 +130,12 @@ class ReactToCapacityBlock:
             reservation_id=reservation,
         )
         # Nobody runs in it yet: whoever the policy names for such cases may know who bought it.
-        nobody: _ByOwner = {(policy.ownership.default_owner, "unassigned"): ()}
+        nobody: _ByOwner = {Owner(policy.ownership.default_owner): ()}
         keep = max(change.ends_at - now, timedelta()) + _KEPT_AFTER
         told: list[str] = []
 
         def tell() -> None:
-            for (owner, project), instances in (by_owner or nobody).items():
+            for (owner, project), instances in (theirs or nobody).items():
                 alert = block_delivered_alert(notice, change.ends_at, instances, owner, project, now)
                 key = f"delivered#{notice.telling}#{owner}#{project}"
                 if self.once(key, partial(self.announcer.announce, alert), keep=keep):
@@ -147,10 +144,10 @@ class ReactToCapacityBlock:
         _tell_the_latest(self.log, notice, policy, now, tell)
         return tuple(told)
 
-    def _expiring(self, change: BlockChange, by_owner: _ByOwner) -> tuple[str, ...]:
+    def _expiring(self, change: BlockChange, theirs: _ByOwner) -> tuple[str, ...]:
         now, ends = self.clock.now(), change.at + _EXPIRY_LEAD
         told: list[str] = []
-        for (owner, project), instances in by_owner.items():
+        for (owner, project), instances in theirs.items():
             alert = block_expiring_alert(
                 change.reservation_id, instances, ends, owner, project, now, change.event_id
             )
@@ -158,14 +155,6 @@ class ReactToCapacityBlock:
             if self.once(key, partial(self.announcer.announce, alert)):
                 told.append(owner)
         return tuple(told)
-
-
-def owned(instances: Sequence[Instance], rule: Ownership) -> dict[tuple[str, str], list[Instance]]:
-    """The instances by owner and project."""
-    found: dict[tuple[str, str], list[Instance]] = defaultdict(list)
-    for instance in instances:
-        found[owner_and_project(instance, rule)].append(instance)
-    return dict(found)
 
 
 def _tell_the_latest(

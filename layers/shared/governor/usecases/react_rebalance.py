@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from governor.domain.event_messages import rebalance_alert
 from governor.domain.interruption import Warned, decide_checkpoint
+from governor.domain.owner import owner_of
 from governor.ports import Clock, InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import run_all
-from governor.usecases.open_episode import owner_and_project
 from governor.usecases.send_checkpoint import Hooking, SendCheckpoint, answer
 from governor.usecases.tell_warning import Reaction, TellWarning
 
@@ -44,7 +44,7 @@ class ReactToRebalance:
         if warned.is_over(instance, self.clock.now()):
             return Reaction().too_late(warned)
         policy = self.policies.applied_to(instance).policy
-        owner, project = owner_and_project(instance, policy.ownership)
+        owner, project = owner_of(instance, policy.ownership)
         decided = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
         reaction = Reaction()
         # Before the telling, which says what became of it; it has its time and no more.

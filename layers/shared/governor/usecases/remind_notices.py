@@ -14,12 +14,12 @@ from functools import partial
 from governor.domain.instance import Instance, Target
 from governor.domain.notice import Notice
 from governor.domain.notice_messages import notice_alert
+from governor.domain.owner import by_owner
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Announcer, EventLog
 from governor.usecases.once import Once
-from governor.usecases.react_notice import owned
 
 _KEPT = timedelta(days=30)
 
@@ -51,7 +51,7 @@ class RemindNotices:
         self, notice: Notice, instances: Sequence[Instance], policy: Policy, now: UtcDatetime
     ) -> list[str]:
         problems = []
-        for (owner, project), theirs in owned(instances, policy.ownership).items():
+        for (owner, project), theirs in by_owner(instances, policy.ownership).items():
             alert = notice_alert(notice, theirs, owner, project, now, again=True)
             try:
                 key = f"reminder#{notice.telling}#{owner}#{project}"

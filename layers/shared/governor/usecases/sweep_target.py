@@ -36,6 +36,7 @@ from governor.domain.episode import (
 from governor.domain.evidence import MetricSource, window_before
 from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.managed import IdleMember
+from governor.domain.owner import by_owner
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -65,7 +66,6 @@ from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from governor.usecases.react_notice import owned
 from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.tell_managed import Candidate, TellManaged
@@ -490,7 +490,7 @@ class SweepTarget:
         outage = is_outage(len(silent), heard, base.breaker)
         instances = [case.instance for case in silent.values()]
         nobody = (base.ownership.default_owner, "unassigned")
-        groups = {nobody: instances} if outage else owned(instances, base.ownership)
+        groups = {nobody: instances} if outage else by_owner(instances, base.ownership)
         for (owner, project), theirs in groups.items():
             reasons = [(one, silent[one.instance_id].settled.reason) for one in theirs]
             alert = silent_alert(target, reasons, owner, project, now, outage=outage)

@@ -22,12 +22,12 @@ from governor.domain.managed import (
     home_of,
     managed_alert,
 )
+from governor.domain.owner import owner_of
 from governor.domain.policy import Ownership
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, GovernorError
 from governor.ports import Announcer, BatchReader
 from governor.usecases.once import Once
-from governor.usecases.open_episode import owner_and_project
 
 _EARLIER = timedelta(minutes=10)
 """The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
@@ -137,7 +137,7 @@ class TellManaged:
 
 
 def _group_of(instance: Instance, manager: Manager, rule: Ownership) -> Group:
-    owner, project = owner_and_project(instance, rule)
+    owner, project = owner_of(instance, rule)
     return Group(home_of(instance, manager), owner, project)
 
 
@@ -147,4 +147,4 @@ def _owner_of(
     """By the instances' tags; what they leave open, by those of the compute environment."""
     if environment is None:
         return group.owner, group.project
-    return owner_and_project(replace(instance, tags={**environment.tags, **instance.tags}), rule)
+    return owner_of(replace(instance, tags={**environment.tags, **instance.tags}), rule)

@@ -16,12 +16,12 @@ from governor.domain.alert import Alert
 from governor.domain.event_messages import mass_alert
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.interruption import Warned
+from governor.domain.owner import owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import iso
 from governor.errors import CloudError, ConflictError
 from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
 from governor.usecases.once import Once, run_all
-from governor.usecases.open_episode import owner_and_project
 
 GROUP_TAG = "aws:autoscaling:groupName"
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
@@ -176,6 +176,6 @@ class TellWarning:
         found: dict[tuple[str, str], list[tuple[Instance, str]]] = defaultdict(list)
         for one in listed:
             if is_meant(one):
-                owner, project = owner_and_project(one, policy.ownership)
+                owner, project = owner_of(one, policy.ownership)
                 found[owner, project].append((one, owner))
         return found

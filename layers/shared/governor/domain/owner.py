@@ -1,0 +1,38 @@
+"""Who owns an instance, by its tags: whom to ask, and which project pays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from governor.domain.instance import Instance
+from governor.domain.policy import Ownership
+from governor.domain.units import printable
+
+UNASSIGNED = "unassigned"
+"""The project of an instance without a project tag."""
+
+
+class Owner(NamedTuple):
+    """An owner and the project that pays."""
+
+    name: str
+    project: str = UNASSIGNED
+
+
+def owner_of(instance: Instance, rule: Ownership) -> Owner:
+    """Return the owner and project: for each, the first tag of the policy's list that is set."""
+
+    def first(keys: tuple[str, ...], otherwise: str) -> str:
+        return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
+
+    return Owner(first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, UNASSIGNED))
+
+
+def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
+    """Group the instances by their owner and project."""
+    found: dict[Owner, list[Instance]] = defaultdict(list)
+    for instance in instances:
+        found[owner_of(instance, rule)].append(instance)
+    return dict(found)
