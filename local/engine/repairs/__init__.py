@@ -6,11 +6,13 @@ Each repair says what AWS does and what the engine does. They reach into private
 
 from __future__ import annotations
 
+from local.engine import processes
 from local.engine.repairs import alarms, bursts, buses, callbacks, executions, lambda_errors, rotation
 
 
 def repair_all(wait_scale: float) -> None:
     """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales waits."""
+    processes.repair()
     lambda_errors.repair()
     executions.repair()
     callbacks.repair(wait_scale)

@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+_calls = 0
+
 
 class Throttled(Exception):
     """An error of the function's own."""
@@ -17,7 +19,7 @@ class Broken(Exception):
 
 
 def handler(event: dict[str, Any], context: object) -> Any:
-    """`{"do": "fail" | "tell" | "tell-then-fail" | "long" | "answer"}`, an HTTP API event, or a batch."""
+    """`{"do": ...}` with one of the cases below, an HTTP API event, or a batch."""
     del context
     if "Records" in event:
         _tell({"together": len(event["Records"])})
@@ -25,6 +27,10 @@ def handler(event: dict[str, Any], context: object) -> Any:
     if "requestContext" in event:
         return _http(event)
     match event.get("do"):
+        case "describe-yourself":
+            return _describe(event)
+        case "die":
+            os._exit(3)
         case "fail":
             raise {"Throttled": Throttled, "Broken": Broken}[event["error"]](event.get("say", "as asked"))
         case "tell":
@@ -37,6 +43,14 @@ def handler(event: dict[str, Any], context: object) -> Any:
         case "long":
             return {"text": "x" * int(event["characters"])}
     return {"seen": event}
+
+
+def _describe(event: dict[str, Any]) -> dict[str, Any]:
+    """This process: how often it was called, and the environment it was started in."""
+    global _calls
+    _calls += 1
+    time.sleep(event.get("rest", 0))
+    return {"process": os.getpid(), "parent": os.getppid(), "calls": _calls, "environment": dict(os.environ)}
 
 
 def _tell(event: dict[str, Any]) -> None:
