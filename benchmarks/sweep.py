@@ -34,9 +34,9 @@ from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
+from governor.usecases.notify_dates import RemindNotices
 from governor.usecases.once import Once
 from governor.usecases.read_health import ReadHealth
-from governor.usecases.remind_notices import RemindNotices
 from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode

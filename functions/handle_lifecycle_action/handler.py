@@ -14,14 +14,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
     action = parse(LifecycleEvent, event).to_domain()
     logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
-    reaction = bootstrap.react_to_lifecycle_action()(action)
+    reaction = bootstrap.respond_to_warnings().one(action.warned())
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:
         count("Interruptions", Cause="auto-scaling")
     answer = {
         "ours": reaction.ours,
-        "told": reaction.told,
+        "told": reaction.notified,
         "checkpoint_sent": reaction.checkpoint_sent,
         "voided": reaction.voided,
         "completed": reaction.completed,

@@ -17,9 +17,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         logger.info("nothing follows from this kind of event", extra={"kind": notice.kind})
         return {"told": []}
     if isinstance(notice, HealthEvent):
-        told = bootstrap.react_to_scheduled_change()(notice.to_domain())
+        told = bootstrap.notify_dates().scheduled(notice.to_domain())
     else:
-        told = bootstrap.react_to_capacity_block()(notice.to_domain())
+        told = bootstrap.notify_dates().block(notice.to_domain())
     nothing = "not ours, no target of the policy, told before, older than what was told, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -14,14 +14,14 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(RebalanceEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)
-    reaction = bootstrap.react_to_rebalance()(warned)
+    reaction = bootstrap.respond_to_warnings().one(warned)
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:
         count("Interruptions", Cause=warned.cause.value)
     answer = {
         "ours": reaction.ours,
-        "told": reaction.told,
+        "told": reaction.notified,
         "checkpoint_sent": reaction.checkpoint_sent,
     }
     logger.info("handled", extra=answer)

@@ -10,7 +10,7 @@ from governor.contracts.payloads import InterruptionEvent, QueueBatch, parse, qu
 from governor.domain.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
-from governor.usecases.tell_warning import Reaction
+from governor.usecases.notify_warning import Reaction
 
 
 @observed
@@ -19,10 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event)
     warned = parse(InterruptionEvent, event).to_domain()
-    (result,) = bootstrap.react_to_interruption()([warned])
-    if isinstance(result, Exception):
-        raise result
-    return _note(warned, result)
+    return _note(warned, bootstrap.respond_to_warnings().one(warned))
 
 
 def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +43,7 @@ def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
 def _react(readable: Sequence[tuple[str, Warned]]) -> list[str]:
     """The messages whose warnings must come again."""
     left = []
-    results = bootstrap.react_to_interruption()([warned for _, warned in readable]) if readable else []
+    results = bootstrap.respond_to_warnings()([warned for _, warned in readable]) if readable else []
     for (message_id, warned), result in zip(readable, results, strict=True):
         if isinstance(result, Exception):
             logger.error("a step failed", exc_info=result, extra=_names(warned))
@@ -80,7 +77,7 @@ def _note(warned: Warned, reaction: Reaction) -> dict[str, Any]:
         count("Interruptions", Cause=warned.cause.value)
     answer = {
         "ours": reaction.ours,
-        "told": reaction.told,
+        "told": reaction.notified,
         "checkpoint_sent": reaction.checkpoint_sent,
         "snapshots": list(reaction.snapshots),
         "voided": reaction.voided,

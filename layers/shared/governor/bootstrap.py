@@ -48,22 +48,20 @@ if TYPE_CHECKING:
     from governor.usecases.gather_evidence import GatherEvidence
     from governor.usecases.guards import Guards
     from governor.usecases.inspect_instance import InspectInstance
+    from governor.usecases.notify_dates import NotifyDates
+    from governor.usecases.notify_warning import NotifyWarning
     from governor.usecases.once import Once
     from governor.usecases.open_episode import OpenEpisode
     from governor.usecases.put_away import PutAway
     from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
-    from governor.usecases.react_interruption import ReactToInterruption
-    from governor.usecases.react_lifecycle import ReactToLifecycleAction
-    from governor.usecases.react_notice import ReactToCapacityBlock, ReactToScheduledChange
-    from governor.usecases.react_rebalance import ReactToRebalance
     from governor.usecases.recheck_episode import RecheckEpisode
     from governor.usecases.record_outcome import RecordOutcome
+    from governor.usecases.respond_to_warnings import RespondToWarnings
     from governor.usecases.rotate_keys import RotateKeys
     from governor.usecases.send_checkpoint import SendCheckpoint
     from governor.usecases.sum_up_month import SumUpMonth
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.take_snapshot import TakeSnapshot
-    from governor.usecases.tell_warning import TellWarning
     from governor.usecases.undo_episode import UndoEpisode
     from governor.usecases.void_episode import VoidEpisode
     from governor.web.api import ApprovalApi
@@ -93,7 +91,7 @@ def sweep_target() -> SweepTarget:
     from governor.adapters.batch import AwsBatch
     from governor.adapters.ec2 import Ec2Tags
     from governor.usecases.count_costs import CountCosts
-    from governor.usecases.remind_notices import RemindNotices
+    from governor.usecases.notify_dates import RemindNotices
     from governor.usecases.sweep_target import SweepTarget
     from governor.usecases.tell_managed import TellManaged
 
@@ -251,15 +249,16 @@ def react_to_state_change() -> ReactToStateChange:
     return ReactToStateChange(policies=_policies_or_last, state=_state(), void=_void(_deliver()))
 
 
-def react_to_interruption() -> ReactToInterruption:
-    """For `handle_spot_interruption`."""
+def respond_to_warnings() -> RespondToWarnings:
+    """For `handle_spot_interruption`, `handle_rebalance_recommendation` and `handle_lifecycle_action`."""
+    from governor.adapters.auto_scaling import AutoScalingHooks
     from governor.adapters.ec2 import EbsSnapshots
     from governor.adapters.spot_market import Ec2SpotMarket
     from governor.usecases.advise_elsewhere import AdviseElsewhere
-    from governor.usecases.react_interruption import ReactToInterruption
+    from governor.usecases.respond_to_warnings import RespondToWarnings
 
     clock, once = SystemClock(), _once()
-    return ReactToInterruption(
+    return RespondToWarnings(
         clock=clock,
         policies=_policies_or_last(),
         accounts=_accounts(),
@@ -267,10 +266,11 @@ def react_to_interruption() -> ReactToInterruption:
         state=_state(),
         void=_void(_deliver()),
         once=once,
-        tell=_tell_warning(clock, once),
+        notify=_notify_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
         snapshots=EbsSnapshots(_clients()),
         advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), _catalogue(), once, _announcer()),
+        hooks=AutoScalingHooks(_clients()),
     )
 
 
@@ -281,61 +281,11 @@ def dead_letters() -> DeadLetters:
     return SqsDeadLetters(_clients(), _settings().dead_letter_queue_url)
 
 
-def react_to_rebalance() -> ReactToRebalance:
-    """For `handle_rebalance_recommendation`."""
-    from governor.usecases.react_rebalance import ReactToRebalance
-
-    clock, once = SystemClock(), _once()
-    return ReactToRebalance(
-        clock=clock,
-        policies=_policies_or_last(),
-        accounts=_accounts(),
-        instances=_instances(),
-        tell=_tell_warning(clock, once),
-        checkpoint=_send_checkpoint(clock, once),
-    )
-
-
-def react_to_lifecycle_action() -> ReactToLifecycleAction:
-    """For `handle_lifecycle_action`."""
-    from governor.adapters.auto_scaling import AutoScalingHooks
-    from governor.usecases.react_lifecycle import ReactToLifecycleAction
-
-    clock, once = SystemClock(), _once()
-    return ReactToLifecycleAction(
-        clock=clock,
-        policies=_policies_or_last(),
-        accounts=_accounts(),
-        instances=_instances(),
-        state=_state(),
-        void=_void(_deliver()),
-        once=once,
-        tell=_tell_warning(clock, once),
-        checkpoint=_send_checkpoint(clock, once),
-        hooks=AutoScalingHooks(_clients()),
-    )
-
-
-def react_to_scheduled_change() -> ReactToScheduledChange:
+def notify_dates() -> NotifyDates:
     """For `handle_notice`."""
-    from governor.usecases.react_notice import ReactToScheduledChange
+    from governor.usecases.notify_dates import NotifyDates
 
-    return ReactToScheduledChange(
-        clock=SystemClock(),
-        policies=_policies_or_last(),
-        accounts=_accounts(),
-        instances=_instances(),
-        log=_event_log(),
-        once=_once(),
-        announcer=_announcer(),
-    )
-
-
-def react_to_capacity_block() -> ReactToCapacityBlock:
-    """For `handle_notice`."""
-    from governor.usecases.react_notice import ReactToCapacityBlock
-
-    return ReactToCapacityBlock(
+    return NotifyDates(
         clock=SystemClock(),
         policies=_policies_or_last(),
         accounts=_accounts(),
@@ -643,10 +593,10 @@ def _once() -> Once:
     return Once(SystemClock(), _event_log())
 
 
-def _tell_warning(clock: Clock, once: Once) -> TellWarning:
-    from governor.usecases.tell_warning import TellWarning
+def _notify_warning(clock: Clock, once: Once) -> NotifyWarning:
+    from governor.usecases.notify_warning import NotifyWarning
 
-    return TellWarning(clock, _instances(), _event_log(), once, _announcer())
+    return NotifyWarning(clock, _instances(), _event_log(), once, _announcer())
 
 
 def _send_checkpoint(clock: Clock, once: Once) -> SendCheckpoint:

@@ -15,7 +15,7 @@ import pytest
 from governor import bootstrap
 from governor.domain.interruption import Warned
 from governor.errors import InputError, Throttled
-from governor.usecases.tell_warning import Reaction
+from governor.usecases.notify_warning import Reaction
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
@@ -39,7 +39,7 @@ class Stack:
         self.done: list[str] = []
         self.kept: list[tuple[str, str]] = []
         self.is_busy = False
-        monkeypatch.setattr(bootstrap, "react_to_interruption", lambda: self.react)
+        monkeypatch.setattr(bootstrap, "respond_to_warnings", lambda: self.react)
         monkeypatch.setattr(bootstrap, "dead_letters", lambda: self)
         # Without what Powertools puts around it, which wants a Lambda context.
         self.handler = inspect.unwrap(_handler().handler)

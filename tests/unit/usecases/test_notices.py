@@ -14,8 +14,8 @@ from governor.domain.instance import Lifecycle
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.domain.policy import Events, Mode, Policy
 from governor.errors import Throttled, Unavailable
+from governor.usecases.notify_dates import NotifyDates
 from governor.usecases.once import Once
-from governor.usecases.react_notice import ReactToCapacityBlock, ReactToScheduledChange
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
 
@@ -37,8 +37,8 @@ class NoticeWorld(FleetWorld):
             "once": Once(self.clock, self.log),
             "announcer": self.announcer,
         }
-        self.scheduled = ReactToScheduledChange(**everything)
-        self.block = ReactToCapacityBlock(**everything)
+        notify = NotifyDates(**everything)
+        self.scheduled, self.block = notify.scheduled, notify.block
 
     def told(self) -> list[tuple[str, bool, str]]:
         """Owner, whether it was a reminder, and the date of every message about a date."""

@@ -19,8 +19,8 @@ from governor.domain.interruption import Cause, Warned
 from governor.domain.plan import Step
 from governor.domain.policy import Events, Mode, Targets
 from governor.errors import AccessDenied, CloudError, Interrupted, Throttled, Unavailable
-from governor.usecases import react_interruption, send_checkpoint
-from governor.usecases.tell_warning import Reaction, Told
+from governor.usecases import respond_to_warnings, send_checkpoint
+from governor.usecases.notify_warning import Notified, Reaction
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.warned_world import DATA, WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
@@ -50,7 +50,7 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
     assert "Spot interruption" in alert.subject
     assert "100 s left" in alert.subject
     assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
-    assert (Told.SINGLY, True, True) == (reaction.told, reaction.checkpoint_sent, reaction.voided)
+    assert (Notified.SINGLY, True, True) == (reaction.notified, reaction.checkpoint_sent, reaction.voided)
     assert voided(world)
     assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
 
@@ -453,11 +453,11 @@ def test_claims_that_cannot_be_made_keep_no_hook_back() -> None:
     assert all(isinstance(result, Throttled) for result in results)
 
 
-def warn_all(world: WarnedWorld, count: int) -> list[Told | None]:
+def warn_all(world: WarnedWorld, count: int) -> list[Notified | None]:
     """That many instances of the zone, each warned once."""
     ids = [world.add(number) for number in range(1, count + 1)]
     return [
-        world.interruption(world.warned(event_id=f"event-{number}", instance_id=instance_id)).told
+        world.interruption(world.warned(event_id=f"event-{number}", instance_id=instance_id)).notified
         for number, instance_id in enumerate(ids)
     ]
 
@@ -468,7 +468,7 @@ def test_a_mass_interruption_is_one_message_and_every_hook() -> None:
 
     told = warn_all(world, 200)
 
-    assert [Told.SINGLY] * 5 + [Told.AS_A_MASS] + [Told.COUNTED] * 194 == told
+    assert [Notified.SINGLY] * 5 + [Notified.AS_A_MASS] + [Notified.COUNTED] * 194 == told
     assert [AlertKind.SPOT_INTERRUPTION] * 5 + [AlertKind.MASS_INTERRUPTION] == world.kinds
     assert 200 == len(world.hook.sent)
     summary = world.sent[-1]
@@ -498,7 +498,7 @@ def test_zones_and_windows_are_counted_apart() -> None:
     world.world.clock.moment += timedelta(minutes=10)
     later = world.interruption(world.warned(event_id="later", at=world.world.clock.moment))
 
-    assert (Told.SINGLY, Told.SINGLY) == (other.told, later.told)
+    assert (Notified.SINGLY, Notified.SINGLY) == (other.notified, later.notified)
 
 
 def test_a_summary_that_could_not_be_sent_is_sent_by_the_next_warning_or_the_repetition() -> None:
@@ -511,8 +511,8 @@ def test_a_summary_that_could_not_be_sent_is_sent_by_the_next_warning_or_the_rep
     world.world.announcer.failure = None
     world.world.clock.moment += timedelta(minutes=1)
 
-    assert Told.AS_A_MASS is world.interruption(world.warned(event_id="second")).told
-    assert Told.COUNTED is world.interruption(world.warned(event_id="third")).told
+    assert Notified.AS_A_MASS is world.interruption(world.warned(event_id="second")).notified
+    assert Notified.COUNTED is world.interruption(world.warned(event_id="third")).notified
 
 
 def test_a_summary_is_told_although_the_zone_cannot_be_listed() -> None:
@@ -523,7 +523,7 @@ def test_a_summary_is_told_although_the_zone_cannot_be_listed() -> None:
 
     reaction = world.interruption(world.warned(event_id="second"))
 
-    assert (Told.AS_A_MASS, 1) == (reaction.told, len(reaction.notes))
+    assert (Notified.AS_A_MASS, 1) == (reaction.notified, len(reaction.notes))
     assert "could not be read" in " ".join(world.sent[-1].lines)
 
 
@@ -538,7 +538,7 @@ def test_a_count_that_cannot_be_written_keeps_no_warning_back(monkeypatch: pytes
 
     reaction = world.interruption(world.warned())
 
-    assert (Told.SINGLY, 1) == (reaction.told, len(reaction.notes))
+    assert (Notified.SINGLY, 1) == (reaction.notified, len(reaction.notes))
 
 
 def test_failed_hooks_of_a_mass_are_not_told_one_by_one() -> None:
@@ -573,7 +573,7 @@ def test_a_warning_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], ag
     reaction = world.interruption(world.warned(at=NOW - timedelta(minutes=age_minutes)))
 
     assert ([], [], {}) == (world.sent, world.hook.sent, world.world.ec2.snapshots)
-    assert (None, False, False) == (reaction.told, reaction.checkpoint_sent, voided(world))
+    assert (None, False, False) == (reaction.notified, reaction.checkpoint_sent, voided(world))
     assert "too late" in reaction.notes[0]
 
 
@@ -586,7 +586,7 @@ def test_what_ec2_still_does_after_its_time_is_answered() -> None:
 
 def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own warnings come again."""
-    for module in (react_interruption, send_checkpoint):
+    for module in (respond_to_warnings, send_checkpoint):
         monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.3)
     world = WarnedWorld()
     policies = world.world.policies
@@ -667,7 +667,7 @@ def test_a_question_that_was_just_approved_is_not_acted_on_under_the_checkpoint(
 
 def test_a_table_that_hangs_delays_neither_hook_nor_alert(monkeypatch: pytest.MonkeyPatch) -> None:
     """The note is made beside the hook, and its warning comes again."""
-    monkeypatch.setattr(react_interruption, "_NOTE_SECONDS", 0.2)
+    monkeypatch.setattr(respond_to_warnings, "_NOTE_SECONDS", 0.2)
     world = WarnedWorld()
     answered, began = threading.Event(), time.monotonic()
     monkeypatch.setattr(world.world.state, "note_warned", lambda *_: answered.wait(20))
@@ -767,4 +767,4 @@ def test_a_late_warning_of_what_ec2_has_taken_is_told(state: str) -> None:
 
     reaction = world.interruption(world.warned(at=NOW - timedelta(minutes=8)))
 
-    assert (Told.SINGLY, True) == (reaction.told, voided(world))
+    assert (Notified.SINGLY, True) == (reaction.notified, voided(world))

@@ -11,7 +11,7 @@ from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events, Mode
 from governor.errors import AccessDenied, CloudError, Throttled, Unavailable
-from governor.usecases.tell_warning import Told
+from governor.usecases.notify_warning import Notified
 from tests.builders import NOW
 from tests.unit.usecases.warned_world import GROUP, HOOK, WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
@@ -43,7 +43,7 @@ def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> 
     assert "The group trainers will terminate trainer" in alert.lines[0]
     assert "2026-11-20T12:12:10Z at most" in alert.lines[1]
     assert [(world.instance.instance_id, "auto-scaling-termination", 580, False)] == world.hook.sent
-    assert (Told.SINGLY, True, True) == (reaction.told, reaction.checkpoint_sent, reaction.voided)
+    assert (Notified.SINGLY, True, True) == (reaction.notified, reaction.checkpoint_sent, reaction.voided)
     assert voided(world)
     assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
 
@@ -197,7 +197,7 @@ def test_a_wait_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], age_m
     reaction = world.lifecycle(world.let_go(at=NOW - timedelta(minutes=age_minutes)))
 
     assert ([], [], []) == (world.sent, world.hook.sent, world.hooks.completed)
-    assert (None, False, False) == (reaction.told, reaction.checkpoint_sent, voided(world))
+    assert (None, False, False) == (reaction.notified, reaction.checkpoint_sent, voided(world))
     assert "too late" in reaction.notes[0]
 
 

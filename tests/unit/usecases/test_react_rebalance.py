@@ -10,7 +10,7 @@ from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events
 from governor.errors import AccessDenied, Unavailable
-from governor.usecases.tell_warning import Told
+from governor.usecases.notify_warning import Notified
 from tests.builders import NOW
 from tests.unit.usecases.warned_world import WarnedWorld
 from tests.unit.usecases.world import APPROVAL_ID
@@ -25,7 +25,7 @@ def test_a_recommendation_is_told_to_the_owner_and_changes_nothing() -> None:
     (alert,) = world.sent
     assert (AlertKind.REBALANCE_RECOMMENDED, Severity.WARNING) == (alert.kind, alert.severity)
     assert ("ada", world.instance.instance_id) == (alert.owner, alert.instance_id)
-    assert (Told.SINGLY, False) == (reaction.told, reaction.checkpoint_sent)
+    assert (Notified.SINGLY, False) == (reaction.notified, reaction.checkpoint_sent)
     assert ([], {}) == (world.hook.sent, world.world.ec2.snapshots)
     approval = world.world.state.approval(APPROVAL_ID)
     assert approval is not None
@@ -57,7 +57,7 @@ def test_a_repeated_event_is_told_once() -> None:
     world.rebalance(world.recommended())
     again = world.rebalance(world.recommended())
 
-    assert (None, False) == (again.told, again.checkpoint_sent)
+    assert (None, False) == (again.notified, again.checkpoint_sent)
     assert (1, 1) == (len(world.sent), len(world.hook.sent))
 
 
@@ -70,7 +70,7 @@ def test_what_could_not_be_told_is_told_by_the_repetition() -> None:
     world.world.announcer.failure = None
     world.world.clock.moment += timedelta(minutes=1)
 
-    assert Told.SINGLY is world.rebalance(world.recommended()).told
+    assert Notified.SINGLY is world.rebalance(world.recommended()).notified
 
 
 def test_instances_that_are_not_governed_are_nobodys_news() -> None:
@@ -91,7 +91,7 @@ def test_a_recommendation_of_an_earlier_run_is_a_line_in_the_log() -> None:
 
     reaction = world.rebalance(world.recommended())
 
-    assert ([], [], None) == (world.sent, world.hook.sent, reaction.told)
+    assert ([], [], None) == (world.sent, world.hook.sent, reaction.notified)
     assert "too late" in reaction.notes[0]
 
 

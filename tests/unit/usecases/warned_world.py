@@ -15,12 +15,10 @@ from governor.domain.interruption import Cause, LifecycleAction, Warned
 from governor.domain.policy import Events, Mode
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.notify_warning import NotifyWarning, Reaction
 from governor.usecases.once import Once
-from governor.usecases.react_interruption import ReactToInterruption
-from governor.usecases.react_lifecycle import ReactToLifecycleAction
-from governor.usecases.react_rebalance import ReactToRebalance
+from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.usecases.send_checkpoint import SendCheckpoint
-from governor.usecases.tell_warning import Reaction, TellWarning
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.fleet_world import ACCOUNTS
@@ -51,9 +49,8 @@ class WarnedWorld:
         self.log, self.hook, self.market = MemoryEventLog(), RecordingHook(), StaticSpotMarket()
         clock, announcer, ec2 = self.world.clock, self.world.announcer, self.world.ec2
         once = Once(clock, self.log)
-        self.tell = TellWarning(clock, ec2, self.log, once, announcer)
-        self.checkpoint = SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer)
-        self.react = ReactToInterruption(
+        self.hooks = MemoryLifecycleHooks({(GROUP, HOOK): timedelta(seconds=600)})
+        self.react = RespondToWarnings(
             clock=clock,
             policies=self.world.policies,
             accounts=ACCOUNTS,
@@ -61,39 +58,22 @@ class WarnedWorld:
             state=self.world.state,
             void=VoidEpisode(self.world.state, DeliverDecision(self.world.state, self.world.workflow)),
             once=once,
-            tell=self.tell,
-            checkpoint=self.checkpoint,
+            notify=NotifyWarning(clock, ec2, self.log, once, announcer),
+            checkpoint=SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer),
             snapshots=ec2,
             advise=AdviseElsewhere(clock, self.market, ShippedCatalogue(), once, announcer),
-        )
-        self.hooks = MemoryLifecycleHooks({(GROUP, HOOK): timedelta(seconds=600)})
-        self.lifecycle = ReactToLifecycleAction(
-            clock=clock,
-            policies=self.world.policies,
-            accounts=ACCOUNTS,
-            instances=ec2,
-            state=self.world.state,
-            void=self.react.void,
-            once=once,
-            tell=self.tell,
-            checkpoint=self.checkpoint,
             hooks=self.hooks,
-        )
-        self.rebalance = ReactToRebalance(
-            clock=clock,
-            policies=self.world.policies,
-            accounts=ACCOUNTS,
-            instances=ec2,
-            tell=self.tell,
-            checkpoint=self.checkpoint,
         )
 
     def interruption(self, warned: Warned) -> Reaction:
         """What is done about one warning that comes alone. Raises: what kept it from being done."""
-        (result,) = self.react([warned])
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return self.react.one(warned)
+
+    rebalance = interruption
+
+    def lifecycle(self, action: LifecycleAction) -> Reaction:
+        """What is done when an Auto Scaling group lets an instance go."""
+        return self.react.one(action.warned())
 
     def warned(self, **changes: Any) -> Warned:
         """A Spot interruption warning about the instance, twenty seconds old."""

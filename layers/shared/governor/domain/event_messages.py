@@ -6,7 +6,7 @@ Pure wording. This module must not know channels, nor how often something is tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance
@@ -333,3 +333,24 @@ def _score_lines(scores: Mapping[str, int]) -> tuple[str, ...]:
         + ", ".join(f"{region} {score}" for region, score in ranked)
         + ". No promise.",
     )
+
+
+_ALERTS: Mapping[Cause, Callable[..., Alert]] = {
+    Cause.SPOT: interruption_alert,
+    Cause.RESERVATION: interruption_alert,
+    Cause.REBALANCE: rebalance_alert,
+    Cause.AUTO_SCALING: auto_scaling_alert,
+}
+
+
+def warning_alert(
+    instance: Instance,
+    warned: Warned,
+    checkpoint: Checkpoint | None,
+    owner: str,
+    project: str,
+    now: UtcDatetime,
+    hook: HookAnswer,
+) -> Alert:
+    """Return the message about one warning, in the words of its cause."""
+    return _ALERTS[warned.cause](instance, warned, checkpoint, owner, project, now, hook)

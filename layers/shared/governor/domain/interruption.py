@@ -5,13 +5,13 @@ Pure decisions. This module must not know Systems Manager, tables or channels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
 from governor.domain.instance import Instance
-from governor.domain.policy import Mode, Policy
+from governor.domain.policy import Events, Mode, Policy
 from governor.domain.units import UsdPerHour, UtcDatetime
 
 CHECKPOINT_TAG = "GpuGovernorCheckpoint"
@@ -28,7 +28,7 @@ _HOOK = ("hook", "on", "yes", "true", "1")
 
 
 class Cause(StrEnum):
-    """Why an instance is told about."""
+    """Why an instance is taken back."""
 
     SPOT = "spot"
     RESERVATION = "capacity-reservation"
@@ -39,84 +39,54 @@ class Cause(StrEnum):
     """Its Auto Scaling group terminates it, and waits for a lifecycle hook before."""
 
 
-_HOOK_REASONS: Mapping[Cause, str] = {
-    Cause.SPOT: "spot-interruption",
-    Cause.RESERVATION: "capacity-reservation-interruption",
-    Cause.REBALANCE: "rebalance-recommendation",
-    Cause.AUTO_SCALING: "auto-scaling-termination",
-}
-_KINDS: Mapping[Cause, str] = {
-    Cause.SPOT: "interruption",
-    Cause.RESERVATION: "interruption",
-    Cause.REBALANCE: "rebalance",
-    Cause.AUTO_SCALING: "termination",
-}
-
-
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
-    and where EC2 does not say.
+class Response:
+    """What follows from a warning of one cause, beside its notification."""
 
-    `group` is the Auto Scaling group that lets it go; `None` where EC2 itself takes it back.
-    """
+    kind: str
+    """Warnings of one kind in one place are counted together: a mass of them is one message."""
+    hook_reason: str
+    """As the checkpoint hook gets it; its document takes these words and no others."""
+    wants_hook: Callable[[Events], bool]
+    """Reads from the policy whether the instance is asked to save its work."""
+    is_certain: bool = True
+    """It will happen. Then the question is taken back, and the instance's tag may demand the hook."""
+    hook_first: bool = True
+    """The hook goes before the notification, where seconds count; else after it."""
+    is_taken_back: bool = False
+    """EC2 needs the capacity: until it has it, nothing of ours stops or terminates the instance, and data
+    volumes are snapshot where the policy says so."""
+    advises: bool = False
+    """Owners get the Spot prices of other zones and Regions."""
 
-    event_id: str
-    account: str
-    region: str
-    instance_id: str
-    cause: Cause
-    at: UtcDatetime
-    action: str | None = None
-    stated_end: UtcDatetime | None = None
-    group: str | None = None
 
-    @property
-    def ends_at(self) -> UtcDatetime:
-        """When EC2 will act: as it says, or two minutes after its warning."""
-        return self.stated_end or self.at + _NOTICE
-
-    @property
-    def plan(self) -> str:
-        """What will be done, for a sentence after `will`. What is not known here is taken for the worst."""
-        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
-            return str(self.action)
-        return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
-
-    @property
-    def kind(self) -> str:
-        """Warnings of one kind in one place are counted together, to tell a mass of them as one."""
-        return _KINDS[self.cause]
-
-    def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Whether it speaks of an earlier run of the instance, or of an end that has long passed it by.
-
-        Events may come an hour late, and what EC2 stops or starts again keeps its id.
-        """
-        if self.at < instance.launch_time:
-            return True
-        has_end = self.cause is not Cause.REBALANCE
-        return has_end and instance.state == "running" and now - self.ends_at > _LATE
-
-    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
-        """Until when nobody else may touch the instance, which is saving its work.
-
-        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
-        """
-        return min(self.ends_at, now + _LONGEST) + _LATE
-
-    @property
-    def hook_reason(self) -> str:
-        """As the hook is told; the document takes these words and no others."""
-        return _HOOK_REASONS[self.cause]
-
-    def seconds_left(self, now: UtcDatetime) -> int:
-        """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn
-        at once, so that two minutes are the most to count on.
-        """
-        if self.cause is Cause.REBALANCE:
-            return int(_NOTICE.total_seconds())
-        return max(0, int((self.ends_at - now).total_seconds()))
+RESPONSES: Mapping[Cause, Response] = {
+    Cause.SPOT: Response(
+        kind="interruption",
+        hook_reason="spot-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+        advises=True,
+    ),
+    Cause.RESERVATION: Response(
+        kind="interruption",
+        hook_reason="capacity-reservation-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+    ),
+    Cause.REBALANCE: Response(
+        kind="rebalance",
+        hook_reason="rebalance-recommendation",
+        wants_hook=lambda events: events.checkpoint_on_rebalance,
+        is_certain=False,
+    ),
+    Cause.AUTO_SCALING: Response(
+        kind="termination",
+        hook_reason="auto-scaling-termination",
+        wants_hook=lambda events: events.checkpoint_on_auto_scaling,
+        hook_first=False,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +104,8 @@ class LifecycleAction:
     to_warm_pool: bool = False
     """It is put by for later, not terminated."""
 
-    def warned(self, heartbeat: timedelta | None) -> Warned:
-        """The warning that this is. `heartbeat` is how long the group waits; `None` where that is not known.
-
-        Then two minutes are assumed, which hooks are written for: one that is ended too early has lost less
-        than one that was promised an hour.
-        """
+    def warned(self) -> Warned:
+        """Return the warning that this is."""
         return Warned(
             event_id=self.event_id,
             account=self.account,
@@ -148,9 +114,90 @@ class LifecycleAction:
             cause=Cause.AUTO_SCALING,
             at=self.at,
             action="put into the warm pool" if self.to_warm_pool else "terminate",
-            stated_end=None if heartbeat is None else self.at + heartbeat,
-            group=self.group,
+            waits=self,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
+    and where EC2 does not say.
+
+    `waits` is the action for which its Auto Scaling group waits; `None` where EC2 itself takes it back.
+    """
+
+    event_id: str
+    account: str
+    region: str
+    instance_id: str
+    cause: Cause
+    at: UtcDatetime
+    action: str | None = None
+    stated_end: UtcDatetime | None = None
+    waits: LifecycleAction | None = None
+
+    @property
+    def response(self) -> Response:
+        """What follows from it."""
+        return RESPONSES[self.cause]
+
+    @property
+    def kind(self) -> str:
+        """Warnings of one kind in one place are counted together."""
+        return self.response.kind
+
+    @property
+    def group(self) -> str | None:
+        """The Auto Scaling group that lets it go."""
+        return self.waits.group if self.waits else None
+
+    @property
+    def ends_at(self) -> UtcDatetime:
+        """When it will happen: as stated, or two minutes after the warning.
+
+        Hooks are written for two minutes: one that is ended too early has lost less than one that was
+        promised an hour.
+        """
+        return self.stated_end or self.at + _NOTICE
+
+    @property
+    def plan(self) -> str:
+        """What will be done, for a sentence after `will`. What is not known here is taken for the worst."""
+        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
+            return str(self.action)
+        return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
+
+    @property
+    def void_reason(self) -> str | None:
+        """Why it takes an open question back; `None` where it leaves the question open."""
+        if self.waits is not None:
+            # The change of state takes it back, should an instance in the warm pool be stopped.
+            return None if self.waits.to_warm_pool else f"the Auto Scaling group {self.group} terminates it"
+        return f"{self.cause.value} interruption: {self.plan}" if self.response.is_certain else None
+
+    def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
+        """Return whether it speaks of an earlier run of the instance, or of an end that has long passed.
+
+        Events may come an hour late, and what EC2 stops or starts again keeps its id.
+        """
+        if self.at < instance.launch_time:
+            return True
+        return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
+
+    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
+        """Until when nobody else may touch the instance, which is saving its work.
+
+        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
+        """
+        return min(self.ends_at, now + _LONGEST) + _LATE
+
+    def seconds_left(self, now: UtcDatetime) -> int:
+        """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn
+        at once, so that two minutes are the most to count on.
+        """
+        if not self.response.is_certain:
+            return int(_NOTICE.total_seconds())
+        return max(0, int((self.ends_at - now).total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,23 +255,16 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
 
     On a rebalance recommendation the policy alone says whether; the tag can only forbid it.
     """
-    events = policy.events
+    events, response = policy.events, warned.response
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
-    interrupted = warned.cause is not Cause.REBALANCE
-    match warned.cause:
-        case Cause.SPOT | Cause.RESERVATION:
-            wanted = events.checkpoint_on_spot_interruption
-        case Cause.REBALANCE:
-            wanted = events.checkpoint_on_rebalance
-        case Cause.AUTO_SCALING:
-            wanted = events.checkpoint_on_auto_scaling
+    wanted = response.wants_hook(events)
     signal = events.signal_gpu_processes
     why = "the policy says so"
     if tag in _OFF:
         return Checkpoint(False, False, f"its tag {CHECKPOINT_TAG} says {tag}")
     if tag in _HOOK or tag == "signal":
         signal = tag == "signal"
-        if interrupted:
+        if response.is_certain:
             wanted, why = True, f"its tag {CHECKPOINT_TAG} says {tag}"
     if not wanted:
         return Checkpoint(False, False, why)

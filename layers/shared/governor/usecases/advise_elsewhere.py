@@ -12,12 +12,11 @@ from datetime import timedelta
 from functools import partial
 
 from governor.domain.event_messages import elsewhere_alert
-from governor.domain.instance import Instance, Lifecycle
-from governor.domain.policy import Policy
+from governor.domain.instance import Lifecycle
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, SiblingTypes, SpotMarket
+from governor.usecases.notify_warning import Case, Notified
 from governor.usecases.once import Once
-from governor.usecases.tell_warning import Reaction, Told
 
 _FEWEST_TYPES = 3
 """Of fewer EC2 gives a low score whatever there is. Source: EC2 user guide, Spot placement score."""
@@ -33,48 +32,40 @@ class AdviseElsewhere:
     once: Once
     announcer: Announcer
 
-    def __call__(
-        self, instance: Instance, policy: Policy, owner: str, project: str, reaction: Reaction
-    ) -> None:
-        """Advises where people were told of the warning just now; never raises for what AWS refuses."""
-        told_now = reaction.told in (Told.SINGLY, Told.AS_A_MASS)
-        if not (policy.events.compare_spot_prices and told_now and instance.lifecycle is Lifecycle.SPOT):
+    def __call__(self, case: Case) -> None:
+        """Advise where owners were notified of the warning just now; raises nothing that AWS refuses."""
+        instance, events = case.instance, case.policy.events
+        was_notified = case.reaction.notified in (Notified.SINGLY, Notified.AS_A_MASS)
+        if not (events.compare_spot_prices and was_notified and instance.lifecycle is Lifecycle.SPOT):
             return
-        place = f"{instance.target}#{instance.availability_zone}"
-        window = timedelta(minutes=policy.events.mass_interruption_window_minutes)
+        key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
+        window = timedelta(minutes=events.mass_interruption_window_minutes)
         try:
-            self.once(
-                f"advice#{place}#{instance.instance_type}",
-                partial(self._advise, instance, policy, owner, project, reaction),
-                keep=window,
-            )
+            self.once(key, partial(self._advise, case), keep=window)
         except GovernorError as error:
-            reaction.notes.append(f"no advice: {error}")
+            case.reaction.notes.append(f"no advice: {error}")
 
-    def _advise(
-        self, instance: Instance, policy: Policy, owner: str, project: str, reaction: Reaction
-    ) -> None:
-        regions = (instance.target.region, *policy.events.spot_price_regions)
+    def _advise(self, case: Case) -> None:
+        instance, reaction = case.instance, case.reaction
+        regions = (instance.target.region, *case.policy.events.spot_price_regions)
         answer = self.market.prices(instance.target, regions, instance.instance_type, instance.platform)
         reaction.notes += [f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()]
-        scores = self._scores(instance, policy, regions, reaction)
-        alert = elsewhere_alert(instance, answer.prices, scores, owner, project, self.clock.now())
+        scores = self._scores(case, regions)
+        alert = elsewhere_alert(instance, answer.prices, scores, *case.owner, self.clock.now())
         if alert is not None:
             self.announcer.announce(alert)
             reaction.advised = True
 
-    def _scores(
-        self, instance: Instance, policy: Policy, regions: Sequence[str], reaction: Reaction
-    ) -> Mapping[str, int]:
-        if not policy.events.placement_scores:
+    def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
+        if not case.policy.events.placement_scores:
             return {}
-        types = self.types.alike(instance.instance_type)
+        types = self.types.alike(case.instance.instance_type)
         if len(types) < _FEWEST_TYPES:
             why = f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than {_FEWEST_TYPES}"
-            reaction.notes.append(f"no placement scores: {why}")
+            case.reaction.notes.append(f"no placement scores: {why}")
             return {}
         try:
-            return self.market.scores(instance.target, regions, types)
+            return self.market.scores(case.instance.target, regions, types)
         except GovernorError as error:
-            reaction.notes.append(f"no placement scores: {error}")
+            case.reaction.notes.append(f"no placement scores: {error}")
             return {}

@@ -66,7 +66,7 @@ from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from governor.usecases.remind_notices import RemindNotices
+from governor.usecases.notify_dates import RemindNotices
 from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
