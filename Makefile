@@ -76,8 +76,8 @@ invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.js
 bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
 	@$(VENV)/python -m benchmarks
 
-evaluate: env-project ## detectors replayed on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces; PLOT=file.svg draws the frontier
-	@$(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" $(if $(PLOT),--plot "$(PLOT)")
+evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
+	@$(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)"
 
 checkov: ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov

@@ -1,39 +1,31 @@
-"""Replays one trace against one detector and counts what its flags were worth.
+"""Replays one trace under the product's rule and counts what its questions were worth.
 
-The rules are those of the data's README: asked at each bin's end; a flag stops the instance until the first
-bin that is not idle; windows refill then and after holes of more than 10 minutes; what is cut off by the end
-of an observation less than 4 hours after the flag is censored.
+Scored as the data's README says, with one difference: a bin is the highest of its readings, as the product
+reads it, for the rule and for the work that follows. The rule is asked at each bin's end. Its yes stops the
+instance until the first bin that is not idle, and the stop leaves a hole in what the rule sees later. What
+the end of an observation cuts off less than 4 hours after the question is censored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from math import sqrt
 
+from evaluation.bins import BIN_SECONDS, BINS_PER_HOUR, BUSY, CARRIED_HOLE_BINS, IDLE, UNKNOWN
+from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
-from governor.domain.detection.detector import Detector
-from governor.domain.detection.history import (
-    BIN_SECONDS,
-    BINS_PER_DAY,
-    BINS_PER_HOUR,
-    CARRIED_HOLE_BINS,
-    Bin,
-    BinState,
-    History,
-)
-from governor.domain.policy import Policy
 
 RIGHT_FROM_HOURS = 4
 WRONG_BELOW_HOURS = 1
 APPROVAL_DELAY_BINS = 30 * 60 // BIN_SECONDS
-HOURS_PER_MONTH = 730
-LOOKS_BACK_BINS = Policy().survival.history_days * BINS_PER_DAY
-"""A detector knows no more of the past than the product reads."""
+_HALF_WIDTH = 1.959964
+"""Of a 95 % interval, in standard deviations."""
 
 
 @dataclass(slots=True)
 class Score:
-    """Counts over instances; sums of scores are scores. Times are in bins unless the name says otherwise."""
+    """Counts over instances; sums of scores are scores. Times are in bins."""
 
     right: int = 0
     between: int = 0
@@ -41,135 +33,118 @@ class Score:
     censored: int = 0
     caught_bins: int = 0
     idle_bins: int = 0
-    observed_bins: int = 0
-    delay_bins: int = 0
-    """From the first idle bin to the flag, summed over all flags, the censored ones included."""
     acted: int = 0
-    """Flags still idle when somebody approved 30 min later and the recheck looked."""
+    """Questions whose instance was still idle when somebody approved 30 min later."""
     acted_wrongly: int = 0
-    """Of these, work resumed within an hour of the act."""
+    """Of these, work resumed within an hour of the stop."""
+    squares: int = 0
+    """Of the idle bins of each stretch; with the next two, how sure the recall is."""
+    products: int = 0
+    """Of each stretch's idle and caught bins."""
+    caught_squares: int = 0
 
     def __add__(self, other: Score) -> Score:
         return Score(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Score)))
 
-    def __sub__(self, other: Score) -> Score:
-        return Score(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Score)))
-
     @property
-    def flags(self) -> int:
-        """Flags whose worth is known."""
+    def questions(self) -> int:
+        """Questions whose worth is known."""
         return self.right + self.between + self.wrong
 
     @property
     def precision(self) -> float:
-        """Share of the flags after which nothing ran for 4 hours; 0 without flags."""
-        return self.right / self.flags if self.flags else 0.0
+        """Share of the questions after which nothing ran for 4 hours; 0 without questions."""
+        return self.right / self.questions if self.questions else 0.0
 
     @property
     def wrong_rate(self) -> float:
-        """Share of the flags after which work resumed within an hour; 0 without flags."""
-        return self.wrong / self.flags if self.flags else 0.0
+        """Share of the questions after which work resumed within an hour; 0 without questions."""
+        return self.wrong / self.questions if self.questions else 0.0
 
     @property
     def recall(self) -> float:
-        """Share of the idle instance-hours that lay between a flag and the next work."""
+        """Share of the idle instance-hours that lay between a question and the next work."""
         return self.caught_bins / self.idle_bins if self.idle_bins else 0.0
 
     @property
-    def mean_delay_hours(self) -> float:
-        """Hours from the first idle bin to the flag."""
-        asked = self.flags + self.censored
-        return self.delay_bins / BINS_PER_HOUR / asked if asked else 0.0
-
-    @property
-    def asks_per_month(self) -> float:
-        """Flags, the censored ones included, per observed instance-month of 730 hours."""
-        return self._per_month(self.flags + self.censored)
-
-    @property
-    def wasted_asks_per_month(self) -> float:
-        """Flags after which work resumed within 4 hours, per observed instance-month of 730 hours."""
-        return self._per_month(self.between + self.wrong)
-
-    def _per_month(self, count: int) -> float:
-        months = self.observed_bins / BINS_PER_HOUR / HOURS_PER_MONTH
-        return count / months if months else 0.0
+    def recall_interval(self) -> tuple[float, float]:
+        """95 % interval of a ratio of two sums over the idle stretches, taken as independent."""
+        if not self.idle_bins:
+            return 0.0, 1.0
+        recall = self.recall
+        variance = self.caught_squares - 2 * recall * self.products + recall * recall * self.squares
+        half = _HALF_WIDTH * sqrt(max(0.0, variance)) / self.idle_bins
+        return max(0.0, recall - half), min(1.0, recall + half)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A stretch without long holes: indices `[start, end)` and each bin's state, short holes carried over."""
+    """A stretch without long holes: bins `[start, end)` and their states, short holes carried over."""
 
     start: int
-    states: tuple[BinState, ...]
+    states: bytes
 
     @property
     def end(self) -> int:
+        """Index of the first bin after it."""
         return self.start + len(self.states)
 
 
-def observations(bins: Sequence[Bin]) -> list[Observation]:
-    """The stretches between holes of more than 10 minutes. Holes at either end belong to none."""
+def observations(states: Sequence[int]) -> list[Observation]:
+    """Return the stretches between holes of more than 10 minutes. Holes at either end belong to none."""
     found: list[Observation] = []
-    current: list[BinState] = []
+    current = bytearray()
     hole = 0
-    for index, one in enumerate(bins):
-        state = one.state
-        if state is BinState.UNKNOWN:
+    for index, state in enumerate(states):
+        if state == UNKNOWN:
             hole += 1
             continue
         if current and hole <= CARRIED_HOLE_BINS:
-            current.extend([current[-1]] * hole)
+            current += bytes((current[-1],)) * hole
         elif current:
-            found.append(Observation(index - hole - len(current), tuple(current)))
-            current = []
+            found.append(Observation(index - hole - len(current), bytes(current)))
+            current.clear()
         hole = 0
         current.append(state)
     if current:
-        found.append(Observation(len(bins) - hole - len(current), tuple(current)))
+        found.append(Observation(len(states) - hole - len(current), bytes(current)))
     return found
 
 
-def replay(trace: Trace, detector: Detector) -> Score:
-    """What the detector's flags on one instance are worth."""
+def replay(trace: Trace, rule: Rule) -> Score:
+    """Return what the rule's questions about one instance are worth."""
     score = Score()
-    history = History(trace.first_bin)
-    seen = 0
-    for one in observations(trace.bins):
-        for hole in trace.bins[seen : one.start]:
-            history.append(hole)
-        seen = one.end
-        _replay_observation(trace, one, detector, history, score)
+    seen = Seen(trace)
+    for one in observations(trace.states()):
+        _replay_observation(one, rule, seen, score)
     return score
 
 
-def _replay_observation(
-    trace: Trace, one: Observation, detector: Detector, history: History, score: Score
-) -> None:
-    idle = [state is BinState.IDLE for state in one.states]
-    score.idle_bins += sum(idle)
-    score.observed_bins += len(idle)
-    is_stopped = False
-    for offset, state in enumerate(idle):
-        history.append(trace.bins[one.start + offset])
-        if is_stopped:
-            if state:
-                continue
-            is_stopped = False
-            history.restart_windows()
-        if state:
-            history.forget_before(history.now_bin - LOOKS_BACK_BINS)
-        if not detector.judge(history).is_idle:
-            continue
-        is_stopped = True
-        score.delay_bins += history.idle_bins
-        resumed = next((later for later in range(offset + 1, len(idle)) if not idle[later]), None)
-        _count(score, (resumed or len(idle)) - offset - 1, has_resumed=resumed is not None)
+def _replay_observation(one: Observation, rule: Rule, seen: Seen, score: Score) -> None:
+    at = one.states.find(IDLE)
+    while at >= 0:
+        end = one.states.find(BUSY, at)
+        has_resumed = end >= 0
+        end = end if has_resumed else len(one.states)
+        asked = next((index for index in range(at, end) if seen.asks(rule, one.start + index)), None)
+        caught = 0 if asked is None else end - asked - 1
+        _count_stretch(score, end - at, caught)
+        if asked is not None:
+            _count_question(score, caught, has_resumed=has_resumed)
+            seen.stop(one.start + asked + 1, one.start + end)
+        at = one.states.find(IDLE, end)
 
 
-def _count(score: Score, bins: int, *, has_resumed: bool) -> None:
-    """Books one flag after which the instance stayed idle for so many bins, as far as anybody saw."""
-    score.caught_bins += bins
+def _count_stretch(score: Score, idle: int, caught: int) -> None:
+    score.idle_bins += idle
+    score.caught_bins += caught
+    score.squares += idle * idle
+    score.products += idle * caught
+    score.caught_squares += caught * caught
+
+
+def _count_question(score: Score, bins: int, *, has_resumed: bool) -> None:
+    """Count one question after which the instance stayed idle for so many bins, as far as anybody saw."""
     hours = bins / BINS_PER_HOUR
     if hours >= RIGHT_FROM_HOURS:
         score.right += 1
@@ -186,5 +161,5 @@ def _count(score: Score, bins: int, *, has_resumed: bool) -> None:
 
 
 def total(scores: Iterable[Score]) -> Score:
-    """The score of all of them together."""
+    """Return the score of all of them together."""
     return sum(scores, start=Score())

@@ -1,8 +1,9 @@
 """Reads trace files: rows of samples or of execution intervals, one row at a time, into bins of 5 minutes.
 
-A file's family follows from its columns, so any file of the same columns can be scored. Rows of one instance
-belong together whatever files they lie in (a file a day, a file a GPU). Rows are never kept: an instance is
-a few arrays, one figure a bin of the days on which it was measured.
+A bin holds the highest of its readings, which is what the product reads. A file's family follows from its
+columns, so any file of the same columns can be scored. Rows of one instance belong together whatever files
+they lie in (a file a day, a file a GPU). Rows are never kept: an instance is a few arrays, one figure a bin
+of the days on which it was measured.
 """
 
 from __future__ import annotations
@@ -12,17 +13,29 @@ import gzip
 import sys
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import isfinite
+from operator import itemgetter
 from pathlib import Path
 from typing import TextIO
 
-from governor.domain.detection.history import BIN_SECONDS, BINS_PER_DAY, Bin
-from governor.domain.evidence import is_reading
+from evaluation.bins import (
+    BIN_SECONDS,
+    BINS_PER_DAY,
+    BUSY,
+    IDLE,
+    IDLE_BELOW_PERCENT,
+    UNKNOWN,
+    all_of,
+    any_of,
+    holes,
+    measured,
+    reaching,
+)
 from governor.domain.units import printable
 
 SAMPLE_COLUMNS = {"instance_id", "gpu_index", "timestamp_s", "utilization_gpu"}
@@ -45,7 +58,12 @@ FINER_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**
 """What such a time may be in."""
 
 _SAMPLE_CELLS = ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
+_MAXIMUM = "utilization_gpu_max"
+"""The highest poll of a row's minute, where the file has it beside the mean."""
+_MEMORY = "memory_used_pct"
+"""Percent of the GPU's memory. Amounts in MiB say nothing without the GPU's size."""
 _EVENT_CELLS = ("instance_id", "start_s", "end_s", "kind")
+_MINUTE = 60
 _GZIP_MAGIC = b"\x1f\x8b"
 _DAYS_PER_WEEK = 7
 _LONGEST_LIST = 60
@@ -74,12 +92,23 @@ class Trace:
     family: str
     instance: str
     first_bin: int
-    bins: tuple[Bin, ...]
+    gpus: tuple[array[float], ...]
+    """Highest utilization in percent of each GPU, a figure a bin."""
+    memory: tuple[array[float], ...] = ()
+    """Highest share in percent of each GPU's memory that was held; NaN where it was not measured."""
 
     @property
-    def machine(self) -> str:
-        """What must not stand on both sides of a cross-validation: a notebook's owner, else the instance."""
-        return self.instance.rsplit("-", 1)[0] if self.family == NOTEBOOKS else self.instance
+    def length(self) -> int:
+        """Return how many bins it has."""
+        return len(self.gpus[0]) if self.gpus else 0
+
+    def states(self) -> bytes:
+        """Return busy where any GPU works, idle where every GPU is measured and does not, else unknown."""
+        busy = any_of([reaching(one, IDLE_BELOW_PERCENT) for one in self.gpus], self.length)
+        seen = all_of([measured(one) for one in self.gpus], self.length)
+        return bytes(
+            [BUSY if works else IDLE if known else UNKNOWN for works, known in zip(busy, seen, strict=True)]
+        )
 
 
 def _say(text: str) -> None:
@@ -192,13 +221,12 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
             f"{name}: columns {_listed(columns)} are neither samples "
             f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
         )
-    wanted = _EVENT_CELLS if family == NOTEBOOKS else _SAMPLE_CELLS
-    cells = _whole(rows, len(columns), [columns.index(one) for one in wanted])
     try:
         if family == NOTEBOOKS:
-            read.add_intervals(cells)
+            wanted = [columns.index(one) for one in _EVENT_CELLS]
+            read.add_intervals(map(itemgetter(*wanted), _whole(rows, len(columns))))
         else:
-            read.add_samples(family, cells)
+            read.add_samples(family, columns, _whole(rows, len(columns)))
     except (ValueError, csv.Error) as error:
         raise BadRowError(f"{name}, line {rows.line_num}: {printable(str(error))}", family) from error
 
@@ -234,17 +262,13 @@ def _listed(columns: Iterable[str]) -> str:
     return plain if len(plain) <= _LONGEST_LIST else f"{plain[:_LONGEST_LIST]}..."
 
 
-def _whole(
-    rows: Iterable[Sequence[str]], columns: int, wanted: Sequence[int]
-) -> Iterator[tuple[str, str, str, str]]:
-    """The wanted cells; a row that was cut short must not pass for one without a measurement."""
-    one, two, three, four = wanted
+def _whole(rows: Iterable[Sequence[str]], columns: int) -> Iterator[Sequence[str]]:
+    """Yield rows with a value a column: a row that was cut short must not pass for a missing measurement."""
     for row in rows:
-        if len(row) != columns:
-            if not row:
-                continue
+        if len(row) == columns:
+            yield row
+        elif row:
             raise ValueError(f"not as many values as there are columns ({columns})")
-        yield row[one], row[two], row[three], row[four]
 
 
 def _number(column: str, text: str) -> float:
@@ -270,33 +294,30 @@ def _second(column: str, text: str) -> int:
 
 
 @dataclass(slots=True)
-class _Means:
-    """Means of a GPU's samples by bin, as sums and counts of the days that have any."""
+class _Highest:
+    """The highest reading of each bin, for the days that have any."""
 
-    days: dict[int, tuple[array[float], array[int]]] = field(default_factory=dict)
+    days: dict[int, array[float]] = field(default_factory=dict)
 
     def add(self, number: int, value: float) -> None:
+        """Take one reading of the bin with this number."""
         day, index = divmod(number, BINS_PER_DAY)
         found = self.days.get(day)
         if found is None:
-            found = self.days[day] = (
-                array("d", bytes(8 * BINS_PER_DAY)),
-                array("Q", bytes(8 * BINS_PER_DAY)),
-            )
-        found[0][index] += value
-        found[1][index] += 1
+            found = self.days[day] = holes(BINS_PER_DAY)
+        # In this order, for nothing compares with the NaN of a hole.
+        if not found[index] >= value:
+            found[index] = value
 
-    def on(self, day: int) -> list[float | None]:
-        """One mean a bin of that day."""
-        found = self.days.get(day)
-        if found is None:
-            return [None] * BINS_PER_DAY
-        return [total / count if count else None for total, count in zip(*found, strict=True)]
+    def on(self, day: int) -> array[float]:
+        """Return the figures of that day."""
+        return self.days.get(day) or holes(BINS_PER_DAY)
 
 
 @dataclass(slots=True)
 class _Samples:
-    gpus: dict[str, _Means] = field(default_factory=dict)
+    gpus: dict[str, _Highest] = field(default_factory=dict)
+    memory: dict[str, _Highest] = field(default_factory=dict)
     first_second: int | None = None
     last_second: int = 0
 
@@ -319,21 +340,35 @@ class _Read:
     left_out: set[tuple[str, str]] = field(default_factory=set)
     """Family and instance of whom something cannot be read."""
 
-    def add_samples(self, family: str, rows: Iterable[tuple[str, str, str, str]]) -> None:
-        """Rows of instance, GPU, time and utilization."""
-        for name, gpu, time, value in rows:
+    def add_samples(self, family: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Take rows of a file with these columns."""
+        name_at, gpu_at, time_at, mean_at = (columns.index(one) for one in _SAMPLE_CELLS)
+        highest_at = columns.index(_MAXIMUM) if _MAXIMUM in columns else mean_at
+        memory_at = columns.index(_MEMORY) if _MEMORY in columns else None
+        for row in rows:
+            name, gpu = row[name_at], row[gpu_at]
             one = self.samples.get((family, name))
             if one is None:
                 one = self.samples[family, name] = _Samples()
-            second = _second("timestamp_s", time)
+            second = _second("timestamp_s", row[time_at])
+            number = second // BIN_SECONDS
             # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it idle.
-            means = one.gpus.get(gpu)
-            if means is None:
-                means = one.gpus[gpu] = _Means()
-            utilization = _number("utilization_gpu", value or "nan")
-            if not is_reading(utilization):
+            readings = one.gpus.get(gpu)
+            if readings is None:
+                readings = one.gpus[gpu] = _Highest()
+                one.memory[gpu] = _Highest()
+            utilization = _number("utilization_gpu", row[mean_at] or "nan")
+            if highest_at != mean_at and row[highest_at]:
+                highest = _number(_MAXIMUM, row[highest_at])
+                if highest >= 0 and not utilization >= highest:
+                    utilization = highest
+            if memory_at is not None and row[memory_at]:
+                memory = _number(_MEMORY, row[memory_at])
+                if memory >= 0:
+                    one.memory[gpu].add(number, memory)
+            if not utilization >= 0:
                 continue
-            means.add(second // BIN_SECONDS, utilization)
+            readings.add(number, utilization)
             one.first_second = second if one.first_second is None else min(one.first_second, second)
             one.last_second = max(one.last_second, second)
 
@@ -365,7 +400,7 @@ class _Read:
             if (NOTEBOOKS, name) not in self.left_out
         ]
         found += [
-            _trace_of_samples(family, name, one.gpus, one.first_second, one.last_second, warn)
+            _trace_of_samples(family, name, one, one.first_second, warn)
             for (family, name), one in self.samples.items()
             if one.first_second is not None and (family, name) not in self.left_out
         ]
@@ -373,20 +408,18 @@ class _Read:
 
 
 def _trace_of_samples(
-    family: str,
-    name: str,
-    gpus: Mapping[str, _Means],
-    first_second: int,
-    last_second: int,
-    warn: Callable[[str], None],
+    family: str, name: str, samples: _Samples, first_second: int, warn: Callable[[str], None]
 ) -> Trace:
     first = first_second // BIN_SECONDS
     # A sample stands for the minute that it begins; a bin that was cut short by the end says too little.
-    end = (last_second + 60) // BIN_SECONDS
-    order = sorted(gpus)
-    days = sorted({day for means in gpus.values() for day in means.days})
-    hole = Bin((None,) * len(order))
-    bins: list[Bin] = []
+    end = (samples.last_second + _MINUTE) // BIN_SECONDS
+    order = sorted(samples.gpus)
+    series = [samples.gpus[gpu] for gpu in order]
+    memory = [samples.memory[gpu] for gpu in order]
+    if not any(one.days for one in memory):
+        memory = []
+    days = sorted({day for one in series for day in one.days})
+    columns: list[array[float]] = [array("d") for _ in (*series, *memory)]
     pieces: list[list[int]] = [[]]
     moved = [0]
     for before, day in pairwise([days[0] - 1, *days]):
@@ -400,14 +433,20 @@ def _trace_of_samples(
             pieces.append([])
             moved.append(moved[-1] + left_out)
         pieces[-1].append(day)
-        bins += [hole] * ((empty - left_out) * BINS_PER_DAY)
-        bins += map(Bin, zip(*(gpus[gpu].on(day) for gpu in order), strict=True))
+        for column, one in zip(columns, (*series, *memory), strict=True):
+            column.extend(holes((empty - left_out) * BINS_PER_DAY))
+            column.extend(one.on(day))
     # The longest part keeps its dates.
     kept = max(range(len(pieces)), key=lambda index: (len(pieces[index]), index))
     lead = first - days[0] * BINS_PER_DAY
     behind = (days[-1] + 1) * BINS_PER_DAY - end
+    cut = [column[lead : max(lead, len(column) - behind)] for column in columns]
     return Trace(
-        family, name, first + moved[kept] * BINS_PER_DAY, tuple(bins[lead : max(lead, len(bins) - behind)])
+        family,
+        name,
+        first + moved[kept] * BINS_PER_DAY,
+        tuple(cut[: len(series)]),
+        tuple(cut[len(series) :]),
     )
 
 
@@ -421,15 +460,19 @@ def _date(day: int) -> str:
 
 
 def _trace_of_session(name: str, session: _Session) -> Trace:
-    """Occupancy in percent as the utilization of the one GPU that stands for all.
+    """Occupancy in percent as the utilization of the one GPU that stands for all: a bin's busiest minute.
 
     The session is observed from its first interval's start to its last one's end, whatever their kind.
     """
     first, end = session.first_second // BIN_SECONDS, session.last_second // BIN_SECONDS
-    occupied = [0] * max(0, end - first)
+    occupied: dict[int, int] = {}
     for start, stop in session.work:
-        for number in range(start // BIN_SECONDS, min(end, -(-stop // BIN_SECONDS))):
-            inside = min(stop, (number + 1) * BIN_SECONDS) - max(start, number * BIN_SECONDS)
-            occupied[number - first] += inside
-    bins = tuple(Bin((100.0 * min(seconds, BIN_SECONDS) / BIN_SECONDS,)) for seconds in occupied)
-    return Trace(NOTEBOOKS, name, first, bins)
+        for minute in range(start // _MINUTE, -(-stop // _MINUTE)):
+            inside = min(stop, (minute + 1) * _MINUTE) - max(start, minute * _MINUTE)
+            occupied[minute] = min(_MINUTE, occupied.get(minute, 0) + inside)
+    values = array("d", bytes(8 * max(0, end - first)))
+    for minute, seconds in occupied.items():
+        index = minute * _MINUTE // BIN_SECONDS - first
+        if index < len(values):
+            values[index] = max(values[index], 100.0 * seconds / _MINUTE)
+    return Trace(NOTEBOOKS, name, first, (values,))

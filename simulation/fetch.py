@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from math import nan
 
-from governor.domain.detection.history import BINS_PER_HOUR
+from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, Target
 from governor.domain.parts import in_parts
@@ -32,7 +32,6 @@ from simulation.recording import (
     Recording,
     SeriesKey,
     highest,
-    holes,
 )
 from simulation.store import SeriesStore
 from simulation.wish import Wish

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf, isnan, nan
 
-from governor.domain.detection.history import BIN_SECONDS, CARRIED_HOLE_BINS, IDLE_BELOW_PERCENT
+from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.plan import Price
@@ -23,18 +23,9 @@ from governor.ports import MetricAnswer, MetricQuery
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
 
-UNKNOWN, IDLE, BUSY, UNMEASURED = range(4)
-"""Of a GPU in a bin; the last is a reading that measures nothing, as some publishers write for N/A."""
-_IS_MEASURED = bytes(state in (IDLE, BUSY) for state in range(256))
-
 Dimensions = tuple[tuple[str, str], ...]
 SeriesKey = tuple[str, Dimensions, str]
 """Metric, dimensions, statistic."""
-
-
-def holes(bins: int) -> array[float]:
-    """A series in which nothing was published."""
-    return array("d", (nan,)) * bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +59,6 @@ class Recording:
     spot_request: SpotRequestType | None = None
     runs: tuple[tuple[int, int], ...] = field(init=False)
     """Stretches of bins `[start, end)` in which the instance ran."""
-    _states: dict[str, tuple[bytes, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         found = _stretches(self.series.values(), self.span.bins)
@@ -91,33 +81,21 @@ class Recording:
         heard = sum(max(0, end - max(start, launched)) for start, end in self.runs)
         return self.span.bins - launched - heard
 
-    def states(self, metric: str) -> tuple[bytes, ...]:
-        """What each GPU did in each bin, by its utilization of this name. Found out once for all policies."""
-        if metric not in self._states:
-            by_gpu: dict[str, list[array[float]]] = {}
-            for dimensions in self.sets:
-                values = self.series.get((metric, dimensions, "Maximum"))
-                if values is not None:
-                    by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
-            self._states[metric] = tuple(
-                _states(found[0] if len(found) == 1 else highest(found, self.span.bins))
-                for found in by_gpu.values()
-            )
-        return self._states[metric]
-
     def measured(self, metric: str) -> bytes:
         """1 for every bin in which every GPU was measured. One that is never seen may work all the time.
 
         The aggregate of several GPUs counts as all of them.
         """
-        states = self.states(metric)
+        by_gpu: dict[str, list[array[float]]] = {}
+        for dimensions in self.sets:
+            values = self.series.get((metric, dimensions, "Maximum"))
+            if values is not None:
+                by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
         count = self.shape.accelerator_count if self.shape else None
-        if not states or (self.source is MetricSource.PER_GPU and count and len(states) < count):
+        if self.source is MetricSource.PER_GPU and count and len(by_gpu) < count:
             return bytes(self.span.bins)
-        every = -1
-        for one in states:
-            every &= int.from_bytes(one.translate(_IS_MEASURED))
-        return every.to_bytes(self.span.bins)
+        gpus = [highest(found, self.span.bins) for found in by_gpu.values()]
+        return all_of([measured(one) for one in gpus], self.span.bins)
 
     def activity(self, policy: Policy) -> bytes:
         """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
@@ -230,21 +208,6 @@ def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> a
     # What measures nothing is made the same, or a comparison with NaN would depend on the order.
     known = [[value if value >= 0 else -1.0 for value in one] if has_holes(one) else one for one in series]
     return array("d", [value * factor if value >= 0 else nan for value in map(max, *known)])
-
-
-def _states(values: array[float]) -> bytes:
-    return bytes(
-        [
-            BUSY
-            if value >= IDLE_BELOW_PERCENT
-            else IDLE
-            if value >= 0
-            else UNMEASURED
-            if value == value
-            else UNKNOWN
-            for value in values
-        ]
-    )
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:

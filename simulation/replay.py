@@ -1,7 +1,7 @@
 """Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved, rechecked.
 
-Evidence is gathered and judged by the product's own code (`GatherEvidence`, `AskThePast`, `domain.verdict`,
-`domain.plan`, `domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.verdict`, `domain.plan`,
+`domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people
 who always say yes. As in the product, an instance that worked is not read again before its window could be
 idle. This module must not know where readings came from or how results are shown.
 """
@@ -45,11 +45,9 @@ from governor.domain.verdict import (
     judge_utilization_only,
 )
 from governor.ports import Policies
-from governor.usecases.ask_the_past import AskThePast, Proved
-from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, Event, Replay, Stop
-from simulation.past import RecordedPast
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track
 
@@ -135,7 +133,6 @@ class _Sweeps:
         self._delay = delay
         metrics = RecordedMetrics(track.recording for track in tracks)
         self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
-        self._ask_the_past = AskThePast(RecordedPast(tracks))
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None
@@ -191,18 +188,11 @@ class _Sweeps:
             verdict = (
                 judge_utilization_only(track.instance, NO_HOLD, found.evidence, track.policy, now)
                 if told
-                else self._judge_in_full(track, found, now)
+                else judge(track.instance, NO_HOLD, found.evidence, track.policy, now)
             )
             _remember(track, index, verdict, found.evidence.window, told=told)
             verdicts.append(verdict)
         return verdicts
-
-    def _judge_in_full(self, track: Track, gathered: Gathered, now: UtcDatetime) -> Verdict:
-        """By the rules, and by its own past where the policy asks it."""
-        instance, policy = track.instance, track.policy
-        verdict = judge(instance, NO_HOLD, gathered.evidence, policy, now)
-        proved = Proved(instance, policy, gathered, verdict)
-        return self._ask_the_past(instance.target, [proved], now)[instance.instance_id]
 
     def _look_at_breaker(
         self, running: Sequence[tuple[int, Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
@@ -311,7 +301,7 @@ class _Sweeps:
         target = track.instance.target
         request = _request(track, told=False)
         gathered = self._gather(target, [request], now)[track.instance.instance_id]
-        verdict = self._judge_in_full(track, gathered, now)
+        verdict = judge(track.instance, NO_HOLD, gathered.evidence, track.policy, now)
         if verdict.kind in WORKING or _works_since(track, index, now):
             track.close(Ending.WOKE_UP, now, verdict.reason)
             return False

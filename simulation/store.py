@@ -14,11 +14,11 @@ from functools import lru_cache
 from math import nan
 from pathlib import Path
 
+from evaluation.bins import holes
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
 from governor.domain.units import iso
 from governor.ports import MetricQuery
-from simulation.recording import holes
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS series (

@@ -11,7 +11,7 @@ from math import ceil, isnan
 
 from markupsafe import Markup, escape
 
-from governor.domain.detection.history import IDLE_BELOW_PERCENT
+from evaluation.bins import IDLE_BELOW_PERCENT
 from governor.domain.units import iso, money
 from simulation.outcome import Event
 from simulation.recording import Recording

@@ -6,21 +6,19 @@ requirement. This module must not know file formats; `evaluation.traces` reads t
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from math import nan
 from pathlib import Path
 
+from evaluation.bins import BIN_SECONDS, holes
 from evaluation.traces import Trace, TraceError, read_directory
-from governor.domain.detection.history import BIN_SECONDS
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
-from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest, holes
+from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest
 
 
 def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> list[Recording]:
@@ -44,9 +42,9 @@ def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> li
 
 def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
     """One instance; `None` where nothing was measured."""
-    if not trace.bins:
+    if not trace.length:
         return None
-    count = max(len(one.utilization) for one in trace.bins)
+    count = len(trace.gpus)
     start = datetime.fromtimestamp(trace.first_bin * BIN_SECONDS, tz=UTC)
     instance_type = f"trace-{count}-gpu"
     instance = Instance(
@@ -57,14 +55,10 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         launch_time=start,
         tags={"Owner": trace.family},
     )
-    gpus = [
-        array("d", (nan if (value := one.utilization[gpu]) is None else value for one in trace.bins))
-        for gpu in range(count)
-    ]
     sets: tuple[Dimensions, ...] = tuple(
         (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
     )
-    bins = len(trace.bins)
+    bins = trace.length
     return Recording(
         instance=instance,
         shape=Shape(instance_type, "unknown", count, local_nvme=None),
@@ -72,9 +66,10 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         source=MetricSource.PER_GPU,
         sets=sets,
         series={
-            (metrics.utilization, one, "Maximum"): values for one, values in zip(sets, gpus, strict=True)
+            (metrics.utilization, one, "Maximum"): values
+            for one, values in zip(sets, trace.gpus, strict=True)
         },
-        figures=Figures(highest(gpus, bins), holes(bins), holes(bins), holes(bins), holes(bins)),
+        figures=Figures(highest(trace.gpus, bins), holes(bins), holes(bins), holes(bins), holes(bins)),
         price=Price(None, "traces name no price"),
     )
 

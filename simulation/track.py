@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from governor.domain.detection.history import BINS_PER_HOUR
+from evaluation.bins import BINS_PER_HOUR
 from governor.domain.instance import Instance
 from governor.domain.owner import owner_of
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan

@@ -47,13 +47,5 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
         metrics=checked[0].metrics,
         figures=frozenset().union(*map(wanted_figures, checked)),
         busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
-        shortest=min(_HOUR, *map(_shortest, checked)),
+        shortest=min(_HOUR, *(one.window for one in checked)),
     )
-
-
-def _shortest(policy: Policy) -> timedelta:
-    """The shortest idle stretch that matters: an own past knows of interruptions, too."""
-    if policy.detector != "survival":
-        return policy.window
-    rule = policy.survival
-    return min(policy.window, timedelta(minutes=rule.unproven_minutes) / rule.interruption_times)

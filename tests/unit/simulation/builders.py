@@ -10,13 +10,14 @@ from decimal import Decimal
 from math import nan
 from typing import Any
 
+from evaluation.bins import holes
 from governor.adapters.memory import StaticPolicies
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
 from governor.domain.policy import Policy
 from simulation.outcome import Replay
-from simulation.recording import PERIOD, Figures, Recording, holes
+from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay
 from tests.builders import by_window, make_instance
 

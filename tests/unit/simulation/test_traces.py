@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -11,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
 from governor.adapters.memory import StaticPolicies
-from governor.domain.detection.history import Bin
-from governor.domain.detection.threshold import ThresholdDetector
 from governor.domain.policy import IdleRule, Metrics, Mode, Prices
 from simulation.replay import replay
 from simulation.report import summarise
@@ -33,11 +33,11 @@ from tests.unit.simulation.builders import BUSY, IDLE
     window=st.sampled_from([30, 60, 180]),
 )
 def test_a_replay_agrees_with_the_evaluation(gpus: list[list[tuple[float, int]]], window: int) -> None:
-    """Two programs, one answer: the same flags and the same hours, when nobody has to be waited for."""
+    """Two programs, one answer: the same questions and the same hours, when nobody has to be waited for."""
     # It begins with work: the first window after a start is judged a period later by the product.
     columns = [[BUSY, *(value for value, count in parts for _ in range(count))] for parts in gpus]
-    bins = tuple(Bin(row) for row in zip(*columns, strict=False))
-    trace = Trace("made-up", "one", 1_000, bins)
+    length = min(map(len, columns))
+    trace = Trace("made-up", "one", 1_000, tuple(array("d", one[:length]) for one in columns))
     policy = by_window(
         mode=Mode.AUTO,
         idle=IdleRule(window_minutes=window, grace_after_launch_minutes=0, minimum_coverage_percent=100),
@@ -46,10 +46,10 @@ def test_a_replay_agrees_with_the_evaluation(gpus: list[list[tuple[float, int]]]
     recording = as_recording(trace, policy.metrics)
     assert recording is not None
     found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
-    expected = score(trace, ThresholdDetector(window))
+    expected = score(trace, Rule(window))
     stops = [event.stop for event in found.results[0].events if event.stop]
-    # A flag with the very last bin stops nothing any more.
-    last = expected.flags + expected.censored - len(stops)
+    # A question with the very last bin stops nothing any more.
+    last = expected.questions + expected.censored - len(stops)
     assert last in (0, 1)
     assert expected.caught_bins == sum(stop.length // timedelta(minutes=5) for stop in stops)
 
