@@ -6,7 +6,8 @@ BROWSER := .tools/browser/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation simulation scripts tests
-export PYTHONDONTWRITEBYTECODE := 1
+# Bytecode is kept, out of the sources: compiling the libraries anew takes seconds in every process.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/bytecode
 export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
@@ -63,6 +64,9 @@ fix: env-project ## format and repair what can be repaired
 
 machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
 	$(VENV)/python -m scripts.state_machines
+
+# What is compiled here belongs beside its sources: it is deployed.
+build: export PYTHONPYCACHEPREFIX :=
 
 build: env-sam ## sam build; needs python3.13 on PATH
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build

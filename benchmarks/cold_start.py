@@ -102,9 +102,11 @@ def _compiled() -> Iterator[tuple[Path, list[Path]]]:
         bare = functions / "(bare client)"
         bare.mkdir()
         (bare / "handler.py").write_text(BARE)
-        # The environment's libraries too: in the layer and in the runtime they come compiled.
+        # The libraries too: in the layer and in the runtime they come compiled, beside their sources.
+        sys.pycache_prefix, prefix = None, sys.pycache_prefix
         for folder in (base, Path(sys.prefix) / "lib"):
-            compileall.compile_dir(folder, quiet=2, workers=2)
+            compileall.compile_dir(folder, quiet=2)
+        sys.pycache_prefix = prefix
         yield layer, [bare, *sorted(path for path in functions.iterdir() if path != bare and path.is_dir())]
 
 

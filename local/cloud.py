@@ -273,7 +273,8 @@ class LocalCloud:
             **inherited,
             **({"SSL_CERT_FILE": str(self._trust)} if self._trust else {}),
             "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            # Beside the sources nothing is written; here what has been compiled once is found again.
+            "PYTHONPYCACHEPREFIX": str(ROOT / ".tools" / "bytecode"),
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self._port),
             "IOT_MTLS_ENABLED": "0",

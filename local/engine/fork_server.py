@@ -100,6 +100,8 @@ def _load(layers: list[str]) -> None:
             importlib.import_module(name)
     with suppress(ImportError):
         _remember_models()
+    # What is imported from here on lies in folders that are gone after this run.
+    sys.dont_write_bytecode = True
     for layer in layers:
         packages = str(Path(layer, "python"))
         sys.path[:0] = [layer, packages]
