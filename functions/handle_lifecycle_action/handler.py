@@ -14,7 +14,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
     action = parse(LifecycleEvent, event).to_domain()
     logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
-    reaction = bootstrap.respond_to_warnings().one(action.warned())
+    reaction = bootstrap.respond_to_lifecycle_action().one(action.warned())
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:

@@ -14,7 +14,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(RebalanceEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)
-    reaction = bootstrap.respond_to_warnings().one(warned)
+    reaction = bootstrap.respond_to_rebalance().one(warned)
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:

@@ -19,7 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event)
     warned = parse(InterruptionEvent, event).to_domain()
-    return _note(warned, bootstrap.respond_to_warnings().one(warned))
+    return _note(warned, bootstrap.respond_to_interruptions().one(warned))
 
 
 def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
 def _react(readable: Sequence[tuple[str, Warned]]) -> list[str]:
     """The messages whose warnings must come again."""
     left = []
-    results = bootstrap.respond_to_warnings()([warned for _, warned in readable]) if readable else []
+    results = bootstrap.respond_to_interruptions()([warned for _, warned in readable]) if readable else []
     for (message_id, warned), result in zip(readable, results, strict=True):
         if isinstance(result, Exception):
             logger.error("a step failed", exc_info=result, extra=_names(warned))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -249,12 +250,30 @@ def react_to_state_change() -> ReactToStateChange:
     return ReactToStateChange(policies=_policies_or_last, state=_state(), void=_void(_deliver()))
 
 
-def respond_to_warnings() -> RespondToWarnings:
-    """For `handle_spot_interruption`, `handle_rebalance_recommendation` and `handle_lifecycle_action`."""
-    from governor.adapters.auto_scaling import AutoScalingHooks
+def respond_to_interruptions() -> RespondToWarnings:
+    """For `handle_spot_interruption`."""
     from governor.adapters.ec2 import EbsSnapshots
     from governor.adapters.spot_market import Ec2SpotMarket
     from governor.usecases.advise_elsewhere import AdviseElsewhere
+
+    market = Ec2SpotMarket(_clients())
+    return replace(
+        respond_to_rebalance(),
+        void=_void(_deliver()),
+        snapshots=EbsSnapshots(_clients()),
+        advise=AdviseElsewhere(SystemClock(), market, _catalogue(), _once(), _announcer()),
+    )
+
+
+def respond_to_lifecycle_action() -> RespondToWarnings:
+    """For `handle_lifecycle_action`."""
+    from governor.adapters.auto_scaling import AutoScalingHooks
+
+    return replace(respond_to_rebalance(), void=_void(_deliver()), hooks=AutoScalingHooks(_clients()))
+
+
+def respond_to_rebalance() -> RespondToWarnings:
+    """For `handle_rebalance_recommendation`."""
     from governor.usecases.respond_to_warnings import RespondToWarnings
 
     clock, once = SystemClock(), _once()
@@ -264,13 +283,9 @@ def respond_to_warnings() -> RespondToWarnings:
         accounts=_accounts(),
         instances=_instances(),
         state=_state(),
-        void=_void(_deliver()),
         once=once,
         notify=_notify_warning(clock, once),
         checkpoint=_send_checkpoint(clock, once),
-        snapshots=EbsSnapshots(_clients()),
-        advise=AdviseElsewhere(clock, Ec2SpotMarket(_clients()), _catalogue(), once, _announcer()),
-        hooks=AutoScalingHooks(_clients()),
     )
 
 

@@ -39,7 +39,7 @@ class Stack:
         self.done: list[str] = []
         self.kept: list[tuple[str, str]] = []
         self.is_busy = False
-        monkeypatch.setattr(bootstrap, "respond_to_warnings", lambda: self.react)
+        monkeypatch.setattr(bootstrap, "respond_to_interruptions", lambda: self.react)
         monkeypatch.setattr(bootstrap, "dead_letters", lambda: self)
         # Without what Powertools puts around it, which wants a Lambda context.
         self.handler = inspect.unwrap(_handler().handler)

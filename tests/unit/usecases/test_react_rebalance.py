@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import ApprovalStatus
 from governor.domain.policy import Events
-from governor.errors import AccessDenied, Unavailable
+from governor.errors import AccessDenied, ConfigurationError, Unavailable
 from governor.usecases.notify_warning import Notified
 from tests.builders import NOW
 from tests.unit.usecases.warned_world import WarnedWorld
@@ -125,3 +126,15 @@ def test_what_is_told_before_the_hook_promises_nothing() -> None:
 
     assert world.sent[0].facts["checkpoint_sent"] is None
     assert "is asked to run next" in world.sent[0].lines[-1]
+
+
+def test_a_function_that_hears_of_recommendations_alone_needs_no_more_parts() -> None:
+    """Its role may do no more. A cause it was not made for fails, and is never half answered in silence."""
+    world = WarnedWorld(Events(checkpoint_on_rebalance=True))
+    world.react = replace(world.react, void=None, snapshots=None, advise=None, hooks=None)
+
+    assert world.rebalance(world.recommended()).checkpoint_sent
+    with pytest.raises(ConfigurationError, match="not made for warnings of this cause"):
+        world.interruption(world.warned(event_id="event-2"))
+    with pytest.raises(ConfigurationError, match="not made for warnings of this cause"):
+        world.lifecycle(world.let_go(event_id="event-3"))

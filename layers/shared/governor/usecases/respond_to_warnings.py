@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import TypeVar
 
 from governor.domain.episode import Outcome
 from governor.domain.instance import Instance, Target
@@ -27,7 +28,7 @@ from governor.domain.interruption import (
 from governor.domain.owner import owner_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime, iso
-from governor.errors import CloudError, Throttled, Unavailable
+from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
@@ -44,6 +45,7 @@ _PATIENCE_SECONDS = 10.0
 _NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
 """How long the notes of warnings may take after the hooks, beside which they are begun."""
 _GONE = ("shutting-down", "terminated")
+_Part = TypeVar("_Part")
 _Known = Mapping[Target, Mapping[str, Instance] | CloudError]
 
 
@@ -79,20 +81,23 @@ class _Progress:
 
 @dataclass(frozen=True, slots=True)
 class RespondToWarnings:
-    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups."""
+    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups.
+
+    The parts after `checkpoint` are `None` in a function that hears of no cause which needs them.
+    """
 
     clock: Clock
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
     state: StateTable
-    void: VoidEpisode
     once: Once
     notify: NotifyWarning
     checkpoint: SendCheckpoint
-    snapshots: Snapshotter
-    advise: AdviseElsewhere
-    hooks: LifecycleHooks
+    void: VoidEpisode | None = None
+    snapshots: Snapshotter | None = None
+    advise: AdviseElsewhere | None = None
+    hooks: LifecycleHooks | None = None
 
     def one(self, warned: Warned) -> Reaction:
         """Respond to a warning that comes alone.
@@ -134,7 +139,7 @@ class RespondToWarnings:
         self._snapshot_all(governed)
         for one in governed:
             if one.case is not None and one.warned.response.advises:
-                one.run(partial(self.advise, one.case))
+                one.run(partial(self._advise, one.case))
         return [one.result() for one in progresses]
 
     def _is_governed(self, progress: _Progress, base: Policy) -> bool:
@@ -196,7 +201,7 @@ class RespondToWarnings:
     def _until(self, warned: Warned, action: LifecycleAction, reaction: Reaction) -> Warned:
         """With the time for which the group waits, where that can be read."""
         try:
-            wait = self.hooks.heartbeat(self._target(warned), action.group, action.hook)
+            wait = _wired(self.hooks).heartbeat(self._target(warned), action.group, action.hook)
         except CloudError as error:
             reaction.notes.append(f"how long the group waits is not known: {error}")
             return warned
@@ -240,7 +245,7 @@ class RespondToWarnings:
             return
         record = self.state.record(self._target(warned), warned.instance_id)
         if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
-            reaction.voided = self.void(record.open_episode, reason, Outcome.INTERRUPTED)
+            reaction.voided = _wired(self.void)(record.open_episode, reason, Outcome.INTERRUPTED)
 
     def _complete(self, case: Case, results: Results) -> None:
         """Complete a hook that the policy names where nothing is saved, so that nobody pays for the wait.
@@ -257,8 +262,11 @@ class RespondToWarnings:
         if action is None or case.policy.mode is Mode.OBSERVE or (case.is_hooked and not is_refused):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:
-            complete = partial(self.hooks.complete, case.instance.target, action)
+            complete = partial(_wired(self.hooks).complete, case.instance.target, action)
             case.reaction.completed = self.once(f"{action.event_id}#completed", complete)
+
+    def _advise(self, case: Case) -> None:
+        _wired(self.advise)(case)
 
     def _snapshot_all(self, progresses: Sequence[_Progress]) -> None:
         """At the same time: each takes EC2 most of a second. After the messages, which need none of them."""
@@ -285,7 +293,7 @@ class RespondToWarnings:
         }
 
         def create() -> None:
-            created = self.snapshots.create(
+            created = _wired(self.snapshots).create(
                 instance.target,
                 instance.instance_id,
                 tags,
@@ -295,3 +303,9 @@ class RespondToWarnings:
             case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
 
         self.once(f"{warned.event_id}#snapshots", create)
+
+
+def _wired(part: _Part | None) -> _Part:
+    if part is None:
+        raise ConfigurationError("this function was not made for warnings of this cause: see its wiring")
+    return part
