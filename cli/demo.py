@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from governor.adapters.clients import Clients
-from governor.adapters.dynamodb import DynamoStateTable
+from governor.adapters.table import StateTable, Table
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, InstanceRecord, episode_from_execution_name
 from governor.domain.instance import Target
@@ -48,7 +48,7 @@ class Demo:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.state = DynamoStateTable(Clients(), scene.outputs["StateTableName"])
+        self.state = StateTable(Table(Clients(), scene.outputs["StateTableName"]))
         self._told: dict[str, tuple[str, ...]] = {}
 
     def show_verdicts(self) -> None:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from governor.adapters.clients import Clients
-from governor.adapters.dynamodb import DynamoStateTable
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.secrets import SecretDocument
+from governor.adapters.table import StateTable, Table
 from governor.domain.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from local.cloud import ACCOUNT, REGION
@@ -31,10 +31,10 @@ class Stage:
     """The deployed stack, seen by a test."""
 
     scene: Scene
-    state: DynamoStateTable = field(init=False)
+    state: StateTable = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = DynamoStateTable(Clients(), self.scene.outputs["StateTableName"])
+        self.state = StateTable(Table(Clients(), self.scene.outputs["StateTableName"]))
 
     def policy(self, text: str) -> None:
         """Replaces the policy document; it counts from the next invocation on."""

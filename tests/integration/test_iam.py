@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.event_log import DynamoEventLog
 from governor.adapters.sns import alert_document
+from governor.adapters.table import EventStore, Table
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.episode import Outcome
 from local.cloud import ROOT, LocalCloud
@@ -223,7 +223,7 @@ def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage)
     event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
     event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
     event["detail"]["eventArn"] += "-moved"
-    log = DynamoEventLog(Clients(), guarded.scene.outputs["StateTableName"])
+    log = EventStore(Table(Clients(), guarded.scene.outputs["StateTableName"]))
     kept = []
     for hours in (300, 10):
         when = datetime.now(tz=UTC) + timedelta(hours=hours)

@@ -25,9 +25,7 @@ _log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     # Only named here: a function imports the modules of its own use case and nothing more.
     from governor.adapters.catalogue import ShippedCatalogue
-    from governor.adapters.dynamodb import DynamoStateTable
     from governor.adapters.ec2 import Ec2Instances
-    from governor.adapters.event_log import DynamoEventLog
     from governor.adapters.links import HmacLinkSigner
     from governor.adapters.oidc import OidcProvider
     from governor.adapters.pricing import AwsPriceBook
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from governor.adapters.secrets import SecretDocument
     from governor.adapters.sns import SnsAnnouncer
     from governor.adapters.stepfunctions import StepFunctionsWorkflow
+    from governor.adapters.table import EventStore, StateTable, Table
     from governor.channels.dispatch import Dispatch, Dispatched
     from governor.channels.slack_actions import SlackActions
     from governor.channels.worker import Worker
@@ -533,10 +532,17 @@ def _clients() -> Clients:
 
 
 @cache
-def _state() -> DynamoStateTable:
-    from governor.adapters.dynamodb import DynamoStateTable
+def _table() -> Table:
+    from governor.adapters.table import Table
 
-    return DynamoStateTable(_clients(), _settings().table_name)
+    return Table(_clients(), _settings().table_name)
+
+
+@cache
+def _state() -> StateTable:
+    from governor.adapters.table import StateTable
+
+    return StateTable(_table())
 
 
 @cache
@@ -596,10 +602,10 @@ def _guards(policies: Policies) -> Guards:
 
 
 @cache
-def _event_log() -> DynamoEventLog:
-    from governor.adapters.event_log import DynamoEventLog
+def _event_log() -> EventStore:
+    from governor.adapters.table import EventStore
 
-    return DynamoEventLog(_clients(), _settings().table_name)
+    return EventStore(_table())
 
 
 def _once() -> Once:

@@ -310,10 +310,6 @@ class StateTable(Protocol):
         """Notes when the instance was tagged, or that it no longer is."""
         ...
 
-    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
-        """Notes the last start of an instance that has a record; an earlier one changes nothing."""
-        ...
-
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """Notes until when warnings stand, by instance id, a hundred a call. The last one counts."""
         ...

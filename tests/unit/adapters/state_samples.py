@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.clients import Clients
-from governor.adapters.dynamodb import DynamoStateTable
+from governor.adapters.table import StateTable, Table
 from governor.domain.approval import Answer, Decision
 from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
@@ -26,10 +26,10 @@ INSTANCE_ID = "i-0123456789abcdef0"
 TABLE = "state"
 
 
-def dynamo_table(clients: Clients) -> DynamoStateTable:
+def dynamo_table(clients: Clients) -> StateTable:
     """The state table in moto, as the template defines its keys."""
     create_table(clients.client("dynamodb"))
-    return DynamoStateTable(clients, TABLE, sleep=lambda _: None)
+    return StateTable(Table(clients, TABLE, sleep=lambda _: None))
 
 
 def create_table(client: Any) -> None:

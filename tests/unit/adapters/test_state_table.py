@@ -101,18 +101,6 @@ def test_marks_are_noted_and_removed(table: StateTable) -> None:
     assert table.record(TARGET, INSTANCE_ID).marked_at is None
 
 
-def test_the_last_start_is_noted_of_known_instances_and_never_an_earlier_one(table: StateTable) -> None:
-    """Events come in any order; an instance without a record gets none by being started."""
-    table.note_started(TARGET, INSTANCE_ID, NOW)
-    assert {} == table.records(TARGET)
-
-    table.set_marked(TARGET, INSTANCE_ID, NOW)
-    for minutes in (5, 60, 30):
-        table.note_started(TARGET, INSTANCE_ID, NOW + timedelta(minutes=minutes))
-    record = table.record(TARGET, INSTANCE_ID)
-    assert (NOW + timedelta(hours=1), NOW) == (record.last_started_at, record.marked_at)
-
-
 def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: StateTable) -> None:
     """More than one transaction takes; known instances keep what else is known of them."""
     ids = [f"i-{number:017x}" for number in range(201)]

@@ -145,11 +145,6 @@ class BothTables(RuleBasedStateMachine):
         self.both(lambda table: table.set_marked(TARGET, instance, at))
 
     @rule(instance=instances, at=minutes)
-    def note_started(self, instance: str, at: Any) -> None:
-        """It runs again."""
-        self.both(lambda table: table.note_started(TARGET, instance, at))
-
-    @rule(instance=instances, at=minutes)
     def note_warned(self, instance: str, at: Any) -> None:
         """EC2 takes it back."""
         self.both(lambda table: table.note_warned(TARGET, {instance: at}))

@@ -365,16 +365,6 @@ def unread() -> Policies:
     raise AssertionError("the policy was read")
 
 
-def test_the_last_start_is_kept_whatever_order_the_events_come_in() -> None:
-    """Of instances that are known; one that comes late or again changes nothing."""
-    world = World()
-    for minutes in (5, 60, 30, 60):
-        tell(world, "running", minutes)
-
-    last = world.state.record(TARGET, world.ref.instance_id).last_started_at
-    assert NOW + timedelta(hours=1) == last
-
-
 def test_our_own_stop_is_no_news() -> None:
     """In the acting phase the change is the workflow's own."""
     world = World()

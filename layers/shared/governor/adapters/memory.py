@@ -8,9 +8,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from governor.adapters.documents import first_approval, hold_after
 from governor.domain.alert import Alert
-from governor.domain.approval import Approval, ApprovalStatus, Decision, status_after
+from governor.domain.approval import (
+    Approval,
+    ApprovalStatus,
+    Decision,
+    first_approval,
+    hold_after,
+    status_after,
+)
 from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
@@ -639,13 +645,6 @@ class MemoryStateTable:
         with self._lock:
             if at is not None or (*_place(target), instance_id) in self._records:
                 self._store(replace(self.record(target, instance_id), marked_at=at))
-
-    def note_started(self, target: Target, instance_id: str, at: datetime) -> None:
-        """As the port says."""
-        with self._lock:
-            known = self._records.get((*_place(target), instance_id))
-            if known is not None and (known.last_started_at is None or known.last_started_at < at):
-                self._store(replace(known, last_started_at=at))
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """As the port says."""

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from governor.domain.episode import EpisodeRef
-from governor.domain.units import UtcDatetime
+from governor.domain.episode import Episode, EpisodeRef
+from governor.domain.units import UtcDatetime, as_utc
+from governor.domain.verdict import Hold
 from governor.errors import DecisionRefused
 
 
@@ -74,6 +75,22 @@ class Approval:
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
 
 
+def first_approval(episode: Episode) -> Approval:
+    """Return the question of a newly opened episode. Nobody can answer it before it was asked.
+
+    `expires_at` is therefore the moment of opening, until `await_answer` sets the real one.
+    """
+    return Approval(
+        approval_id=episode.approval_id,
+        episode=episode.ref,
+        evidence_hash=episode.evidence_hash,
+        status=ApprovalStatus.PENDING,
+        created_at=episode.opened_at,
+        expires_at=episode.opened_at,
+        keep_at_most=episode.keep_at_most,
+    )
+
+
 def status_after(answer: Answer) -> ApprovalStatus:
     """The status an answer leads to."""
     match answer:
@@ -85,6 +102,29 @@ def status_after(answer: Answer) -> ApprovalStatus:
             return ApprovalStatus.EXEMPTED
         case _:
             assert_never(answer)
+
+
+def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
+    """Return the standing answer about the instance after this decision.
+
+    Raises:
+        DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
+    """
+    match decision.answer:
+        case Answer.APPROVE:
+            return hold
+        case Answer.KEEP:
+            until = hold_until or decision.keep_until
+            if until is None:
+                raise DecisionRefused("say until when the instance shall be kept")
+            return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
+        case Answer.EXEMPT:
+            reason = (decision.reason or "").strip()
+            if not reason:
+                raise DecisionRefused("an exemption needs a reason")
+            return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
+        case _:
+            assert_never(decision.answer)
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:

@@ -201,8 +201,6 @@ class InstanceRecord:
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None
-    last_started_at: UtcDatetime | None = None
-    """When EC2 last said that it runs; `None` where no event of a start has come since the record is kept."""
     warned_until: UtcDatetime | None = None
     """Until when a warning stands that EC2 takes it back; nothing is asked or done about it before."""
     problem: str | None = None

@@ -47,8 +47,6 @@ class ReactToStateChange:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
             reason = f"the instance is {ec2_state} by others"
             done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
-        if ec2_state == "running":
-            self.state.note_started(target, instance_id, at)
         if ec2_state in ("running", "terminated"):
             done += self._settle(target, instance_id, ec2_state, at)
         return ", ".join(done) or _NOTHING

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.dynamodb import DynamoStateTable
+from governor.adapters.table import StateTable, Table
 from governor.domain.approval import Answer
 from governor.domain.episode import Outcome
 from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
@@ -33,7 +33,7 @@ PK = f"TARGET#{TARGET.account}#{TARGET.region}"
 
 
 @pytest.fixture
-def table(aws: Clients) -> DynamoStateTable:
+def table(aws: Clients) -> StateTable:
     """The table in moto."""
     return dynamo_table(aws)
 
@@ -58,7 +58,7 @@ def many(count: int) -> dict[str, Any]:
     }
 
 
-def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: DynamoStateTable) -> None:
+def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: StateTable) -> None:
     """No item exceeds DynamoDB's 400 KB, and nothing is lost between chunks or pages."""
     seen = many(3000)
 
@@ -68,7 +68,7 @@ def test_a_large_fleet_is_remembered_in_chunks(aws: Clients, table: DynamoStateT
     assert seen == table.observations(TARGET)
 
 
-def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: DynamoStateTable) -> None:
+def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: StateTable) -> None:
     """When a fleet shrinks, what is no longer needed is deleted."""
     table.remember(TARGET, many(3000), NOW)
     table.remember(TARGET, many(1), NOW)
@@ -78,7 +78,7 @@ def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: DynamoStateTable
 
 
 def test_half_written_observations_count_as_never_seen(
-    aws: Clients, table: DynamoStateTable, caplog: pytest.LogCaptureFixture
+    aws: Clients, table: StateTable, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chunks of two sweeps are not mixed: a lost cache costs reads, a wrong one would cost trust."""
     table.remember(TARGET, many(3000), NOW)
@@ -102,7 +102,7 @@ def test_half_written_observations_count_as_never_seen(
     [("data", {"B": b"not packed"}), ("format", {"N": "999"}), ("data", {"S": "text"})],
 )
 def test_observations_of_another_making_count_as_never_seen(
-    aws: Clients, table: DynamoStateTable, attribute: str, value: dict[str, Any]
+    aws: Clients, table: StateTable, attribute: str, value: dict[str, Any]
 ) -> None:
     """Another version's cache is read anew, with a warning, and never fails a sweep."""
     table.remember(TARGET, many(1), NOW)
@@ -116,7 +116,7 @@ def test_observations_of_another_making_count_as_never_seen(
     assert {} == table.observations(TARGET)
 
 
-def test_items_live_as_long_as_they_are_needed(aws: Clients, table: DynamoStateTable) -> None:
+def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) -> None:
     """Sweeps 30 days, approvals 400 days; the record of what was done has no end."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -135,7 +135,7 @@ def test_items_live_as_long_as_they_are_needed(aws: Clients, table: DynamoStateT
     } == lives
 
 
-def test_what_a_newer_version_added_is_ignored(aws: Clients, table: DynamoStateTable) -> None:
+def test_what_a_newer_version_added_is_ignored(aws: Clients, table: StateTable) -> None:
     """During a deployment two versions read the same items."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -152,7 +152,7 @@ def test_what_a_newer_version_added_is_ignored(aws: Clients, table: DynamoStateT
     assert ref() == table.record(TARGET, INSTANCE_ID).open_episode
 
 
-def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: DynamoStateTable) -> None:
+def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: StateTable) -> None:
     """A broken item is an error of the tree that says which item, never a guess."""
     table.take_lock(ref())
     table.save_opened(episode())
@@ -167,7 +167,7 @@ def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: DynamoStateTa
         table.episode(ref())
 
 
-def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: DynamoStateTable) -> None:
+def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: StateTable) -> None:
     """The sweep reads them all at once; what acts reads one, and gets an error."""
     table.set_marked(TARGET, "i-00000000000000001", NOW)
     table.set_marked(TARGET, INSTANCE_ID, NOW)
@@ -191,7 +191,7 @@ def test_a_busy_item_is_tried_again() -> None:
     client = ScriptedClient(transact_write_items=[busy, busy, {}])
     pauses: list[float] = []
 
-    table = DynamoStateTable(FakeClients(client), TABLE, sleep=pauses.append)
+    table = StateTable(Table(FakeClients(client), TABLE, sleep=pauses.append))
     assert table.settle_entry(entry(), NOW, false_stop=False)
     assert 3 == len(client.calls)
     assert 2 == len(pauses)
@@ -202,7 +202,7 @@ def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
     """Not as a lost condition: nobody else has won."""
     busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
     client = ScriptedClient(transact_write_items=lambda **_: busy)
-    table = DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None)
+    table = StateTable(Table(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(Throttled):
         table.settle_entry(entry(), NOW, false_stop=False)
     assert len(client.calls) < 10
@@ -219,7 +219,7 @@ def test_a_close_that_keeps_losing_says_so() -> None:
         return locked if parameters["Key"]["sk"]["S"].startswith("INSTANCE#") else {}
 
     client = ScriptedClient(transact_write_items=lambda **_: lost, get_item=get_item)
-    table = DynamoStateTable(FakeClients(client), TABLE, sleep=lambda _: None)
+    table = StateTable(Table(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(ConflictError):
         table.close_episode(ref(), Outcome.FAILED, "why", NOW, quiet_until=None, ledger=None)
 
@@ -235,9 +235,8 @@ def test_a_close_that_keeps_losing_says_so() -> None:
 def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> None:
     """A table that cannot be read must not look like an empty one."""
     error = client_error(code)
-    table = DynamoStateTable(
-        FakeClients(ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)), TABLE
-    )
+    client = ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)
+    table = StateTable(Table(FakeClients(client), TABLE))
     for read in (
         lambda: table.episode(ref()),
         lambda: table.approval("approval-1"),
@@ -254,7 +253,7 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
 def test_decisions_read_what_was_last_written() -> None:
     """Every read of the table is strongly consistent."""
     client = ScriptedClient(get_item=lambda **_: {}, query=lambda **_: {"Items": []})
-    table = DynamoStateTable(FakeClients(client), TABLE)
+    table = StateTable(Table(FakeClients(client), TABLE))
     table.episode(ref())
     table.approval("approval-1")
     table.record(TARGET, INSTANCE_ID)
@@ -265,7 +264,7 @@ def test_decisions_read_what_was_last_written() -> None:
     assert {True} == {call["ConsistentRead"] for _, call in client.calls}
 
 
-def test_a_token_never_reaches_a_log(table: DynamoStateTable, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_token_never_reaches_a_log(table: StateTable, caplog: pytest.LogCaptureFixture) -> None:
     """Task tokens stay in the table."""
     with caplog.at_level(logging.DEBUG, logger="governor"):
         table.take_lock(ref())

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.event_log import DynamoEventLog
 from governor.adapters.memory import MemoryEventLog
+from governor.adapters.table import EventStore, Table
 from governor.domain.notice import Notice
 from governor.errors import ConflictError, Throttled
 from governor.ports import EventLog
@@ -34,7 +34,7 @@ def log(request: pytest.FixtureRequest) -> EventLog:
         return MemoryEventLog()
     clients: Clients = request.getfixturevalue("aws")
     create_table(clients.client("dynamodb"))
-    return DynamoEventLog(clients, TABLE)
+    return EventStore(Table(clients, TABLE))
 
 
 def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> None:
@@ -91,10 +91,10 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
     client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
 
-    burst = DynamoEventLog(FakeClients(client), TABLE).count(TARGET, "interruption#a", NOW, WINDOW)
+    burst = EventStore(Table(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
 
     assert (2, NOW.replace(microsecond=0)) == (burst.number, burst.started_at)
-    assert ["started_at_epoch > :over", "attribute_not_exists(pk) OR started_at_epoch <= :over"] == [
+    assert ["#started_at_epoch > :1", "(attribute_not_exists(#pk)) OR (#started_at_epoch <= :3)"] == [
         call["ConditionExpression"] for _, call in client.calls[:2]
     ]
 
@@ -172,7 +172,7 @@ def test_a_busy_table_is_said_at_once() -> None:
     clients = FakeClients(client)
 
     with pytest.raises(Throttled):
-        DynamoEventLog(clients, TABLE).claim("event-1", NOW, LEASE)
+        EventStore(Table(clients, TABLE)).claim("event-1", NOW, LEASE)
     assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.patient)
 
 
@@ -181,7 +181,7 @@ def test_a_count_that_keeps_losing_says_so() -> None:
     client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
 
     with pytest.raises(ConflictError):
-        DynamoEventLog(FakeClients(client), TABLE).count(TARGET, "interruption#a", NOW, WINDOW)
+        EventStore(Table(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
     assert 6 == len(client.calls)
 
 
@@ -189,7 +189,7 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     """Every item has a time to live."""
     client = aws.client("dynamodb")
     create_table(client)
-    log = DynamoEventLog(aws, TABLE)
+    log = EventStore(Table(aws, TABLE))
     log.done("event-1", NOW, DAY)
     log.count(TARGET, "interruption#a", NOW, WINDOW)
     keep(log, BLOCK)

@@ -1,0 +1,355 @@
+"""The stored form of domain records: one pydantic adapter per record, built on its first use.
+
+A record is stored by its own fields; `_STORED` names every exception. Amounts are decimal text and times ISO
+8601 text in UTC, so neither passes through a float. Reading ignores unknown attributes and converts nothing:
+text is not a number. A field may be missing where its default is None, or where `older` says what a release
+that did not write it meant; without any other field the item is unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic_core import CoreSchema, core_schema, from_json
+
+from governor.domain.approval import Approval
+from governor.domain.breaker import SweepDay
+from governor.domain.cost import Meter
+from governor.domain.delivery import Delivery
+from governor.domain.episode import (
+    BreakerState,
+    Episode,
+    EpisodeRef,
+    InstanceRecord,
+    Observation,
+    Terms,
+    episode_from_execution_name,
+)
+from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
+from governor.domain.history import History, history_document, history_from_document
+from governor.domain.instance import Instance, LaunchFacts, Target
+from governor.domain.ledger import LedgerEntry
+from governor.domain.plan import Plan
+from governor.domain.units import as_utc, parse_iso
+from governor.errors import CloudError
+
+Document = dict[str, Any]
+Record = TypeVar("Record")
+_Pair = tuple[str, str]
+_SLICE_BYTES = 8_192
+
+
+class Unreadable(ValueError):
+    """A stored document that is not the record's. Names fields, never their values: some are secrets."""
+
+
+def read(kind: type[Record], document: Mapping[str, Any], context: Any = None) -> Record:
+    """The record that a document holds.
+
+    Raises:
+        Unreadable: a field is missing or not of its type.
+    """
+    try:
+        record: Record = _adapter(kind).validate_python(document, context=context)
+        return record
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found]
+    except (KeyError, TypeError, ArithmeticError) as error:
+        problems = [repr(error)]
+    raise Unreadable("; ".join(problems))
+
+
+def read_item(kind: type[Record], item: Mapping[str, Any], **more: Any) -> Record:
+    """The record of a stored item, with what only its key says.
+
+    Raises:
+        CloudError: it cannot be read; the message names the item.
+    """
+    try:
+        return read(kind, {**item, **more})
+    except Unreadable as error:
+        text = f"the item {item.get('pk')} / {item.get('sk')} cannot be read: {error}"
+        raise CloudError(text, operation="dynamodb:GetItem") from error
+
+
+def written(record: object) -> Document:
+    """The document of a record."""
+    document: Document = _adapter(type(record)).dump_python(record, by_alias=True)
+    return document
+
+
+def moment(value: datetime) -> str:
+    """A time without loss: `units.iso` would cut it to the second."""
+    return as_utc(value).isoformat()
+
+
+# observations: thousands at a time, so packed by line
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    id: str
+    seen: Observation
+
+
+def packed_observations(observations: Mapping[str, Observation]) -> bytes:
+    """One JSON line per instance, compressed as a stream: only one line is held as text at a time."""
+    packer = zlib.compressobj(level=3)
+    parts = [packer.compress(_json(written(_Line(*item))) + b"\n") for item in observations.items()]
+    return b"".join((*parts, packer.flush()))
+
+
+def unpacked_observations(chunks: Iterable[bytes]) -> dict[str, Observation]:
+    """The inverse of `packed_observations`.
+
+    Raises:
+        ValueError, TypeError, zlib.error: not packed observations, or not all of them.
+    """
+    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
+    shared: dict[_Pair, _Pair] = {}
+    lines = (read(_Line, from_json(line), shared) for line in _lines(chunks))
+    return {line.id: line.seen for line in lines}
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    unpacker = zlib.decompressobj()
+    rest = b""
+    for chunk in chunks:
+        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
+            *whole, rest = text.split(b"\n")
+            yield from whole
+    if rest or not unpacker.eof:
+        raise ValueError("the packed observations are cut short")
+
+
+# sweep days
+
+
+@dataclass(frozen=True, slots=True)
+class _SweepDays:
+    days: Mapping[date, tuple[int, int]]
+
+
+def sweep_days_document(days: Sequence[SweepDay]) -> Document:
+    """The largest changes of a sweep, by day."""
+    return written(_SweepDays({one.day: (one.most_idle, one.most_silent) for one in days}))
+
+
+def sweep_days(item: Mapping[str, Any]) -> tuple[SweepDay, ...]:
+    """The inverse of `sweep_days_document`. Raises: CloudError."""
+    days = read_item(_SweepDays, item).days
+    return tuple(SweepDay(day, *most) for day, most in sorted(days.items()))
+
+
+# fields
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("text is needed")  # noqa: TRY004 - pydantic reports a ValueError by its field
+    return value
+
+
+def _decimal(value: object) -> Decimal:
+    try:
+        found = Decimal(_text(value))
+    except InvalidOperation:
+        raise ValueError("not an amount") from None
+    if not found.is_finite():
+        raise ValueError("not an amount")
+    return found
+
+
+def _seconds(value: object) -> timedelta:
+    if type(value) is not int:
+        raise ValueError("a number of seconds is needed")
+    return timedelta(seconds=value)
+
+
+def _unpacked(data: object) -> Any:
+    if not isinstance(data, bytes):
+        raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
+    try:
+        return json.loads(zlib.decompress(data))
+    except zlib.error:
+        raise ValueError("packed JSON is needed") from None
+
+
+def _packed(document: Mapping[str, Any]) -> bytes:
+    """Compressed: a week of eight GPUs by the minute would not fit an item otherwise."""
+    return zlib.compress(_json(document))
+
+
+def _share(pair: _Pair, info: ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
+    return info.context.setdefault(pair, pair)
+
+
+def _leaf(kind: Any, reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> Any:
+    return Annotated[kind, PlainValidator(reader), PlainSerializer(writer)]
+
+
+_LEAVES: dict[Any, Any] = {
+    **{kind: Annotated[kind, Strict()] for kind in (str, int, bool)},
+    datetime: _leaf(datetime, lambda value: parse_iso(_text(value)), moment),
+    date: _leaf(date, lambda value: date.fromisoformat(_text(value)), date.isoformat),
+    timedelta: _leaf(timedelta, _seconds, lambda value: int(value.total_seconds())),
+    Decimal: _leaf(Decimal, _decimal, str),
+    float: _leaf(float, lambda value: float(_decimal(value)), str),
+    EpisodeRef: _leaf(
+        EpisodeRef, lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name
+    ),
+    # Evidence keeps its hash: the domain's own form, to the last digit.
+    Evidence: _leaf(
+        Evidence,
+        lambda data: evidence_from_document(_unpacked(data)),
+        lambda evidence: _packed(evidence_document(evidence)),
+    ),
+    History: _leaf(
+        History,
+        lambda data: history_from_document(_unpacked(data)),
+        lambda history: _packed(history_document(history)),
+    ),
+}
+
+
+def _stored_type(hint: Any) -> Any:
+    """The type hint of a field with the stored form of its parts."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint in _LEAVES:
+        return _LEAVES[hint]
+    if hint is type(None) or hint is ... or origin in (Literal, Annotated):
+        return hint
+    if origin is None and is_dataclass(hint):
+        return Annotated[hint, _STORED.get(cast("type", hint), _Form())]
+    if origin is None and issubclass(hint, StrEnum):
+        return Annotated[hint, PlainSerializer(lambda value: value.value)]
+    stored = tuple(map(_stored_type, parts))
+    if origin in (Union, UnionType):
+        return Union[stored]  # noqa: UP007 - of parts that only run time knows
+    whole = GenericAlias({Mapping: dict}.get(origin, origin), stored)
+    return Annotated[whole, PlainSerializer(sorted)] if origin is frozenset else whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """How the document of a dataclass differs from its fields."""
+
+    flat: tuple[str, ...] = ()
+    """Fields whose own fields stand in the document itself."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Attributes that are not called like their field."""
+    older: Mapping[str, Any] = field(default_factory=dict)
+    """What a missing attribute means."""
+    hints: Mapping[str, Any] = field(default_factory=dict)
+    """Types of fields that are read in another way."""
+    omitted: tuple[str, ...] = ()
+    """Fields that are not stored."""
+
+    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        hints = get_type_hints(kind) | dict(self.hints)
+        parts = []
+        for one in fields(kind):
+            schema = handler.generate_schema(_stored_type(hints[one.name]))
+            if one.name in self.older or one.default is None:
+                schema = core_schema.with_default_schema(schema, default=self.older.get(one.name))
+            name, omitted = self.names.get(one.name), one.name in self.omitted
+            part = core_schema.dataclass_field(
+                one.name,
+                schema,
+                init=not omitted,
+                validation_alias=name,
+                serialization_alias=name,
+                serialization_exclude=omitted,
+            )
+            parts.append(part)
+        names = [one["name"] for one in parts]
+        arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
+        whole = core_schema.dataclass_schema(kind, arguments, names, slots=True)
+        if not self.flat:
+            return whole
+        return core_schema.no_info_before_validator_function(
+            self._deepened,
+            whole,
+            serialization=core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole),
+        )
+
+    def _deepened(self, document: Document) -> Document:
+        return {**document, **dict.fromkeys(self.flat, document)}
+
+    def _flattened(self, record: Any, write: Callable[[Any], Document]) -> Document:
+        document = write(record)
+        for name in self.flat:
+            document |= document.pop(name)
+        return document
+
+
+_STORED: dict[type, _Form] = {
+    Episode: _Form(
+        flat=("terms",),
+        names={"ref": "execution_name", "keep_at_most": "keep_at_most_seconds"},
+        older={
+            "idle_below_percent": 5.0,
+            "time_zone": "UTC",
+            "acts_on_silence": False,
+            "snapshots": {},
+            "steps_done": {},
+        },
+    ),
+    Terms: _Form(
+        older={
+            "broadcast_may": frozenset({"keep", "stop", "undo"}),
+            "people_needed": 1,
+            "known_people": frozenset(),
+        }
+    ),
+    Instance: _Form(flat=("target",), older={"availability_zone": ""}),
+    Target: _Form(omitted=("role_arn",)),
+    LaunchFacts: _Form(older={"security_group_ids": (), "ebs_optimized": False}),
+    # An episode without this note may lose local disks, so that nothing is lost unasked.
+    Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
+    Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
+    InstanceRecord: _Form(flat=("target", "hold"), older={"episodes": 0}, omitted=("problem",)),
+    BreakerState: _Form(older={"turned": 0, "held": frozenset()}),
+    LedgerEntry: _Form(names={"episode": "execution_name"}, older={"false_stop": False, "ours": True}),
+    Meter: _Form(flat=("target",)),
+    Delivery: _Form(older={"given_up": False}),
+    Observation: _Form(
+        older={"reason": "", "policy_version": "", "told_silent": False, "advice": ()},
+        hints={"dimensions": tuple[tuple[Annotated[_Pair, AfterValidator(_share)], ...], ...] | None},
+    ),
+    _Line: _Form(flat=("seen",)),
+}
+
+
+_adapters: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(_stored_type(kind))
+    return _adapters[kind]

@@ -1,0 +1,211 @@
+"""Items that release 2428e04 stored are read as it read them, and stored as it would read them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.table import EventStore, StateTable, Table
+from governor.adapters.table.client import unpacked
+from governor.adapters.table.codec import Unreadable
+from governor.adapters.table.codec import read as read_document
+from governor.domain.approval import Approval
+from governor.domain.cost import Meter
+from governor.domain.delivery import Delivery
+from governor.domain.episode import BreakerState, Episode, InstanceRecord
+from governor.domain.evidence import evidence_hash
+from governor.domain.ledger import LedgerEntry
+from tests.unit.adapters.golden import IDS, PATH, RETIRED, comparable, from_text, load, read, stored, write
+from tests.unit.adapters.state_samples import TABLE, create_table, ref
+
+GOLDEN: dict[str, Any] = json.loads(PATH.read_text())
+REQUIRED: dict[type, tuple[str, set[str]]] = {
+    Episode: (
+        "EPISODE",
+        {
+            "execution_name", "phase", "opened_at", "approval_id", "mode", "policy_version", "overrides",
+            "instance", "reason", "evidence", "evidence_hash", "plan", "price", "owner", "project",
+            "keep_at_most_seconds",
+        },
+    ),
+    Approval: (
+        "REQUEST",
+        {
+            "approval_id", "episode", "evidence_hash", "status", "created_at", "expires_at",
+            "keep_at_most_seconds",
+        },
+    ),
+    LedgerEntry: (
+        "20",
+        {
+            "execution_name", "outcome", "instance_type", "owner", "project", "price_source", "booked_at",
+            "cost_before_usd_per_hour", "cost_after_usd_per_hour", "saved_usd_per_hour",
+        },
+    ),
+    Meter: ("1", {"account", "region", "month", "counted_until", "usd", "unpriced_hours", "usd_per_hour"}),
+    Delivery: ("m-", {"subject", "message", "channel", "target", "at"}),
+    BreakerState: ("BREAKER", {"tripped_at", "why"}),
+}  # fmt: skip
+"""The beginning of the sort key, and what a record cannot be read without."""
+REQUIRED_WITHIN = {
+    "instance": {
+        "account", "region", "instance_id", "instance_type", "state", "launch_time", "lifecycle",
+        "root_device_type", "tags", "volumes", "platform", "operator_managed",
+    },
+    "plan": {
+        "wanted", "action", "steps", "replaced_because", "losses", "stays", "cost_before_usd_per_hour",
+        "cost_after_usd_per_hour",
+    },
+    "price": {"usd_per_hour", "source"},
+}  # fmt: skip
+OF_THE_KEY = {"pk", "sk", "expires_at_epoch"}
+
+
+@pytest.fixture
+def client(aws: Clients) -> Any:
+    """The table in moto, with the items of the release."""
+    client = aws.client("dynamodb")
+    create_table(client)
+    load(client, TABLE, GOLDEN["items"])
+    return client
+
+
+def document(prefix: str) -> dict[str, Any]:
+    """The first golden item whose sort key begins so."""
+    item = next(item for item in GOLDEN["items"] if item["sk"]["S"].startswith(prefix))
+    return unpacked({name: from_text(value) for name, value in item.items()})
+
+
+def without_retired(value: Any) -> Any:
+    """What the release read, without fields that nobody needs any more."""
+    if isinstance(value, Mapping):
+        return {key: without_retired(inner) for key, inner in value.items() if key not in RETIRED}
+    return [without_retired(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_items_of_the_release_are_read_as_it_read_them(aws: Clients, client: Any) -> None:
+    """Questions that are open during an update go on, whatever their shape."""
+    table = Table(aws, TABLE)
+    now = read(StateTable(table), EventStore(table))
+
+    for name, before in GOLDEN["reads"].items():
+        assert without_retired(before) == json.loads(json.dumps(now[name])), name
+
+
+def test_evidence_of_the_release_keeps_its_hash(aws: Clients, client: Any) -> None:
+    """An approval given before an update is bound to the same evidence after it."""
+    table = StateTable(Table(aws, TABLE))
+    for number, one in enumerate(IDS):
+        episode, approval = table.episode(ref(1, one)), table.approval(f"approval-{number}")
+        assert episode is not None
+        assert approval is not None
+        assert evidence_hash(episode.evidence) == episode.evidence_hash == approval.evidence_hash
+
+
+def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
+    """A rollback reads what this version wrote: the same keys, attributes and encodings."""
+    client = aws.client("dynamodb")
+    create_table(client)
+    table = Table(aws, TABLE)
+
+    write(StateTable(table), EventStore(table))
+
+    for before, now in zip(GOLDEN["items"], stored(client, TABLE), strict=True):
+        assert comparable(before) == comparable(now)
+
+
+@pytest.mark.parametrize("kind", REQUIRED, ids=lambda kind: kind.__name__)
+def test_an_item_that_lacks_what_matters_is_unreadable(kind: type) -> None:
+    """A missing mode, plan or hash is never guessed; everything else has a default that says so."""
+    prefix, required = REQUIRED[kind]
+    whole = document(prefix)
+    read_document(kind, whole)
+    for name in whole.keys() - OF_THE_KEY:
+        part = {key: value for key, value in whole.items() if key != name}
+        if name in required:
+            with pytest.raises(Unreadable, match="required"):
+                read_document(kind, part)
+        else:
+            read_document(kind, part)
+
+
+@pytest.mark.parametrize("inner", REQUIRED_WITHIN)
+def test_a_part_that_lacks_what_matters_is_unreadable(inner: str) -> None:
+    """The same of the instance, the plan and the price of an episode."""
+    whole = document("EPISODE")
+    for name in whole[inner]:
+        part = {**whole, inner: {key: value for key, value in whole[inner].items() if key != name}}
+        if name in REQUIRED_WITHIN[inner]:
+            with pytest.raises(Unreadable, match="required"):
+                read_document(Episode, part)
+        else:
+            read_document(Episode, part)
+
+
+def test_older_episodes_may_lose_local_disks_and_had_one_approver() -> None:
+    """What a release did not write yet means what it meant then, on the safe side."""
+    whole = document("EPISODE")
+    older = {"idle_below_percent", "broadcast_may", "people_needed", "known_people", "acts_on_silence"}
+    del whole["plan"]["loses_local_disks"]
+
+    episode = read_document(Episode, {name: value for name, value in whole.items() if name not in older})
+
+    assert episode.plan.loses_local_disks
+    assert (5.0, 1, frozenset(), False) == (
+        episode.idle_below_percent,
+        episode.terms.people_needed,
+        episode.terms.known_people,
+        episode.acts_on_silence,
+    )
+    assert frozenset({"keep", "stop", "undo"}) == episode.terms.broadcast_may
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"people_needed": "1"},
+        {"people_needed": True},
+        {"keep_at_most_seconds": "604800"},
+        {"owner": 7},
+        {"acts_on_silence": 1},
+        {"acts_on_silence": "yes"},
+        {"opened_at": 1795154400},
+        {"opened_at": "2026-11-20T12:00:00"},
+        {"opened_at": "1795154400"},
+        {"idle_below_percent": "NaN"},
+        {"price": {"usd_per_hour": 1, "source": "list price"}},
+        {"price": {"usd_per_hour": "much", "source": "list price"}},
+        {"overrides": "research"},
+        {"mode": "reckless"},
+        {"execution_name": "another"},
+        {"evidence": "text"},
+        {"evidence": b"not packed"},
+    ],
+    ids=str,
+)
+def test_nothing_is_converted(change: dict[str, Any]) -> None:
+    """Text is not a number, a number is not a time, and an unknown word is not the nearest one."""
+    with pytest.raises(Unreadable, match=next(iter(change))):
+        read_document(Episode, {**document("EPISODE"), **change})
+
+
+def test_what_cannot_be_read_is_named_without_its_values() -> None:
+    """An approval holds a token, which must not reach a log."""
+    damaged = {**document("REQUEST"), "task_token": "secret-token", "status": "secret-status", "stage": 7}
+    with pytest.raises(Unreadable) as caught:
+        read_document(Approval, damaged)
+    assert "status: " in str(caught.value)
+    assert "stage: " in str(caught.value)
+    assert "secret" not in repr(caught.value)
+    assert caught.value.__context__ is None or "secret" not in str(caught.value.__context__)
+
+
+def test_unknown_attributes_are_ignored_even_where_a_field_is_not_stored() -> None:
+    """`problem` of a record and the role of a target are never stored, so an attribute is not theirs."""
+    place = {"account": "111122223333", "region": "us-east-1", "instance_id": "i-1"}
+    record = read_document(InstanceRecord, {**place, "problem": "x", "role_arn": "arn", "last_started_at": 1})
+    assert (None, None) == (record.problem, record.target.role_arn)
