@@ -219,6 +219,7 @@ def check_progress() -> CheckProgress:
         policies=policies,
         accounts=_accounts(),
         guards=guards,
+        state=_state(),
         instances=_instances(),
         snapshots=guards.snapshots,
     )

@@ -11,11 +11,17 @@
     │   ├── SignInRefused           what came back does not prove who it is
     │   └── IssuerUnavailable       the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
+    │   └── NotAllowed              this person may not give this answer; others may
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   └── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
+    ├── DeliveryError               a channel did not take a message (channels/errors.py)
+    │   ├── DeliveryRetryable       the same delivery may succeed later
+    │   └── DeliveryRefused         repeating it never helps
+    ├── CallbackRefused             a request that claims to come from a chat was refused (channels/errors.py)
+    ├── LeaseTaken                  another worker sends these messages now (channels/worker.py)
     └── CloudError                  AWS refused a call; `operation` names it
         ├── Throttled               too many calls; the same call may succeed later
         ├── Unavailable             AWS or the network failed; the same call may succeed later
@@ -26,6 +32,18 @@
         ├── Protected               a protection flag or a managing service forbids the call
         ├── NoCapacity              EC2 has no free capacity of the type at this moment
         └── Unsupported             this kind of resource can never do this
+
+    ValueError
+    └── SettingError                settings out of range; becomes a PolicyError (domain/settings.py)
+
+    Exception                       tools at a desk, which print the message and no traceback
+    ├── CommandError                a command cannot do its work (cli/errors.py)
+    ├── FetchError                  a recording cannot be fetched (simulation/fetch.py)
+    ├── StoreError                  a recording cannot be read (simulation/store.py)
+    ├── ReplayError                 a replay is impossible (simulation/replay.py)
+    └── TraceError                  a public trace cannot be read (evaluation/traces.py)
+        ├── NotATraceError          the file holds something else
+        └── BadRowError             a row of it cannot be understood
 
 Class names are part of the contract with the state machines: `Retry` and `Catch` match them as error types.
 """

@@ -13,6 +13,7 @@ from governor.domain.policy import Action
 from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, Throttled, WrongState
 from governor.usecases.check_progress import CheckProgress, Progress, Until
 from tests.builders import NOW
+from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World
 
 
@@ -20,7 +21,7 @@ def check(world: World, until: Until, minutes: float = 0) -> Progress:
     """One look, that many minutes after now."""
     world.clock.moment = NOW + timedelta(minutes=minutes)
     look = CheckProgress(
-        world.clock, world.policies, world.guards.accounts, world.guards, world.ec2, world.ec2
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
     )
     return look(world.ref, until)
 

@@ -16,13 +16,14 @@ from governor.domain.policy import Action, Mode
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.usecases.check_progress import CheckProgress, Until
 from tests.builders import NOW
+from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World
 
 
 def check(world: World) -> CheckProgress:
     """The use case over the world."""
     return CheckProgress(
-        world.clock, world.policies, world.guards.accounts, world.guards, world.ec2, world.ec2
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
     )
 
 

@@ -1,10 +1,4 @@
-"""What can become of a delivery that was not taken.
-
-    GovernorError
-    ├── DeliveryError               a channel did not take a message
-    │   ├── DeliveryRetryable       the same delivery may succeed later
-    │   └── DeliveryRefused         repeating the same delivery never helps; the message says what to do
-    └── CallbackRefused             a request that claims to come from a chat system was not let through
+"""Errors of channels; the whole tree stands in `governor.errors`.
 
 Messages name the channel and the status, never an address or a token: an address of a webhook is a secret.
 For that reason the foreign error is not chained; its class name is in the message instead.

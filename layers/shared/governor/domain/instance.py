@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from governor.domain.tags import AUTO_SCALING_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso, printable
 
 
@@ -97,7 +98,7 @@ class Instance:
         Whoever may tag can write anything: line breaks that begin a line of their own in a mail, or marks
         that turn the direction of what is read.
         """
-        return printable(self.tags.get("Name", "")) or self.instance_id
+        return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     def snapshot_name(self, occasion: str) -> str:
         """A `Name` tag for its snapshots, as long as EC2 takes one."""
@@ -172,7 +173,7 @@ _MANAGED_TAGS: tuple[tuple[str, str], ...] = (
     ("opsworks:stack", "AWS OpsWorks"),
     ("aws:cloud9:environment", "AWS Cloud9"),
     # After the others: most of the services above sit on an Auto Scaling group, and their name says more.
-    ("aws:autoscaling:groupName", "EC2 Auto Scaling"),
+    (AUTO_SCALING_TAG, "EC2 Auto Scaling"),
     ("aws:ec2:fleet-id", "EC2 Fleet"),
     ("aws:ec2spot:fleet-request-id", "Spot Fleet"),
 )
@@ -190,7 +191,7 @@ def managed_by(instance: Instance) -> Manager | None:
     for key, service in _MANAGED_TAGS:
         if key in instance.tags:
             group = instance.tags[key]
-            if key == "aws:autoscaling:groupName" and group.startswith("AWSBatch-"):
+            if key == AUTO_SCALING_TAG and group.startswith("AWSBatch-"):
                 return Manager("AWS Batch", key)
             return Manager(service, key)
     for prefix, service in _MANAGED_TAG_PREFIXES:

@@ -12,10 +12,8 @@ from enum import StrEnum
 
 from governor.domain.instance import Instance
 from governor.domain.policy import Events, Mode, Policy
+from governor.domain.tags import CHECKPOINT_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime
-
-CHECKPOINT_TAG = "GpuGovernorCheckpoint"
-"""`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the policy."""
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from governor.domain.alert import Alert, AlertKind, Severity, short_hash
 from governor.domain.instance import Instance, Manager, Target
+from governor.domain.tags import AUTO_SCALING_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime, iso, money
 
 _NAMED = 20
@@ -79,7 +80,7 @@ class IdleMember:
 def home_of(instance: Instance, manager: Manager) -> Home:
     """The environment of a managed instance, by its tags."""
     tags, service = instance.tags, manager.service
-    group = tags.get("aws:autoscaling:groupName", "")
+    group = tags.get(AUTO_SCALING_TAG, "")
     cluster = _cluster(tags)
     if service == "AWS Batch":
         return Home(Kind.BATCH, service, _batch_name(tags, group))

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from governor.domain.episode import Episode, Outcome
-from governor.domain.instance import Instance
+from governor.domain.fallback import policy_or_base
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Saving, Step, saving_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
-from governor.errors import PolicyError
 from governor.ports import InstanceReader, Policies
 from governor.usecases.accounts import Accounts
 
@@ -44,7 +43,7 @@ class BookSaving:
         became = self._became(episode, outcome)
         if became is None:
             return None
-        saving = _saving(episode, became, policy_at_the_end(self.policies, episode.instance))
+        saving = _saving(episode, became, policy_or_base(self.policies, episode.instance))
         # From the moment EC2 stopped charging as asked: the first step, not its bookkeeping.
         first = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
         return LedgerEntry(
@@ -68,7 +67,7 @@ class BookSaving:
         if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
             return None  # void for another reason; the instance runs on
         step = Step.TERMINATE if gone else Step.STOP
-        policy = policy_at_the_end(self.policies, episode.instance)
+        policy = policy_or_base(self.policies, episode.instance)
         bill = saving_of(episode.instance, episode.price, (step,), policy)
         return LedgerEntry(
             episode=ref,
@@ -106,14 +105,6 @@ class BookSaving:
 def _put_away(episode: Episode) -> bool:
     """Whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
     return bool({Step.STOP.value, Step.TERMINATE.value} & episode.steps_done.keys())
-
-
-def policy_at_the_end(policies: Policies, instance: Instance) -> Policy:
-    """The instance's policy; the base where its overrides contradict each other, since an end must come."""
-    try:
-        return policies.applied_to(instance).policy
-    except PolicyError:
-        return policies.base().policy
 
 
 def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:

@@ -11,12 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from governor.domain.fallback import policy_or_base
 from governor.domain.health_messages import InstanceFinding, advice_key, health_alerts
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Target
 from governor.domain.owner import owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.errors import GovernorError, PolicyError
+from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
 from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
 
@@ -114,18 +115,11 @@ class CheckHealth:
         for instance in self.instances.list_selected(target, base.selector):
             if again is not None and instance.instance_id not in again.instance_ids:
                 continue
-            policy = self._policy(instance, base)
+            policy = policy_or_base(self.policies, instance)
             if policy.health.enabled:
                 advice = advice_key(*owner_of(instance, base.ownership)) not in known
                 requests.append(HealthRequest(instance, policy, advice))
         return list(self.read(target, requests, now).values())
-
-    def _policy(self, instance: Instance, base: Policy) -> Policy:
-        """Overrides that contradict each other are told by the sweep; faults are told all the same."""
-        try:
-            return self.policies.applied_to(instance).policy
-        except PolicyError:
-            return base
 
     def _tell(
         self,

@@ -13,10 +13,11 @@ from governor.domain.delivery import NOWHERE
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_id
 from governor.domain.plan import Step
+from governor.domain.tags import EPISODE_TAG
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
-from governor.ports import Clock, InstanceReader, Policies, Snapshotter
+from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.guards import EPISODE_TAG, Guards
+from governor.usecases.guards import Guards
 
 
 class Until(StrEnum):
@@ -54,6 +55,7 @@ class CheckProgress:
     policies: Policies
     accounts: Accounts
     guards: Guards
+    state: StateTable
     instances: InstanceReader
     snapshots: Snapshotter
 
@@ -97,14 +99,14 @@ class CheckProgress:
                 assert_never(until)
 
     def _heard(self, episode: Episode) -> Progress:
-        state, name = self.guards.state, episode.ref.execution_name
-        approval = state.approval(episode.approval_id)
+        name = episode.ref.execution_name
+        approval = self.state.approval(episode.approval_id)
         asks = episode.schedule is not None
         if asks and approval is not None and approval.status is not ApprovalStatus.PENDING:
             return Progress(done=True, wait_seconds=0)
         stage = Stage.ASK if asks else Stage.TELL
         message = stage_id(stage, episode.ref)
-        found = [delivery for delivery in state.deliveries(name) if delivery.message == message]
+        found = [delivery for delivery in self.state.deliveries(name) if delivery.message == message]
         if any(delivery.reached_people for delivery in found):
             return Progress(done=True, wait_seconds=0)
         reasons = "; ".join(d.refused for d in found if d.refused)

@@ -16,15 +16,13 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.plan import Step, acts_on_silence, mode_of
 from governor.domain.policy import AppliedPolicy, Mode
+from governor.domain.tags import EPISODE_TAG
 from governor.domain.terms import was_rightly_approved
 from governor.domain.units import UtcDatetime
 from governor.errors import Interrupted, SafetyError
 from governor.ports import Clock, Policies, Snapshot, Snapshotter, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
-
-EPISODE_TAG = "GpuGovernor:Episode"
-"""On every snapshot the governor makes; the gate before termination counts by it."""
 
 
 @dataclass(frozen=True, slots=True)

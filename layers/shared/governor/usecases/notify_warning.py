@@ -17,11 +17,11 @@ from governor.domain.instance import Instance, Lifecycle
 from governor.domain.interruption import Checkpoint, HookAnswer, Warned
 from governor.domain.owner import Owner, by_owner
 from governor.domain.policy import Policy
+from governor.domain.tags import AUTO_SCALING_TAG
 from governor.errors import CloudError, ConflictError
 from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
 from governor.usecases.once import Once, run_all
 
-GROUP_TAG = "aws:autoscaling:groupName"
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
 
 
@@ -157,7 +157,7 @@ class NotifyWarning:
 
         def is_meant(one: Instance) -> bool:
             if group is not None:
-                return one.tags.get(GROUP_TAG) == group
+                return one.tags.get(AUTO_SCALING_TAG) == group
             return one.availability_zone == zone and one.lifecycle in _TAKEN_BACK
 
         try:

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.fallback import policy_or_base
 from governor.domain.messages import outcome_alert
 from governor.domain.policy import Mode
 from governor.domain.quiet import quiet_until
+from governor.domain.tags import MARKS
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.book_saving import BookSaving, policy_at_the_end
-from governor.usecases.sweep_target import LOW_UTILIZATION_TAG, REVIEW_TAG
+from governor.usecases.book_saving import BookSaving
 
 _RECORD_LINK_DAYS = 30
 
@@ -67,7 +68,7 @@ class RecordOutcome:
         self, episode: Episode | None, outcome: Outcome, reason: str, now: UtcDatetime
     ) -> UtcDatetime | None:
         base = self.policies.base().policy
-        policy = policy_at_the_end(self.policies, episode.instance) if episode else base
+        policy = policy_or_base(self.policies, episode.instance) if episode else base
         return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome, reason))
 
     def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
@@ -95,7 +96,7 @@ class RecordOutcome:
         failures = self.tagger.remove_tags(
             target,
             [episode.ref.instance_id],
-            (LOW_UTILIZATION_TAG, REVIEW_TAG),
+            MARKS,
             dry_run=episode.mode is Mode.OBSERVE,
         )
         if not failures:

@@ -27,6 +27,7 @@ from governor.domain.interruption import (
 )
 from governor.domain.owner import owner_of
 from governor.domain.policy import Mode, Policy
+from governor.domain.tags import DELETE_AFTER_TAG, EVENT_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter, StateTable
@@ -36,10 +37,8 @@ from governor.usecases.notify_warning import Case, NotifyWarning, Reaction
 from governor.usecases.once import Once, joined, run_all
 from governor.usecases.parallel import at_once, begin
 from governor.usecases.send_checkpoint import SEND, Results, SendCheckpoint, answer
-from governor.usecases.take_snapshot import DELETE_AFTER_TAG, INSTANCE_TAG
 from governor.usecases.void_episode import VoidEpisode
 
-EVENT_TAG = "GpuGovernor:Event"
 _PATIENCE_SECONDS = 10.0
 """With an account or Region that hangs: a third of the function's time."""
 _NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
@@ -286,7 +285,7 @@ class RespondToWarnings:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""
         instance, warned, policy = case.instance, case.warned, case.policy
         tags = {
-            "Name": instance.snapshot_name("before its interruption"),
+            NAME_TAG: instance.snapshot_name("before its interruption"),
             EVENT_TAG: warned.event_id,
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)),

@@ -7,13 +7,11 @@ from datetime import timedelta
 
 from governor.domain.episode import EpisodeRef
 from governor.domain.plan import Step
+from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import iso
 from governor.errors import SafetyError, SnapshotFailed
 from governor.ports import Clock, Snapshot, Snapshotter, StateTable
-from governor.usecases.guards import EPISODE_TAG, Cleared, Guards, must_be_rechecked
-
-DELETE_AFTER_TAG = "DeleteAfter"
-INSTANCE_TAG = "GpuGovernor:Instance"
+from governor.usecases.guards import Cleared, Guards, must_be_rechecked
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class TakeSnapshot:
         instance = cleared.instance
         keep = timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
         return {
-            "Name": instance.snapshot_name("before put-away"),
+            NAME_TAG: instance.snapshot_name("before put-away"),
             EPISODE_TAG: cleared.episode.ref.execution_name,
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + keep),

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.fallback import policy_or_base
 from governor.domain.instance import Instance
 from governor.domain.messages import undo_alert
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, StateTable, UndoAnswer
 from governor.usecases.accounts import Accounts
-from governor.usecases.book_saving import policy_at_the_end
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class UndoEpisode:
         refusal = _not_startable(instance, episode)
         if instance is None or refusal is not None:
             return UndoAnswer(False, refusal or "the instance no longer exists")
-        hours = policy_at_the_end(self.policies, episode.instance).approval.keep_after_undo_hours
+        hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
         self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
         try:
