@@ -12,9 +12,10 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
@@ -24,7 +25,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, InstanceRecord, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
-from local.cloud import ACCOUNT, REGION, LocalCloud, LocalCloudError
+from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
@@ -40,7 +41,7 @@ overrides:
     set: {{plan: {{action: terminate}}}}
 """
 TARGET = Target(ACCOUNT, REGION)
-_PATIENCE_SECONDS = 120.0
+Seen = TypeVar("Seen")
 
 
 class Demo:
@@ -49,40 +50,60 @@ class Demo:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.state = StateTable(Table(Clients(), scene.outputs["StateTableName"]))
+        self.verdicts: dict[str, str] = {}
         self._told: dict[str, tuple[str, ...]] = {}
 
     def show_verdicts(self) -> None:
-        """Every instance with its verdict and reason, as the sweep has stored them."""
+        """Every instance with its verdict and reason, as the first sweep has stored them."""
         seen = self.state.observations(TARGET)
+        self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
         for instance_id, observation in sorted(seen.items(), key=lambda item: item[1].verdict):
             name = self.scene.members[instance_id].name
             print(f"  {observation.verdict:<18} {name:<22} {observation.reason}")
             for advice in observation.advice:
                 print(f"  {'':<18} {'':<22} -> {advice}")
 
+    def _wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
+        """Looks until there is something to see, as long as anything moves and no workflow has failed.
+
+        Raises:
+            LocalCloudError: a workflow has failed, or nothing moves any more; with the cause.
+        """
+
+        def look_or_fail() -> Seen | None:
+            if (failed := self.scene.failure()) is not None:
+                raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
+            return look()
+
+        return self.scene.wait_for(look_or_fail, otherwise)
+
     def await_questions(self) -> list[dict[str, Any]]:
         """Waits until every workflow has either asked or ended; returns the questions."""
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < until:
+
+        def asked() -> list[dict[str, Any]] | None:
             self.scene.read_mail()
             questions = [mail for mail in self.scene.mail if mail["kind"] == "approval-requested"]
-            asked = {question["instance_id"] for question in questions}
-            running = {i for i, found in self.scene.executions().items() if found["status"] == "RUNNING"}
-            if running and running <= asked:
-                return questions
-            time.sleep(0.2)
-        raise LocalCloudError("not every workflow has asked in time")
+            ids = {question["instance_id"] for question in questions}
+            executions = self.scene.executions()
+            running = {i for i, found in executions.items() if found["status"] == "RUNNING"}
+            return questions if executions and running <= ids else None
+
+        questions = self._wait_for(asked, "not every workflow has asked")
+        if not questions:
+            raise LocalCloudError("every workflow has ended, and none has asked")
+        return questions
 
     def await_mail(self, instance_id: str) -> str:
         """The link in the owner's mail about an instance, as SES has taken it."""
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < until:
+
+        def link() -> str | None:
             for mail in self.scene.sent_mail():
-                if instance_id in mail["BodyText"] and "Please decide" in mail["Subject"]:
-                    links = [line.strip() for line in mail["BodyText"].splitlines() if "/approvals/" in line]
+                links = [line.strip() for line in mail["BodyText"].splitlines() if "/approvals/" in line]
+                if instance_id in mail["BodyText"] and links:
                     return self.scene.cloud.reachable_url(links[0])
-            time.sleep(0.2)
-        raise LocalCloudError(f"no mail about {instance_id} in time")
+            return None
+
+        return self._wait_for(link, f"no mail about {instance_id}")
 
     def warn(self, name: str) -> float:
         """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until whoever is
@@ -91,34 +112,41 @@ class Demo:
         (warned,) = [i for i, member in self.scene.members.items() if member.name == name]
         began = time.time()
         self.scene.simulation.spot_warning(warned)
-        until = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < until:
+
+        def hooked() -> float | None:
             hooks = [c for c in self.scene.simulation.commands() if warned in c["InstanceIds"]]
             pages = [p for p in self.scene.receivers.received("pagerduty") if warned in str(p.payload)]
-            if hooks and pages:
-                return float(hooks[0]["at"]) - began
-            time.sleep(0.2)
-        raise LocalCloudError(f"{name} was not asked to save its work, or nobody was paged, in time")
+            return float(hooks[0]["at"]) - began if hooks and pages else None
+
+        return self._wait_for(hooked, f"{name} was not asked to save its work, or nobody was paged")
 
     def approve(self, question: dict[str, Any]) -> None:
         """Presses the button as a browser would: reads the page, sends its form back."""
         url = self.await_mail(question["instance_id"])
-        with urlopen(url, timeout=30) as page:
+        with urlopen(url, timeout=ANSWER_SECONDS) as page:
             form = _hidden_fields(page.read().decode())
         body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
-        with urlopen(Request(url, data=urlencode(body).encode(), method="POST"), timeout=30) as answer:
+        with urlopen(
+            Request(url, data=urlencode(body).encode(), method="POST"), timeout=ANSWER_SECONDS
+        ) as answer:
             answer.read()
 
-    def follow(self) -> None:
-        """Tells each step of each episode as it happens, until no workflow runs."""
-        while True:
+    def follow(self, *, patiently: bool) -> None:
+        """Tells each step of each episode as it happens, until no workflow runs.
+
+        Patiently means as long as people take to answer.
+        """
+
+        def over() -> bool | None:
+            # First whether they run, then what they did: what comes last is told, too.
+            running = any(found["status"] == "RUNNING" for found in self.scene.executions().values())
             for record in self.state.records(TARGET).values():
                 self._tell(record)
-            if all(found["status"] != "RUNNING" for found in self.scene.executions().values()):
-                for record in self.state.records(TARGET).values():
-                    self._tell(record)
-                return
+            return None if running else True
+
+        while patiently and over() is None:
             time.sleep(0.3)
+        self._wait_for(over, "a workflow does not end")
 
     def _tell(self, record: InstanceRecord) -> None:
         episode = self._latest_episode(record)
@@ -140,8 +168,7 @@ class Demo:
         return self.state.episode(episode_from_execution_name(execution["name"]))
 
     def summary(self) -> dict[str, Any]:
-        """What has really happened, read from EC2, Step Functions and DynamoDB."""
-        seen = self.state.observations(TARGET)
+        """What the first sweep saw, and what has happened, read from EC2, Step Functions and DynamoDB."""
         episodes = [e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))]
         approved = [
             episode.ref.instance_id
@@ -161,8 +188,8 @@ class Demo:
         months = {episode.opened_at.strftime("%Y-%m") for episode in episodes}
         saved = [entry.saved_usd_per_hour for month in months for entry in self.state.entries(month)]
         return {
-            "instances": len(seen),
-            "verdicts": dict(sorted(Counter(o.verdict for o in seen.values()).items())),
+            "instances": len(self.verdicts),
+            "verdicts": dict(sorted(Counter(self.verdicts.values()).items())),
             "approved": sorted(approved),
             "actions": actions,
             "snapshots_completed": sum(snapshot["State"] == "completed" for snapshot in snapshots),
@@ -215,7 +242,7 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
             demo.approve(question)
     else:
         _say("open a link and decide; Ctrl-C ends the demo")
-    demo.follow()
+    demo.follow(patiently=not auto)
     _say(f"done after {time.monotonic() - started:.0f} s")
     if keep:
         _say("the cloud keeps running; Ctrl-C ends it")
@@ -244,8 +271,9 @@ def main() -> int:
             try:
                 run(cloud, receivers, auto=arguments.approve == "auto", keep=arguments.keep)
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
-                print(f"\nthe demo failed: {error}\n\nlast lines of the engine:", file=sys.stderr)
-                print(cloud.log()[-3000:], file=sys.stderr)
+                print(f"\nthe demo failed: {error}", file=sys.stderr)
+                if log := cloud.log()[-3000:].strip():
+                    print(f"\nlast lines of the engine:\n{log}", file=sys.stderr)
                 return 1
     except LocalCloudError as error:
         print(f"the demo failed: {error}", file=sys.stderr)

@@ -17,12 +17,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -30,6 +29,7 @@ from urllib.request import urlopen
 import boto3
 from botocore.config import Config
 
+from local.patience import QUIET_ROUNDS, wait_for, work_in_group
 from local.simulation import Simulation
 from local.templates import load_template
 
@@ -38,7 +38,9 @@ ENGINE_PYTHON = ROOT / ".tools" / "cloud" / "bin" / "python"
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 _BUCKET = "deployment"
-_START_SECONDS = 30.0
+ANSWER_SECONDS = 600
+"""How long a client waits for one answer: on a busy machine a function may take minutes."""
+Seen = TypeVar("Seen")
 
 
 class LocalCloudError(Exception):
@@ -50,6 +52,7 @@ class LocalCloud:
 
     `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as fast).
     `trust` is a certificate that functions trust beyond the public authorities, of a receiver on loopback.
+    Whatever waits for this cloud gives up after `quiet_rounds` of `local.patience`.
     """
 
     def __init__(
@@ -59,12 +62,14 @@ class LocalCloud:
         wait_scale: float = 1.0,
         enforce_iam: bool = False,
         trust: Path | None = None,
+        quiet_rounds: int = QUIET_ROUNDS,
     ) -> None:
         self._own_dir = run_dir is None
         self.run_dir = run_dir or Path(tempfile.mkdtemp(prefix="gpu-governor-"))
         self._wait_scale = wait_scale
         self._enforce_iam = enforce_iam
         self._trust = trust
+        self._quiet_rounds = quiet_rounds
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -142,7 +147,7 @@ class LocalCloud:
             endpoint_url=self.endpoint_url,
             aws_access_key_id=account,
             aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
-            config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=120),
+            config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=ANSWER_SECONDS),
         )
 
     def simulation(self, region: str = REGION, account: str = ACCOUNT) -> Simulation:
@@ -224,44 +229,72 @@ class LocalCloud:
         return f"s3://{_BUCKET}/{key}"
 
     def _await_stack(self, cloudformation: Any, stack_name: str) -> dict[str, str]:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            stack = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
-            if stack["StackStatus"] == "CREATE_COMPLETE":
-                return {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
-            if "FAILED" in stack["StackStatus"] or "ROLLBACK" in stack["StackStatus"]:
-                break
-            time.sleep(0.1)
-        events = cloudformation.describe_stack_events(StackName=stack_name)["StackEvents"]
+        def ended() -> dict[str, Any] | None:
+            stack: dict[str, Any] = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
+            return None if stack["StackStatus"].endswith("_IN_PROGRESS") else stack
+
+        def events() -> list[dict[str, Any]]:
+            found = cloudformation.describe_stack_events(StackName=stack_name)["StackEvents"]
+            return list(found)
+
+        stack = self.wait_for(ended, f"the stack {stack_name} is not ready", moved=lambda: len(events()))
+        if stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+            return {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
         reasons = [
             f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', event['ResourceStatus'])}"
-            for event in events
+            for event in events()
             if "FAILED" in event["ResourceStatus"]
         ]
         raise LocalCloudError(f"the stack {stack_name} failed: {'; '.join(reasons) or 'no reason given'}")
 
     # state machines
 
-    def run(self, machine_arn: str, payload: Mapping[str, Any], seconds: float = 60) -> dict[str, Any]:
+    def run(self, machine_arn: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Runs an execution to its end; returns its description."""
         states = self.client("stepfunctions")
         execution = states.start_execution(stateMachineArn=machine_arn, input=json.dumps(dict(payload)))
-        return self.await_execution(execution["executionArn"], seconds)
+        return self.await_execution(execution["executionArn"])
 
-    def await_execution(self, execution_arn: str, seconds: float = 60) -> dict[str, Any]:
+    def await_execution(self, execution_arn: str) -> dict[str, Any]:
         """Waits for the end of an execution; returns its description.
 
         Raises:
-            LocalCloudError: it still runs after that time.
+            LocalCloudError: it still runs, and nothing moves.
         """
         states = self.client("stepfunctions")
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+
+        def ended() -> dict[str, Any] | None:
             found: dict[str, Any] = states.describe_execution(executionArn=execution_arn)
-            if found["status"] != "RUNNING":
-                return found
-            time.sleep(0.05)
-        raise LocalCloudError(f"{execution_arn} still runs after {seconds:g} s")
+            return found if found["status"] != "RUNNING" else None
+
+        return self.wait_for(ended, f"{execution_arn} still runs")
+
+    # patience
+
+    def wait_for(
+        self,
+        look: Callable[[], Seen | None],
+        otherwise: str | Callable[[], str],
+        *,
+        moved: Callable[[], object] = lambda: None,
+    ) -> Seen:
+        """Looks until there is something to see, as long as any function works or what `moved` says changes.
+
+        Raises:
+            LocalCloudError: nothing moves any more; with what `otherwise` says.
+        """
+        try:
+            return wait_for(
+                look,
+                lambda: (moved(), self._work()),
+                otherwise if callable(otherwise) else lambda: str(otherwise),
+                quiet_rounds=self._quiet_rounds,
+            )
+        except TimeoutError as error:
+            raise LocalCloudError(str(error)) from None
+
+    def _work(self, *, engine: bool = False) -> object:
+        return work_in_group(self._process.pid, leader=engine) if self._process else None
 
     # the process
 
@@ -288,15 +321,18 @@ class LocalCloud:
         }
 
     def _wait_until_up(self) -> None:
-        until = time.monotonic() + _START_SECONDS
-        while time.monotonic() < until:
+        def up() -> bool | None:
             if self._process is None or self._process.poll() is not None:
-                break
+                return False
             try:
-                with urlopen(f"{self.endpoint_url}/_ministack/health", timeout=1):
-                    return
+                with urlopen(f"{self.endpoint_url}/_ministack/health", timeout=ANSWER_SECONDS):
+                    return True
             except (URLError, ConnectionError, TimeoutError):
-                time.sleep(0.05)
+                return None
+
+        with contextlib.suppress(TimeoutError):
+            if wait_for(up, lambda: self._work(engine=True), lambda: ""):
+                return
         raise LocalCloudError(f"the engine did not start:\n{self.log()[-3000:]}")
 
 

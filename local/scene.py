@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import urlopen
 
-from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
+from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
 from local.fleet import Member, series_of
 from local.receivers import Receivers
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
@@ -23,6 +22,8 @@ SENDER = "gpu-governor@example.com"
 CHECKPOINT_DOCUMENT = "gpu-governor-on-interruption"
 SPOT_PRICES = {"g4dn.xlarge": "0.2104", "g4dn.2xlarge": "0.2988", "p4d.24xlarge": "9.8321"}
 TEMPLATE = ROOT / "template.yaml"
+Seen = TypeVar("Seen")
+_FAILED = ("FAILED", "TIMED_OUT", "ABORTED")
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Scene:
     receivers: Receivers
     members: dict[str, Member] = field(default_factory=dict)
     mail: list[dict[str, Any]] = field(default_factory=list)
+    _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def simulation(self) -> Simulation:
@@ -68,7 +70,7 @@ class Scene:
 
     def sweep(self) -> dict[str, Any]:
         """Runs one sweep through the sweep state machine; returns its output."""
-        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {}, seconds=120)
+        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {})
         if done["status"] != "SUCCEEDED":
             raise RuntimeError(f"the sweep ended {done['status']}: {done.get('cause')}")
         output: dict[str, Any] = json.loads(done["output"])
@@ -103,19 +105,60 @@ class Scene:
                 self.mail.append({**json.loads(envelope["Message"]), "_envelope": envelope})
                 sqs.delete_message(QueueUrl=self.mailbox_url, ReceiptHandle=message["ReceiptHandle"])
 
-    def await_mail(self, kind: str, count: int = 1, seconds: float = 60) -> list[dict[str, Any]]:
+    def await_mail(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until that many alerts of a kind have arrived.
 
         Raises:
-            TimeoutError: they have not; with the kinds that have.
+            LocalCloudError: they have not, and nothing moves; with the kinds that have.
         """
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+
+        def arrived() -> list[dict[str, Any]] | None:
             found = [mail for mail in self.read_mail() if mail["kind"] == kind]
-            if len(found) >= count:
-                return found
-            time.sleep(0.1)
-        raise TimeoutError(f"no {count} alerts of kind {kind}, but {[mail['kind'] for mail in self.mail]}")
+            return found if len(found) >= count else None
+
+        return self.wait_for(arrived, f"no {count} alerts of kind {kind}")
+
+    def wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
+        """Looks until there is something to see.
+
+        Raises:
+            LocalCloudError: nothing moves any more; with what has arrived and what the functions have logged.
+        """
+
+        def said() -> str:
+            kinds = [(mail["kind"], mail.get("instance_id")) for mail in self.mail]
+            return f"{otherwise}; mail so far: {kinds}; errors: {self.errors()}"
+
+        return self.cloud.wait_for(look, said, moved=self._progress)
+
+    def _progress(self) -> object:
+        """Another value whenever mail has arrived or a workflow has entered a state."""
+        states = self.cloud.client("stepfunctions")
+        running = [one["executionArn"] for one in self.executions().values() if one["status"] == "RUNNING"]
+        newest = [
+            states.get_execution_history(executionArn=arn, reverseOrder=True, maxResults=1)["events"][:1]
+            for arn in running
+        ]
+        return len(self.mail), [(event["id"], event["type"]) for events in newest for event in events]
+
+    def failure(self) -> str | None:
+        """The first workflow that has failed, with its cause."""
+        for instance_id, found in self.executions().items():
+            if found["status"] in _FAILED:
+                name = self.members[instance_id].name if instance_id in self.members else instance_id
+                cause = f"{found.get('error', '')} {found.get('cause', '')}".strip() or "no cause is given"
+                return f"the workflow of {name} ended {found['status']}: {cause}"
+        return None
+
+    def errors(self, most: int = 10) -> list[str]:
+        """What the functions have logged last as errors, oldest first."""
+        logs = self.cloud.client("logs")
+        found = []
+        for group in logs.describe_log_groups()["logGroups"]:
+            name = group["logGroupName"]
+            events = logs.filter_log_events(logGroupName=name)["events"]
+            found += [(one["timestamp"], line) for one in events if (line := _error(name, one["message"]))]
+        return [line for _, line in sorted(found)[-most:]]
 
     def command_line(self) -> str:
         """What to type in the project's folder to list the questions of this cloud, in any other terminal.
@@ -129,7 +172,7 @@ class Scene:
 
     def sent_mail(self) -> list[dict[str, Any]]:
         """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""
-        with urlopen(f"{self.cloud.endpoint_url}/_ministack/ses/messages", timeout=10) as answer:
+        with urlopen(f"{self.cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS) as answer:
             boxes = json.loads(answer.read())["messages"]
         return [mail for box in boxes.values() for mail in box]
 
@@ -140,9 +183,25 @@ class Scene:
         found: dict[str, dict[str, Any]] = {}
         listed = states.list_executions(stateMachineArn=machine)["executions"]
         for one in sorted(listed, key=lambda execution: execution["startDate"]):
-            described = states.describe_execution(executionArn=one["executionArn"])
+            arn = one["executionArn"]
+            # What has ended stays as it is.
+            described = self._ended.get(arn) or states.describe_execution(executionArn=arn)
+            if described["status"] != "RUNNING":
+                self._ended[arn] = described
             found[json.loads(described["input"])["instance_id"]] = described
         return found
+
+
+def _error(group: str, line: str) -> str | None:
+    """What a function has logged as an error, and the last line of its traceback."""
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(said, dict) or said.get("level") != "ERROR":
+        return None
+    last = str(said.get("exception", "")).strip().splitlines()[-1:]
+    return ": ".join([group, str(said.get("message")), *last])
 
 
 def deploy_scene(

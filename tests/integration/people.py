@@ -11,6 +11,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
+from local.cloud import ANSWER_SECONDS
+
 
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *args: object, **kwargs: object) -> None:
@@ -36,7 +38,7 @@ def request(url: str, method: str = "GET", fields: dict[str, str] | None = None)
     """Status and body."""
     data = urlencode(fields).encode() if fields is not None else None
     try:
-        with _OPENER.open(Request(url, data=data, method=method), timeout=30) as answer:
+        with _OPENER.open(Request(url, data=data, method=method), timeout=ANSWER_SECONDS) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:
@@ -92,7 +94,7 @@ class Browser:
         context = ssl.create_default_context(cafile=str(self.trust))
         opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
         try:
-            answer = opener.open(asked, timeout=30)
+            answer = opener.open(asked, timeout=ANSWER_SECONDS)
         except HTTPError as error:
             answer = error
         with answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,6 @@ from local.scene import Scene
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
 FORGOTTEN = Member("forgotten", "g5.xlarge", A10G, 1, idle, "idle", "the plain case")
-PATIENCE_SECONDS = 60.0
 
 
 @dataclass
@@ -155,11 +153,5 @@ class Stage:
         return json.loads(answer["Payload"].read()), "FunctionError" in answer
 
     def eventually(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
-        """Looks until there is something to see."""
-        until = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < until:
-            if (found := look()) is not None:
-                return found
-            time.sleep(0.1)
-        kinds = [(mail["kind"], mail["instance_id"]) for mail in self.scene.mail]
-        raise AssertionError(f"{otherwise}; mail so far: {kinds}; engine: {self.scene.cloud.log()[-1500:]}")
+        """Looks until there is something to see, as long as anything moves."""
+        return self.scene.wait_for(look, otherwise)

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from cli.governor import main
-from local.cloud import ROOT
+from local.cloud import ANSWER_SECONDS, ROOT
 from tests.integration.stage import Stage
 
 
@@ -73,7 +73,6 @@ def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
 
@@ -87,6 +86,6 @@ def test_nobody_gets_in_without_a_signature(stage: Stage, api: str) -> None:
     """The routes are authorised by IAM; a request that names nobody is refused."""
     assert stage.scene.outputs
     with pytest.raises(HTTPError) as refused:
-        urlopen(f"{api.rstrip('/')}/api/approvals", timeout=30)
+        urlopen(f"{api.rstrip('/')}/api/approvals", timeout=ANSWER_SECONDS)
     with refused.value:
         assert refused.value.code in (400, 401, 403)

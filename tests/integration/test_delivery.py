@@ -8,6 +8,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from local.cloud import ANSWER_SECONDS
 from local.receivers import Received
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
@@ -228,7 +229,7 @@ def post_to_slack_actions(url: str, body: bytes, timestamp: str, signature: str)
         "X-Slack-Signature": signature,
     }
     try:
-        with urlopen(Request(url, data=body, headers=headers), timeout=30) as answer:
+        with urlopen(Request(url, data=body, headers=headers), timeout=ANSWER_SECONDS) as answer:
             return int(answer.status)
     except HTTPError as error:
         with error:

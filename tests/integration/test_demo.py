@@ -7,6 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cli.demo import Demo
+from governor.domain.verdict import VerdictKind
+from local.cloud import LocalCloudError
+from tests.integration.stage import Stage
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,7 +26,6 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
         env={"PYTHONPATH": f"{ROOT / 'layers/shared'}:{ROOT}", "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
-        timeout=280,
         check=False,
     )
     assert 0 == done.returncode, done.stderr[-2000:]
@@ -29,5 +35,33 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
 
     states = [action["state"] for action in summary["actions"]]
     assert 15 == summary["instances"]  # the sixteenth does not carry the tag
+    assert {kind.value for kind in VerdictKind} - {"frozen", "resting"} == set(summary["verdicts"])
     assert len(summary["approved"]) == len(states)
     assert {"stopped", "terminated"} == set(states)
+
+
+def test_the_first_workflow_that_fails_ends_the_wait_with_its_cause(stage: Stage) -> None:
+    """Nobody waits for a question that will not come."""
+    states = stage.scene.cloud.client("stepfunctions")
+    states.start_execution(
+        stateMachineArn=stage.scene.outputs["RemediationStateMachineArn"],
+        input=json.dumps({"instance_id": "i-00000000000000bad"}),
+    )
+
+    with pytest.raises(
+        LocalCloudError, match=r"(?s)workflow of i-0\w+bad ended FAILED: .*Payload was refused"
+    ):
+        Demo(stage.scene).await_questions()
+
+
+def test_a_wait_in_which_nothing_moves_ends_with_what_has_come(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with what the functions have logged."""
+    monkeypatch.setattr(stage.scene.cloud, "_quiet_rounds", 2)
+    stage.ask()
+
+    with pytest.raises(
+        LocalCloudError, match=r"no approval-requested about i-nobody; mail so far: \[.+\]; errors: "
+    ):
+        stage.await_mail("i-nobody", "approval-requested")

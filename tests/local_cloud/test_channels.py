@@ -34,7 +34,7 @@ from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook
 from governor.domain.alert import Severity
 from governor.domain.approval import Answer
-from local.cloud import LocalCloud
+from local.cloud import ANSWER_SECONDS, LocalCloud
 from local.receivers import CHANNELS, Receivers
 from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome
 
@@ -82,7 +82,7 @@ def sender(receivers: Receivers, name: str) -> Channel:
 def post(url: str, body: bytes, headers: dict[str, str], certificate: Path) -> tuple[int, Any]:
     """Somebody else's request: status and document."""
     context = ssl.create_default_context(cafile=str(certificate))
-    with urlopen(Request(url, data=body, headers=headers), context=context, timeout=10) as answer:
+    with urlopen(Request(url, data=body, headers=headers), context=context, timeout=ANSWER_SECONDS) as answer:
         return answer.status, json.loads(answer.read())
 
 
@@ -266,9 +266,9 @@ def test_the_inbox_shows_what_came_and_no_secret(receivers: Receivers) -> None:
     for name in CHANNELS:
         title = "<script>alert(1)</script>"
         sender(receivers, name).send(make_message(severity=Severity.CRITICAL, title=title))
-    with urlopen(receivers.inbox_url, timeout=10) as answer:
+    with urlopen(receivers.inbox_url, timeout=ANSWER_SECONDS) as answer:
         page = answer.read().decode()
-    with urlopen(f"{receivers.inbox_url}inbox.json", timeout=10) as answer:
+    with urlopen(f"{receivers.inbox_url}inbox.json", timeout=ANSWER_SECONDS) as answer:
         document = json.loads(answer.read())
     assert list(CHANNELS) == [one["channel"] for one in document["received"]]
     assert LINK.replace("&", "&amp;") in page
@@ -300,7 +300,7 @@ def test_mail_is_taken_from_a_verified_sender_and_lies_in_the_mailbox(
         mail.send(make_message())
     bare_cloud.client("sesv2").create_email_identity(EmailIdentity="governor@example.com")
     delivered = mail.send(make_message(picture_png=b"\x89PNG\r\n\x1a\nand so on"))
-    with urlopen(f"{bare_cloud.endpoint_url}/_ministack/ses/messages", timeout=10) as answer:
+    with urlopen(f"{bare_cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS) as answer:
         (boxes,) = json.loads(answer.read())["messages"].values()
     (found,) = [one for one in boxes if one["MessageId"] == delivered.delivery_id]
     assert ["ann@example.com"] == found["To"]

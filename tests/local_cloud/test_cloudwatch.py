@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local.cloud import LocalCloud
 from local.fleet import Points
 from local.simulation import Simulation
 
@@ -163,15 +166,25 @@ def test_metrics_are_listed_by_some_of_their_dimensions(simulation: Simulation, 
     assert 500 == len(first["Metrics"])
 
 
-def test_a_hundred_thousand_points_load_in_seconds(simulation: Simulation, cloudwatch: Any) -> None:
+def work_seconds(cloud: LocalCloud) -> float:
+    """Processor time of this process and, where it can be read, of the engine."""
+    assert cloud._process is not None
+    path = Path(f"/proc/{cloud._process.pid}/stat")
+    engine = path.read_text().rpartition(")")[2].split()[11:13] if path.exists() else ()
+    return time.process_time() + sum(map(int, engine)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_hundred_thousand_points_load_in_seconds(
+    bare_cloud: LocalCloud, simulation: Simulation, cloudwatch: Any
+) -> None:
     """The demo and the tests publish hours of a fleet at once."""
     now = datetime.now(tz=UTC)
     times = [now - timedelta(minutes=minute) for minute in range(100)]
     series = [
         Points("N", "bulk", {"InstanceId": f"i-{n}"}, tuple((at, 1.0) for at in times)) for n in range(1000)
     ]
-    before = time.perf_counter()
+    before = work_seconds(bare_cloud)
     simulation.put_metrics(series)
 
-    assert 10 > time.perf_counter() - before
+    assert 10 > work_seconds(bare_cloud) - before
     assert 1 == len(cloudwatch.list_metrics(Dimensions=[{"Name": "InstanceId", "Value": "i-999"}])["Metrics"])

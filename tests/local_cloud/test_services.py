@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from local.cloud import LocalCloud, LocalCloudError
+from local.cloud import ANSWER_SECONDS, LocalCloud, LocalCloudError
 
 pytestmark = pytest.mark.integration
 
@@ -29,17 +28,19 @@ def outputs(bare_cloud: LocalCloud) -> dict[str, str]:
     return bare_cloud.deploy(TEMPLATE, "services", {})
 
 
-def mail(cloud: LocalCloud, outputs: dict[str, str], seconds: float = 10) -> list[Any]:
-    """The messages in the mailbox; waits for the first."""
+def mail(cloud: LocalCloud, outputs: dict[str, str]) -> list[Any]:
+    """The messages in the mailbox; waits for the first, as long as anything moves."""
     sqs, url = cloud.client("sqs"), outputs["MailboxUrl"]
-    until = time.monotonic() + seconds
-    found: list[Any] = []
-    while time.monotonic() < until and not found:
-        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+
+    def arrived() -> list[Any] | None:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+        found = []
         for message in answer.get("Messages", ()):
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             found.append(json.loads(message["Body"]))
-    return found
+        return found or None
+
+    return cloud.wait_for(arrived, "no mail")
 
 
 def http(
@@ -52,7 +53,7 @@ def http(
 ) -> tuple[int, Any, bytes]:
     """Status, headers and body."""
     url = cloud.reachable_url(outputs["ApiUrl"] + path)
-    with urlopen(Request(url, data=body, method=method, headers=headers), timeout=30) as answer:
+    with urlopen(Request(url, data=body, method=method, headers=headers), timeout=ANSWER_SECONDS) as answer:
         return answer.status, answer.headers, answer.read()
 
 
