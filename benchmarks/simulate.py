@@ -19,7 +19,6 @@ from pathlib import Path
 
 from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryEc2, StaticPolicies, StaticPrices
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume
 from governor.domain.plan import Price
@@ -33,6 +32,7 @@ from simulation.replay import replay
 from simulation.report import summarise
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
+from tests.twins import MemoryEc2, StaticPolicies, StaticPrices
 
 TARGET = Target(ACCOUNT, REGION)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -15,14 +15,6 @@ from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
-from governor.adapters.memory import (
-    FakeClock,
-    MemoryEventLog,
-    MemoryStateTable,
-    MemoryWorkflow,
-    RecordingAnnouncer,
-    StaticPolicies,
-)
 from governor.adapters.pricing import AwsPriceBook
 from governor.domain.episode import episode_from_execution_name
 from governor.domain.instance import Target
@@ -40,6 +32,14 @@ from governor.usecases.read_health import ReadHealth
 from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
+from tests.twins import (
+    FakeClock,
+    MemoryEventLog,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticPolicies,
+)
 
 SIZES = (200, 2_000, 10_000)
 _TEMPLATE = Path(__file__).parents[1] / "template.yaml"

@@ -8,12 +8,12 @@ import pytest
 
 from cli import doctor
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryEc2, MemoryMetrics
 from governor.contracts.policy import parse_policy
 from governor.domain.telemetry import Health, health_of
 from local.cloud import ROOT
 from local.templates import load_template
 from tests.builders import NOW, TARGET, make_instance
+from tests.twins import MemoryEc2, MemoryMetrics
 
 
 def fleet() -> tuple[MemoryEc2, MemoryMetrics]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.memory import MemoryEventLog
 from governor.adapters.table import EventStore, Table
 from governor.domain.notice import Notice
 from governor.errors import ConflictError, Throttled
 from governor.ports import EventLog
+from tests.twins import MemoryEventLog
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table
 

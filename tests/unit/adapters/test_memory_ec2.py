@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.memory import MemoryEc2
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
 from governor.domain.policy import TagMatch
 from governor.errors import NotFound, Protected, Throttled, Unsupported, WrongState
+from tests.twins import MemoryEc2
 from tests.unit.adapters.state_samples import LAUNCHED, TARGET
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.memory import MemoryStateTable
 from governor.domain.approval import Answer, ApprovalStatus
 from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
@@ -20,6 +19,7 @@ from governor.domain.instance import Target
 from governor.domain.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from governor.ports import StateTable
+from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
     LAUNCHED,

@@ -38,7 +38,7 @@ class Slack:
         self.world = World(decide=False, action=self.action)
         episode = self.world._stored()
         plan = replace(episode.plan, loses_local_disks=False)
-        self.world.state._episodes[self.world.ref.execution_name] = replace(episode, plan=plan)
+        self.world.state.put(replace(episode, plan=plan))
         self.world.policies.policy = replace(
             self.world.policies.policy, ownership=Ownership(contacts={"ml": ML})
         )
@@ -144,7 +144,7 @@ def test_a_press_of_one_of_two_people_is_told_to_be_a_known_one() -> None:
     slack = Slack(action=Action.TERMINATE)
     episode = slack.world._stored()
     terms = replace(episode.terms, people_needed=2)
-    slack.world.state._episodes[slack.world.ref.execution_name] = replace(episode, terms=terms)
+    slack.world.state.put(replace(episode, terms=terms))
     slack.press("approve", user="U0EVE")
 
     assert ApprovalStatus.PENDING is slack.status
@@ -156,7 +156,7 @@ def test_a_wiped_disk_is_for_the_page() -> None:
     slack = Slack()
     episode = slack.world._stored()
     plan = replace(episode.plan, loses_local_disks=True)
-    slack.world.state._episodes[slack.world.ref.execution_name] = replace(episode, plan=plan)
+    slack.world.state.put(replace(episode, plan=plan))
     slack.press("approve")
 
     assert (ApprovalStatus.PENDING, True) == (slack.status, "open its page" in slack.said[0][2])

@@ -11,7 +11,6 @@ from math import nan
 from typing import Any
 
 from evaluation.bins import holes
-from governor.adapters.memory import StaticPolicies
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
@@ -20,6 +19,7 @@ from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay
 from tests.builders import by_window, make_instance
+from tests.twins import StaticPolicies
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 SHAPE = Shape("g5.xlarge", "NVIDIA A10G", 1, 22888, 300, "1x250")

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryEc2, StaticPrices
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
@@ -31,6 +30,7 @@ from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
 from tests.builders import TARGET, by_window, make_instance
+from tests.twins import MemoryEc2, StaticPrices
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE, anywhere, bins, run
 
 NOW = datetime(2026, 11, 6, 15, 30, tzinfo=UTC)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
-from governor.adapters.memory import StaticPolicies
 from governor.domain.policy import IdleRule, Metrics, Mode, Prices
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.traces import UtilizationOnly, as_recording, read_traces
 from tests.builders import by_window
+from tests.twins import StaticPolicies
 from tests.unit.simulation.builders import BUSY, IDLE
 
 

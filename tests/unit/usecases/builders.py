@@ -9,7 +9,6 @@ from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.memory import StaticPrices
 from governor.domain.approval import Answer, Approval, Decision
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Price
@@ -19,6 +18,7 @@ from governor.usecases.open_episode import OpenEpisode
 from governor.usecases.read_history import ReadHistory
 from governor.usecases.record_outcome import RecordOutcome
 from tests.builders import NOW, TARGET
+from tests.twins import StaticPrices
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
 from tests.unit.usecases.world import World
 

@@ -9,18 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import (
-    FakeClock,
-    MemoryEc2,
-    MemoryEventLog,
-    MemoryMetrics,
-    MemoryStateTable,
-    MemoryWorkflow,
-    RecordingAnnouncer,
-    StaticBatch,
-    StaticPolicies,
-    StaticPrices,
-)
 from governor.domain.plan import Price
 from governor.domain.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
@@ -35,6 +23,18 @@ from governor.usecases.sweep_target import SweepSummary, SweepTarget
 from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
+from tests.twins import (
+    FakeClock,
+    MemoryEc2,
+    MemoryEventLog,
+    MemoryMetrics,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticBatch,
+    StaticPolicies,
+    StaticPrices,
+)
 
 ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"

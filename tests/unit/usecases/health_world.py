@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from governor.adapters.memory import (
+from governor.domain.alert import Alert
+from governor.domain.policy import Health, Policy
+from governor.usecases.check_health import CheckHealth, HealthSummary
+from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
+from tests.builders import NOW, TARGET, make_instance
+from tests.twins import (
     FakeClock,
     MemoryEc2,
     MemoryEventLog,
@@ -15,11 +20,6 @@ from governor.adapters.memory import (
     RecordingAnnouncer,
     StaticPolicies,
 )
-from governor.domain.alert import Alert
-from governor.domain.policy import Health, Policy
-from governor.usecases.check_health import CheckHealth, HealthSummary
-from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
-from tests.builders import NOW, TARGET, make_instance
 
 AGENT = {
     "temperature_celsius": "nvidia_smi_temperature_gpu",

@@ -151,7 +151,7 @@ def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
     ):
         with pytest.raises(InputError, match="task_token"):
             ask_owner(world)(world.ref, stage, token)
-    world.state._episodes.clear()
+    world.state.forget("EPISODE")
     with pytest.raises(SafetyError, match="does not exist"):
         ask_owner(world)(world.ref, Stage.AWAIT, "token")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryMetrics
 from governor.contracts.policy import parse_policy
 from governor.domain.detection.history import History
 from governor.domain.evidence import Window, empty_evidence, window_before
@@ -22,6 +21,7 @@ from governor.ports import MetricAnswer, MetricQuery
 from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import Gathered, GatherEvidence
 from tests.builders import NOW, TARGET, by_window, make_instance
+from tests.twins import MemoryMetrics
 from tests.unit.usecases.builders import opener, ref_of
 from tests.unit.usecases.fleet_world import FleetWorld
 

@@ -50,6 +50,6 @@ def test_a_question_that_was_taken_back_stays_void() -> None:
 def test_an_episode_that_does_not_exist_is_refused() -> None:
     """Whoever starts an execution by hand names nothing."""
     world = World(decide=False)
-    world.state._episodes.clear()
+    world.state.forget("EPISODE")
     with pytest.raises(SafetyError, match="does not exist"):
         ConcludeApproval(world.state)(world.ref)

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.adapters.memory import MemoryStateTable, StaticPrices
 from governor.domain.cost import UNTAGGED, Meter
 from governor.domain.episode import Observation
 from governor.domain.instance import Instance, Lifecycle
@@ -19,6 +18,7 @@ from governor.domain.policy import Policy, Prices
 from governor.errors import Throttled
 from governor.usecases.count_costs import CountCosts
 from tests.builders import NOW, POLICY, TARGET, make_instance
+from tests.twins import MemoryStateTable, StaticPrices
 from tests.unit.usecases.fleet_world import FleetWorld
 
 BUSY = [90.0] * 12
@@ -209,10 +209,10 @@ def test_nothing_is_written_when_no_time_has_passed(minutes: int) -> None:
     """A sweep that is repeated costs no write."""
     world = world_since(NOW)
     world.sweep(minutes)
-    before = meter(world)
+    ((key, before),) = [one for one in world.state.items.items() if one[0][0] == "COST#2026-11"]
     world.sweep()
 
-    assert before is meter(world)
+    assert before is world.state.items[key]
 
 
 @given(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import Dimensions, MemoryMetrics
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Target
 from governor.domain.policy import IdleRule, Metrics, Policy, WorkMetrics
@@ -18,6 +17,7 @@ from governor.domain.verdict import NO_HOLD, VerdictKind, is_candidate, judge
 from governor.errors import Throttled
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from tests.builders import NOW, POLICY, TARGET, make_instance
+from tests.twins import Dimensions, MemoryMetrics
 
 UTILIZATION = "nvidia_smi_utilization_gpu"
 POWER = "nvidia_smi_power_draw"

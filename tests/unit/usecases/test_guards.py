@@ -31,14 +31,14 @@ def episode_of(world: World) -> Episode:
 
 def rewrite_episode(world: World, **changes: object) -> None:
     """Changes the stored episode behind the governor's back."""
-    world.state._episodes[world.ref.execution_name] = replace(episode_of(world), **changes)  # type: ignore[arg-type]
+    world.state.put(replace(episode_of(world), **changes))  # type: ignore[arg-type]
 
 
 def rewrite_approval(world: World, **changes: object) -> None:
     """Changes the stored approval behind the governor's back."""
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
-    world.state._approvals[APPROVAL_ID] = replace(approval, **changes)  # type: ignore[arg-type]
+    world.state.put(replace(approval, **changes))  # type: ignore[arg-type]
 
 
 def tag(world: World, **tags: str) -> None:
@@ -60,7 +60,7 @@ def protect(world: World, *, stop: bool = False, termination: bool = False) -> N
 def exempt_by_decision(world: World) -> None:
     """A standing answer, given in another episode."""
     record = world.state.record(TARGET, world.ref.instance_id)
-    world.state._store(replace(record, hold=Hold(exempt_reason="demo machine (someone)")))
+    world.state.put(replace(record, hold=Hold(exempt_reason="demo machine (someone)")))
 
 
 def attach_volume(world: World) -> None:
@@ -99,9 +99,9 @@ def close(world: World) -> None:
 
 
 REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
-    "no episode": (lambda w: w.state._episodes.clear(), "does not exist"),
+    "no episode": (lambda w: w.state.forget("EPISODE"), "does not exist"),
     "closed": (close, "is over: void"),
-    "no approval": (lambda w: w.state._approvals.clear(), "no approval for this episode"),
+    "no approval": (lambda w: w.state.forget("REQUEST"), "no approval for this episode"),
     "approval of another episode": (
         lambda w: rewrite_approval(w, episode=replace(w.ref, number=2)),
         "no approval for this episode",

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.memory import Dimensions, MemoryMetrics
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
 from governor.domain.policy import IdleRule, Metrics
@@ -17,6 +16,7 @@ from governor.domain.verdict import Verdict, VerdictKind
 from governor.errors import Unavailable
 from governor.ports import MetricAnswer, MetricQuery
 from tests.builders import NOW, ago
+from tests.twins import Dimensions, MemoryMetrics
 from tests.unit.usecases.world import World
 
 UTILIZATION = "nvidia_smi_utilization_gpu"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.memory import MemoryEventLog
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.instance import Lifecycle
 from governor.domain.notice import BlockChange, ScheduledChange
@@ -17,6 +16,7 @@ from governor.errors import Throttled, Unavailable
 from governor.usecases.notify_dates import NotifyDates
 from governor.usecases.once import Once
 from tests.builders import NOW, TARGET
+from tests.twins import MemoryEventLog
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
 
 RESERVATION = "cr-0123456789abcdef0"

@@ -33,7 +33,7 @@ def _alter_evidence(world: World) -> None:
     episode = world.state.episode(world.ref)
     assert episode is not None
     altered = replace(episode, evidence=empty_evidence(episode.evidence.window))
-    world.state._episodes[world.ref.execution_name] = altered
+    world.state.put(altered)
 
 
 def _policy(world: World, policy: Policy) -> None:

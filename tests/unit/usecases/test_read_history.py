@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryMetrics
 from governor.domain.history import History
 from governor.domain.policy import Policy
 from governor.errors import Throttled
@@ -11,6 +10,7 @@ from governor.ports import MetricReader
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.read_history import ReadHistory
 from tests.builders import NOW, make_instance
+from tests.twins import MemoryMetrics
 
 INSTANCE = make_instance(instance_type="p4d.24xlarge")
 OWN = {"InstanceId": INSTANCE.instance_id}

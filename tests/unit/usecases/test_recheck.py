@@ -34,7 +34,7 @@ def own(world: World) -> dict[str, str]:
 def snooze(world: World) -> None:
     """Somebody asked to keep it, in another episode."""
     record = world.state.record(TARGET, world.ref.instance_id)
-    world.state._store(replace(record, hold=Hold(snoozed_until=NOW + timedelta(days=1))))
+    world.state.put(replace(record, hold=Hold(snoozed_until=NOW + timedelta(days=1))))
 
 
 CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {

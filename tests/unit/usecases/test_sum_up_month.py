@@ -9,13 +9,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.memory import (
-    FakeClock,
-    MemoryEventLog,
-    MemoryStateTable,
-    RecordingAnnouncer,
-    StaticPolicies,
-)
 from governor.domain.alert import Alert, AlertKind, Severity
 from governor.domain.contacts import Contact
 from governor.domain.cost import UNTAGGED, new_meter
@@ -27,6 +20,13 @@ from governor.errors import Throttled
 from governor.usecases.once import Once
 from governor.usecases.sum_up_month import Month, SumUpMonth
 from tests.builders import NOW, TARGET
+from tests.twins import (
+    FakeClock,
+    MemoryEventLog,
+    MemoryStateTable,
+    RecordingAnnouncer,
+    StaticPolicies,
+)
 
 THERE = replace(TARGET, region="eu-west-1")
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from governor.adapters.memory import MemoryWorkflow
 from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import Answer, ApprovalStatus
 from governor.domain.episode import EpisodeRef, Outcome, Phase
@@ -16,6 +15,7 @@ from governor.domain.verdict import Hold
 from governor.errors import DecisionRefused, Throttled, Unavailable
 from governor.usecases.decide import Decide
 from tests.builders import NOW, QUIET_BEFORE, TARGET
+from tests.twins import MemoryWorkflow
 from tests.unit.usecases.builders import (
     approval_id_of,
     asked,
@@ -312,7 +312,7 @@ def test_a_standing_answer_costs_no_read_and_removes_the_marks(hold: Hold) -> No
     instance_id = world.add(1)
     world.sweep()
     record = world.state.record(TARGET, instance_id)
-    world.state._store(replace(record, hold=hold))
+    world.state.put(replace(record, hold=hold))
     world.metrics.reads.clear()
     world.workflow.executions.clear()
     summary = world.sweep(5)
@@ -326,7 +326,7 @@ def test_a_kept_instance_is_looked_at_again_when_its_time_is_over() -> None:
     world = FleetWorld()
     instance_id = world.add(1)
     record = world.state.record(TARGET, instance_id)
-    world.state._store(replace(record, hold=Hold(snoozed_until=NOW + timedelta(days=2))))
+    world.state.put(replace(record, hold=Hold(snoozed_until=NOW + timedelta(days=2))))
     assert 0 == world.sweep().episodes_started
 
     assert 1 == world.sweep(60 * 48).episodes_started
@@ -359,7 +359,7 @@ def test_what_was_seen_is_booked() -> None:
     world.sweep()
 
     ((target, at, counts),) = world.state.sweeps
-    assert (TARGET, NOW) == (target, at)
+    assert (f"TARGET#{TARGET.account}#{TARGET.region}", NOW) == (target, at)
     assert {"idle": 1, "busy": 1, "instances": 2, "problems": 0} == counts
 
 

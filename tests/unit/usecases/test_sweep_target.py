@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from governor.adapters.memory import StaticPolicies
+from governor.adapters.table import keys
 from governor.domain.alert import AlertKind
 from governor.domain.breaker import SweepDay
 from governor.domain.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
@@ -16,6 +16,7 @@ from governor.domain.instance import Instance
 from governor.domain.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from tests.builders import NOW, TARGET
+from tests.twins import StaticPolicies
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
 BUSY = [90.0] * 12
@@ -671,8 +672,11 @@ def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:
     """It may hold an exemption: nothing follows for that instance."""
     world = FleetWorld()
     good, bad = world.add(1), world.add(2)
-    world.state._store(InstanceRecord(TARGET, bad, problem="the item cannot be read"))
+    world.state.put(InstanceRecord(TARGET, bad, episodes=1))
+    world.state.items[keys.instance(TARGET, bad)]["episodes"] = "many"
     summary = world.sweep()
 
     assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
-    assert [f"{bad}: the item cannot be read"] == summary.problems
+    (problem,) = summary.problems
+    assert problem.startswith(f"{bad}: the item TARGET#")
+    assert "cannot be read: episodes: " in problem

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from governor.adapters.memory import MemoryEc2
 from governor.domain.episode import Episode, Phase
 from governor.domain.instance import Lifecycle, Target, Volume
 from governor.domain.plan import Step
@@ -18,6 +17,7 @@ from governor.errors import SafetyError, SnapshotFailed, Throttled
 from governor.ports import Snapshot
 from governor.usecases.take_snapshot import TakeSnapshot
 from tests.builders import NOW
+from tests.twins import MemoryEc2
 from tests.unit.usecases.world import World
 
 TWO = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", False, 20))

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.episode import Phase
 from governor.domain.instance import Lifecycle, Volume
@@ -21,6 +20,7 @@ from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.usecases.send_checkpoint import SendCheckpoint
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
+from tests.twins import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World
 

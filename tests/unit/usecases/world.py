@@ -8,16 +8,6 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.memory import (
-    FakeClock,
-    MemoryEc2,
-    MemoryMetrics,
-    MemoryStateTable,
-    MemoryWorkflow,
-    RecordingAnnouncer,
-    StaticPolicies,
-    StaticPrices,
-)
 from governor.domain.approval import Answer, Decision
 from governor.domain.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.evidence import evidence_hash
@@ -33,6 +23,16 @@ from governor.usecases.put_away import PutAway
 from governor.usecases.recheck_episode import RecheckEpisode
 from governor.usecases.take_snapshot import TakeSnapshot
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_evidence, make_instance
+from tests.twins import (
+    FakeClock,
+    MemoryEc2,
+    MemoryMetrics,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    StaticPolicies,
+    StaticPrices,
+)
 
 ALICE = "alice@example.com"
 APPROVAL_ID = "approval-1"

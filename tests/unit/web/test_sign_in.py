@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.memory import FakeClock
 from governor.adapters.seals import HmacSealer
 from governor.domain.identity import Role, SignedIn
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
@@ -19,6 +18,7 @@ from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, Rules, SignInSite
 from tests.builders import NOW
+from tests.twins import FakeClock
 
 BASE = "https://api.example.com"
 KEYS = {"current": "k1", "k1": "n" * 64}

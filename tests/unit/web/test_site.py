@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.memory import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer
 from governor.domain.approval import ApprovalStatus
 from governor.domain.delivery import Delivery
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
@@ -33,6 +32,7 @@ from governor.usecases.show_digest import ShowDigest
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
+from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer
 from tests.unit.adapters.state_samples import entry
 
 ALICE = "alice@example.com"
@@ -137,7 +137,7 @@ class World:
 
     def change(self, **changes: Any) -> None:
         """The episode was stored otherwise."""
-        self.state._change(self.ref, **changes)
+        self.state.put(replace(self.episode, **changes))
 
     def end(self, outcome: Outcome) -> None:
         """The workflow has come to its end."""

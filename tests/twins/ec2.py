@@ -1,0 +1,213 @@
+"""EC2 in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.policy import TagMatch
+from governor.errors import (
+    CloudError,
+    NotFound,
+    Protected,
+    Unsupported,
+    WrongState,
+)
+from governor.ports import Snapshot
+
+
+@dataclass
+class MemoryEc2:
+    """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
+
+    `failures` maps an operation to errors that are raised by its next calls, first come first served.
+    Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same refusals, and does
+    nothing.
+    """
+
+    instances: dict[str, Instance] = field(default_factory=dict)
+    protections: dict[str, Protection] = field(default_factory=dict)
+    spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
+    cancelled: set[str] = field(default_factory=set)
+    snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
+    failures: dict[str, list[Exception]] = field(default_factory=dict)
+    calls: list[tuple[str, str, bool]] = field(default_factory=list)
+    instant: bool = True
+    started_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def add(self, *instances: Instance) -> None:
+        """Adds instances, or replaces those with the same id."""
+        self.instances |= {instance.instance_id: instance for instance in instances}
+
+    def _raise_planned(self, operation: str) -> None:
+        planned = self.failures.get(operation)
+        if planned:
+            raise planned.pop(0)
+
+    # InstanceReader
+
+    def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
+        """As the port says."""
+        self._raise_planned("list_selected")
+        return [
+            instance
+            for instance in self.instances.values()
+            if instance.target == target and instance.state == "running" and selector.is_on(instance)
+        ]
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """As the port says."""
+        self._raise_planned("describe")
+        return self.instances.get(instance_id)
+
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+        """As the port says."""
+        self._raise_planned("describe_all")
+        return {one: self.instances[one] for one in instance_ids if one in self.instances}
+
+    def protection(self, target: Target, instance_id: str) -> Protection:
+        """As the port says."""
+        return self.protections.get(instance_id, Protection())
+
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        """As the port says."""
+        return self.spot_requests.get(spot_request_id)
+
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
+        """As the port says: every volume that has none yet has 100 GiB."""
+        return tuple(
+            volume if volume.size_gib is not None else replace(volume, size_gib=100, volume_type="gp3")
+            for volume in instance.volumes
+        )
+
+    # InstanceTagger
+
+    def set_tags(
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+        return self._retag(instance_ids, lambda old: {**old, **tags}, "set_tags", dry_run)
+
+    def remove_tags(
+        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
+    ) -> dict[str, str]:
+        """As the port says."""
+
+        def without(old: Mapping[str, str]) -> dict[str, str]:
+            return {key: value for key, value in old.items() if key not in keys}
+
+        return self._retag(instance_ids, without, "remove_tags", dry_run)
+
+    def _retag(
+        self,
+        instance_ids: Sequence[str],
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        operation: str,
+        dry_run: bool,
+    ) -> dict[str, str]:
+        failures = {}
+        for instance_id in instance_ids:
+            self.calls.append((operation, instance_id, dry_run))
+            try:
+                self._raise_planned(f"{operation}:{instance_id}")
+                instance = self._existing(instance_id)
+            except CloudError as error:
+                failures[instance_id] = str(error)
+                continue
+            if not dry_run:
+                self.instances[instance_id] = replace(instance, tags=change(instance.tags))
+        return failures
+
+    # InstanceController
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        instance = self._checked("stop", instance_id, dry_run, self.protection(target, instance_id).stop)
+        request = instance.spot_request_id and self.spot_requests.get(instance.spot_request_id)
+        one_time = instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
+        if instance.root_device_type != "ebs" or one_time:
+            raise Unsupported(f"{instance_id} cannot be stopped")
+        if instance.state != "running":
+            raise WrongState(f"{instance_id} is {instance.state}")
+        if not dry_run:
+            state = "stopped" if self.instant else "stopping"
+            self.instances[instance_id] = replace(instance, state=state, public_ip=None)
+
+    # InstanceStarter
+
+    def start(self, target: Target, instance_id: str) -> None:
+        """As the port says: it runs at once, since `started_at`."""
+        instance = self._checked("start", instance_id, False, False)
+        if instance.state not in ("stopped", "pending", "running"):
+            raise WrongState(f"{instance_id} is {instance.state}")
+        self.instances[instance_id] = replace(instance, state="running", launch_time=self.started_at)
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        protected = self.protection(target, instance_id).termination
+        instance = self._checked("terminate", instance_id, dry_run, protected)
+        if not dry_run:
+            state = "terminated" if self.instant else "shutting-down"
+            self.instances[instance_id] = replace(instance, state=state)
+
+    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+        """As the port says."""
+        self.calls.append(("cancel_spot_request", spot_request_id, dry_run))
+        self._raise_planned("cancel_spot_request")
+        if not dry_run:
+            self.cancelled.add(spot_request_id)
+
+    def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
+        self.calls.append((operation, instance_id, dry_run))
+        self._raise_planned(operation)
+        instance = self._existing(instance_id)
+        if protected:
+            raise Protected(f"{instance_id} is protected")
+        if instance.operator_managed:
+            raise Protected(f"{instance_id} is managed by {instance.operator_principal}")
+        return instance
+
+    def _existing(self, instance_id: str) -> Instance:
+        if instance_id not in self.instances:
+            raise NotFound(f"{instance_id} does not exist", code="InvalidInstanceID.NotFound")
+        return self.instances[instance_id]
+
+    # Snapshotter
+
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
+    ) -> list[Snapshot]:
+        """As the port says."""
+        self.calls.append(("create_snapshots", instance_id, dry_run))
+        self._raise_planned("create_snapshots")
+        instance = self._existing(instance_id)
+        if dry_run:
+            return []
+        created = [
+            Snapshot(f"snap-{len(self.snapshots) + n:017x}", volume.volume_id, "pending")
+            for n, volume in enumerate(instance.volumes[0 if boot_volume else 1 :])
+        ]
+        self.snapshots |= {snapshot.snapshot_id: (snapshot, dict(tags)) for snapshot in created}
+        return created
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
+        """As the port says."""
+        return [
+            snapshot
+            for snapshot, own in self.snapshots.values()
+            if all(own.get(key) == value for key, value in tags.items())
+        ]
+
+    def finish_snapshots(self, state: str = "completed") -> None:
+        """Every pending snapshot ends in this state."""
+        for snapshot_id, (snapshot, tags) in self.snapshots.items():
+            if snapshot.state == "pending":
+                self.snapshots[snapshot_id] = (replace(snapshot, state=state), tags)

@@ -1,0 +1,95 @@
+"""CloudWatch in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from governor.domain.evidence import Series, Window
+from governor.domain.instance import Target
+from governor.errors import (
+    CloudError,
+)
+from governor.ports import MetricAnswer, MetricQuery
+
+Dimensions = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class MemoryMetrics:
+    """Metrics by `(metric, dimensions)`: a function of the window that gives the series, or a fixed series.
+
+    `broken` holds metrics, or ids of instances, whose reads fail with that reason.
+    """
+
+    published: dict[tuple[str, Dimensions], Series] = field(default_factory=dict)
+    statistics: dict[tuple[str, Dimensions, str], Series] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    reads: list[MetricQuery] = field(default_factory=list)
+    namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
+    """Of series outside of the GPUs' own."""
+    lists: int = 0
+    lists_of_work: int = 0
+    list_failure: CloudError | None = None
+
+    def publish(
+        self,
+        metric: str,
+        dimensions: Mapping[str, str],
+        values: Sequence[float | None],
+        statistic: str = "",
+        namespace: str = "",
+    ) -> None:
+        """A series, oldest first; it is aligned to the end of whatever window is read."""
+        key = tuple(sorted(dimensions.items()))
+        if namespace:
+            self.namespaces[metric, key] = namespace
+        if statistic:
+            self.statistics[metric, key, statistic] = tuple(values)
+        else:
+            self.published[metric, key] = tuple(values)
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        """As the port says."""
+        self.reads += queries
+        series, problems = {}, {}
+        for query in queries:
+            why = self.broken.get(query.metric) or self.broken.get(dict(query.dimensions)["InstanceId"])
+            if why is not None:
+                problems[query.key] = why
+                continue
+            key = tuple(sorted(query.dimensions))
+            found = self.statistics.get((query.metric, key, query.statistic))
+            found = found if found is not None else self.published.get((query.metric, key))
+            if found is not None:
+                padded = (None,) * window.bins + found
+                series[query.key] = padded[-window.bins :]
+        return MetricAnswer(series, problems)
+
+    def list_series(
+        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[Dimensions]]:
+        """As the port says."""
+        self.lists += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[Dimensions]] = {}
+        for name, dimensions in self.published:
+            owner = dict(dimensions).get("InstanceId")
+            if name == metric and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
+        """As the port says."""
+        self.lists_of_work += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[tuple[str, Dimensions]]] = {}
+        for (name, dimensions), own in self.namespaces.items():
+            owner = dict(dimensions).get("InstanceId")
+            if own == namespace and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append((name, dimensions))
+        return found

@@ -1,0 +1,170 @@
+"""The state table in memory: the real stores over a table that is a dictionary.
+
+Conditions, encodings and keys are those of the real table; one suite runs against both.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from governor.adapters.clients import Clients
+from governor.adapters.table import EventStore, StateTable, Table, keys
+from governor.adapters.table.client import Condition, Document, Key, Write, packed, unpacked
+from governor.adapters.table.codec import written
+from governor.domain.approval import Approval
+from governor.domain.episode import Episode, InstanceRecord
+from governor.domain.units import parse_iso
+from governor.errors import ConflictError
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+}
+
+
+class MemoryTable(Table):
+    """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call."""
+
+    def __init__(self) -> None:
+        super().__init__(Clients(), "memory")
+        self.lock = threading.RLock()
+        self.items: dict[Key, Document] = {}
+        self.failure: Exception | None = None
+
+    def hasty(self) -> Table:
+        """Itself: no call takes time."""
+        return self
+
+    def get(self, key: Key) -> Document | None:
+        """A copy of the item."""
+        with self._turn():
+            return deepcopy(self.items.get(key))
+
+    def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        """Copies of the items, as they are now."""
+        with self._turn():
+            found = sorted(key for key in self.items if key[0] == pk and key[1].startswith(prefix))
+            yield from deepcopy([self.items[key] for key in found if after is None or key[1] > after])
+
+    def write(self, one: Write) -> Document:
+        """One write; a copy of the item after an update."""
+        self.transact(one)
+        return (self.get(one.key) or {}) if one.kind == "Update" else {}
+
+    def transact(self, *writes: Write) -> None:
+        """All or nothing."""
+        with self._turn():
+            for one in writes:
+                item = self.items.get(one.key, {})
+                if one.condition is not None and not _holds(one.condition, item):
+                    raise ConflictError(f"the condition on {' / '.join(one.key)} does not hold")
+            for one in writes:
+                self._carry_out(one)
+
+    def _carry_out(self, one: Write) -> None:
+        place = {"pk": one.key[0], "sk": one.key[1]}
+        # Through the real encoding, which refuses what DynamoDB cannot hold and gives lists for tuples.
+        document = unpacked(packed({**one.document, **place}))
+        match one.kind:
+            case "Put":
+                self.items[one.key] = document
+            case "Delete":
+                self.items.pop(one.key, None)
+            case "Update":
+                item = {**self.items.get(one.key, {}), **document}
+                for name in one.remove:
+                    item.pop(name, None)
+                for name, number in one.add.items():
+                    item[name] = item.get(name, 0) + number
+                if one.first is not None:
+                    name, entry, value = one.first
+                    item[name] = {entry: value, **item[name]}
+                self.items[one.key] = item
+
+    def _turn(self) -> threading.RLock:
+        if self.failure is not None:
+            raise self.failure
+        return self.lock
+
+
+def _holds(condition: Condition, item: Document) -> bool:
+    left, right = condition.left, condition.right
+    match condition.operator:
+        case "AND":
+            return _holds(left, item) and _holds(right, item)
+        case "OR":
+            return _holds(left, item) or _holds(right, item)
+        case "attribute_exists":
+            return left in item
+        case "attribute_not_exists":
+            return left not in item
+        case "attribute_type":
+            return isinstance(item.get(left), str)
+        case "=":
+            return left in item and item[left] == right
+        case "<>":
+            return left not in item or item[left] != right
+        case comparison:
+            known = item.get(left)
+            return type(known) is type(right) and _COMPARISONS[comparison](known, right)
+
+
+class MemoryStateTable(StateTable):
+    """All stores over a table of its own, which tests may change behind their back."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryTable())
+
+    @property
+    def items(self) -> dict[Key, Document]:
+        """The stored items."""
+        assert isinstance(self._table, MemoryTable)
+        return self._table.items
+
+    def put(self, *records: Episode | Approval | InstanceRecord) -> None:
+        """Stores the records as they are, whatever was there."""
+        for record in records:
+            match record:
+                case Episode():
+                    key = keys.episode(record.ref)
+                case Approval():
+                    key = keys.approval(record.approval_id)
+                case InstanceRecord():
+                    key = keys.instance(record.target, record.instance_id)
+            document = {"pk": key[0], "sk": key[1], **written(record)}
+            self.items[key] = unpacked(packed({k: v for k, v in document.items() if v is not None}))
+
+    def forget(self, sk: str) -> None:
+        """Deletes all items with that sort key."""
+        for key in [key for key in self.items if key[1] == sk]:
+            del self.items[key]
+
+    @property
+    def sweeps(self) -> list[tuple[str, datetime, dict[str, int]]]:
+        """The sweep history: partition, time and counts."""
+        found = [item for key, item in sorted(self.items.items()) if key[1].startswith("SWEEP#")]
+        return [(item["pk"], parse_iso(item["at"]), item["counts"]) for item in found]
+
+
+class MemoryEventLog(EventStore):
+    """The event log over a table of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryTable())
+
+    @property
+    def failure(self) -> Exception | None:
+        """Raised by every call."""
+        assert isinstance(self._table, MemoryTable)
+        return self._table.failure
+
+    @failure.setter
+    def failure(self, error: Exception | None) -> None:
+        assert isinstance(self._table, MemoryTable)
+        self._table.failure = error
