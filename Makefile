@@ -18,6 +18,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 env-project env-cloud env-sam env-browser: env-%:
+	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
 	@$(PYTHON) scripts/environment.py $*
 
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import fcntl
 import hashlib
+import importlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,21 +39,26 @@ _UV_NAMES = {
 }
 
 
+class Missing(Exception):
+    """This machine lacks something; the message names it and the command that installs it."""
+
+
 class LinkedFolder(Exception):
     """An environment's place is a link: making it would empty the folder of another checkout."""
 
 
 def main(names: list[str]) -> int:
     """Makes each named environment ready; returns the exit status."""
-    if sys.version_info < LOWEST:
-        print("Python 3.11 or newer is needed: set PYTHON to one", file=sys.stderr)
-        return 2
     for name in names:
         if name not in ENVIRONMENTS:
             print(f"unknown environment {name!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr)
             return 2
         try:
+            check_machine()
             ensure(name)
+        except Missing as error:
+            print(error, file=sys.stderr)
+            return 2
         except subprocess.CalledProcessError as error:
             print(f"the environment {name} could not be made: {error}", file=sys.stderr)
             return 1
@@ -66,6 +73,7 @@ def ensure(name: str) -> None:
 
     Raises:
         CalledProcessError: it cannot be installed.
+        Missing: this machine's Python can make no environments.
         LinkedFolder: it is another checkout's. Nothing was touched.
     """
     folder, pins = ENVIRONMENTS[name]
@@ -78,6 +86,7 @@ def ensure(name: str) -> None:
                 f"{place} is a link to {place.readlink()}, and would be emptied there; remove the link "
                 "and run this again, or use what it points to without make"
             )
+    check_python()
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -87,6 +96,39 @@ def ensure(name: str) -> None:
         stamp.unlink(missing_ok=True)
         _install(name, folder, ROOT / pins)
         stamp.write_text(wanted)
+
+
+def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
+    """Raises: Missing, when this Python is too old or there is no git."""
+    if version < LOWEST:
+        have = f"{Path(sys.executable).name} is {'.'.join(map(str, version))}"
+        raise Missing(
+            f"Python 3.11 or newer is missing ({have}): "
+            f"run `{_install_command('python3.11', 'python3.11-venv')}`, then make with PYTHON=python3.11"
+        )
+    if shutil.which("git") is None:
+        raise Missing(f"git is missing: run `{_install_command('git')}`")
+
+
+def check_python() -> None:
+    """Raises: Missing, when this Python came without what makes environments, as on Debian and Ubuntu."""
+    try:
+        importlib.import_module("ensurepip")
+        importlib.import_module("venv")
+    except ImportError:
+        name = Path(sys.executable).name
+        package = f"{name if name.startswith('python3') else 'python3'}-venv"
+        raise Missing(
+            f"{package} is missing: this Python can make no environment. Run `{_install_command(package)}`"
+        ) from None
+
+
+def _install_command(*packages: str) -> str:
+    """As this machine installs packages. Only Debian's Python comes without venv."""
+    if shutil.which("apt-get"):
+        return f"sudo apt-get install {' '.join(packages)}"
+    names = [name for name in packages if not name.endswith("-venv")] or ["python3"]
+    return f"{'brew' if shutil.which('brew') else 'sudo dnf'} install {' '.join(names)}"
 
 
 def fingerprint(pins: bytes, folder: Path) -> str:

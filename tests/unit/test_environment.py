@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,88 @@ from scripts import environment
 from scripts.environment import fingerprint, uv_settings
 
 FOLDER = Path("place/.venv")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """What `make` needs of a fresh clone, in which nothing is installed."""
+    for name in ("Makefile", "scripts", "requirements"):
+        source = ROOT / name
+        shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(source, tmp_path)
+    return tmp_path
+
+
+def say_first(clone: Path, target: str, python: str = sys.executable, **environment: str) -> str:
+    """The first line of a target that fails, with the Python that runs this test."""
+    done = subprocess.run(
+        ["make", "--silent", target, f"PYTHON={python}"],
+        cwd=clone,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    return (done.stdout + done.stderr).splitlines()[0]
+
+
+@pytest.fixture
+def bare_debian(tmp_path: Path) -> dict[str, str]:
+    """A Python without ensurepip, and apt-get."""
+    (tmp_path / "stub" / "ensurepip").mkdir(parents=True)
+    (tmp_path / "stub" / "ensurepip" / "__init__.py").write_text(
+        "raise ImportError('No module named ensurepip')"
+    )
+    apt = tmp_path / "bin" / "apt-get"
+    apt.parent.mkdir()
+    apt.write_text("#!/bin/sh\n")
+    apt.chmod(0o755)
+    return {"PATH": f"{apt.parent}:{os.environ['PATH']}", "STUB": str(tmp_path / "stub")}
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "check", "lint", "build", "bench", "checkov", "lock"])
+def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
+    clone: Path, bare_debian: dict[str, str], target: str
+) -> None:
+    """Debian and Ubuntu split it off: the package and the command that installs it, nothing of pip."""
+    # The Makefile sets PYTHONPATH itself, so the stub goes where this clone's own modules are looked for.
+    shutil.copytree(Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip")
+    said = say_first(clone, target, PATH=bare_debian["PATH"])
+
+    name = Path(sys.executable).name
+    package = f"{name if name.startswith('python3') else 'python3'}-venv"
+    assert f"{package} is missing: this Python can make no environment." in said
+    assert said.endswith(f"Run `sudo apt-get install {package}`")
+    assert not (clone / ".venv").exists()
+
+
+def test_a_machine_without_git_is_told(clone: Path, tmp_path: Path) -> None:
+    """Tests ask it for the files of the project."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "make", "env"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+
+    assert say_first(clone, "lint", PATH=str(tools)).startswith("git is missing: run `")
+
+
+def test_a_machine_without_python_is_told(clone: Path) -> None:
+    """By make itself."""
+    assert say_first(clone, "lint", python="python3-nowhere").startswith(
+        "python3-nowhere is missing: install"
+    )
+
+
+def test_an_old_python_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the way to a newer one."""
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+
+    with pytest.raises(environment.Missing) as missing:
+        environment.check_machine((3, 10))
+    assert "Python 3.11 or newer is missing" in str(missing.value)
+    assert "sudo apt-get install python3.11 python3.11-venv" in str(missing.value)
+    assert "PYTHON=python3.11" in str(missing.value)
 
 
 def test_an_environment_of_the_same_pins_and_place_is_left_alone() -> None:
