@@ -102,11 +102,11 @@ def take_all(scene: Scene, browser: Browser) -> None:
     with page(browser, _PHONE, scale=2) as shown:
         shown.goto(link)
         take(shown, "question-phone")
-        shown.get_by_label("What is on its local disks may be lost for good").check()
+        shown.get_by_label("I accept that data on its local disks is lost for good").check()
         shown.get_by_role("button", name="Stop it").click()
     with page(browser, _DESK) as shown:
         shown.goto(link)
-        shown.get_by_text("stopped on").wait_for(timeout=_PATIENCE_SECONDS * 1000)
+        shown.get_by_text("Stopped on").wait_for(timeout=_PATIENCE_SECONDS * 1000)
         take(shown, "record")
 
 

@@ -17,12 +17,12 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     assert 200 == visitor.open(link)
     visitor.assert_at_ease()
     assert ["Stop it", "Keep it", "Exempt it"] == visitor.offered()
-    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 200 == visitor.press("Stop it")
 
-    assert "alice@example.com decided to approve" in visitor.text()
+    assert "Approved by alice@example.com" in visitor.text()
     visitor.assert_at_ease()
-    visitor.await_text("stopped on")
+    visitor.await_text("Stopped on")
     assert "stopped" == stage.outcome(instance_id)
     assert ["Start it again"] == visitor.offered()
     visitor.assert_at_ease()
@@ -51,7 +51,7 @@ def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> 
 
     assert "kept" == stage.outcome(instance_id)
     day = (datetime.now(tz=UTC) + timedelta(days=7)).date().isoformat()
-    assert f"decided to keep on {datetime.now(tz=UTC):%Y-%m-%d}" in visitor.text()
+    assert f"(mail link) on {datetime.now(tz=UTC):%Y-%m-%d}" in visitor.text()
     assert f"until {day}" in visitor.text()
     visitor.await_text("kept on")
     visitor.assert_at_ease()
@@ -96,7 +96,7 @@ def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
     visitor.open(stage.personal(link))
     visitor.assert_at_ease()
     typed = visitor.page.get_by_label("Type the instance id to terminate it")
-    losses = visitor.page.get_by_label("What is on its local disks may be lost for good")
+    losses = visitor.page.get_by_label("I accept that data on its local disks is lost for good")
 
     losses.check()
     visitor.page.get_by_role("button", name="Terminate it").click()
@@ -128,7 +128,7 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
         person.open(stage.personal(link, address))
         if person is bob:
             assert "alice@example.com approved on" in bob.text()
-        person.page.get_by_label("What is on its local disks may be lost for good").check()
+        person.page.get_by_label("I accept that data on its local disks is lost for good").check()
         person.page.get_by_label("Type the instance id to terminate it").fill(instance_id)
         assert 200 == person.press("Terminate it")
         person.assert_at_ease()
@@ -157,12 +157,12 @@ def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
     visitor = new_visitor("phone", java_script_enabled=False)
     visitor.open(link)
 
-    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 200 == visitor.press("Stop it")
     assert "stopped" == stage.outcome(instance_id)
     visitor.page.get_by_role("link", name="refresh").click()
 
-    visitor.await_text("stopped on")
+    visitor.await_text("Stopped on")
 
 
 def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
@@ -189,7 +189,7 @@ def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
     for key in ("Tab", "Space", "Tab", "Enter"):
         keyboard.press(key)
 
-    visitor.await_text("stopped on")
+    visitor.await_text("Stopped on")
     assert "stopped" == stage.outcome(instance_id)
 
 
@@ -202,9 +202,9 @@ def test_in_dark_mode(stage: Stage, visitor: Visitor) -> None:
     ground = visitor.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert "rgb(13, 17, 23)" == ground
     visitor.assert_at_ease()
-    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     visitor.press("Stop it")
-    visitor.await_text("stopped on")
+    visitor.await_text("Stopped on")
     visitor.assert_at_ease()
     assert "stopped" == stage.outcome(instance_id)
 

@@ -21,7 +21,7 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
     visitor.assert_at_ease()
     assert 200 == visitor.press("Start it again")
 
-    assert "had it started again" in visitor.text()
+    assert "Started again by" in visitor.text()
     assert [] == visitor.offered()
     stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
     visitor.assert_at_ease()
@@ -47,7 +47,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     assert 400 == visitor.press("Keep all that are ticked")
     assert "Tick at least one" in visitor.page.get_by_role("alert").inner_text()
     row = visitor.page.locator(".row").filter(has_text="forgotten-1")
-    row.get_by_role("link", name="Look at it alone").click()
+    row.get_by_role("link", name="Open it").click()
     visitor.page.get_by_role("button", name="Stop it").wait_for()
 
 
@@ -61,6 +61,6 @@ def test_the_mail(stage: Stage, visitor: Visitor) -> None:
         visitor.page.emulate_media(color_scheme=scheme)
         visitor.page.set_content(mail["BodyHtml"])
         visitor.assert_at_ease(is_mail=True)
-    link = visitor.page.get_by_role("link", name="Look and decide").get_attribute("href")
+    link = visitor.page.get_by_role("link", name="Stop or keep it").get_attribute("href")
     assert 200 == visitor.open(stage.scene.cloud.reachable_url(str(link)))
     assert "Stop it" in visitor.offered()

@@ -23,7 +23,7 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     assert 409 == bob.press("Exempt it")
 
     assert bob.page.get_by_role("alert").is_visible()
-    assert "alice@example.com decided to keep" in bob.text()
+    assert "Kept by alice@example.com" in bob.text()
     bob.assert_at_ease()
     assert "kept" == stage.outcome(instance_id)
     assert 200 == bob.open(stage.personal(link, "bob@example.com"))
@@ -61,7 +61,7 @@ def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
     stage.scene.sweep()
     assert "woke-up" == stage.outcome(instance_id)
 
-    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 409 == visitor.press("Stop it")
 
     assert "Nothing was done" in visitor.text()
@@ -77,7 +77,7 @@ def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisito
     visitor.open(stage.personal(link))
     stage.wake(instance_id)
 
-    visitor.page.get_by_label("What is on its local disks may be lost for good").check()
+    visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     visitor.press("Stop it")
 
     visitor.await_text("woke-up on")

@@ -41,7 +41,7 @@ def await_received(stage: Stage, channel: str, instance_id: str, count: int = 1)
     return stage.eventually(arrived, f"no {count} messages of {channel} about {instance_id}")
 
 
-def await_mail(stage: Stage, instance_id: str, address: str, title: str = "Please decide") -> dict[str, Any]:
+def await_mail(stage: Stage, instance_id: str, address: str, title: str = " it? Answer by") -> dict[str, Any]:
     """The mail to one person, once SES has taken it."""
 
     def arrived() -> dict[str, Any] | None:
@@ -75,7 +75,7 @@ def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own
     assert 303 == decide(link, "approve")[0]
 
     assert "stopped" == stage.outcome(instance_id)
-    assert "link:alice@example.com decided to approve" in request(link)[1]
+    assert "Approved by alice@example.com (mail link)" in request(link)[1]
     posted, changed = await_received(stage, "slack", instance_id, 2)
     assert ("chat.postMessage", "chat.update") == (posted.operation, changed.operation)
     assert [] == received(stage, "pagerduty", instance_id)
@@ -168,8 +168,8 @@ def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage
     link = link_in(stage, await_mail(stage, instance_id, "alice@example.com"))
     assert 303 == decide(link, "approve", typed_instance_id=instance_id)[0]
 
-    told = await_mail(stage, instance_id, "bob@example.com", "One of two has approved")
-    assert "alice@example.com has approved" in told["BodyText"]
+    told = await_mail(stage, instance_id, "bob@example.com", "one of two approved")
+    assert "alice@example.com approved" in told["BodyText"]
     assert 2 == len(await_received(stage, "slack", instance_id, 2))
     assert 303 == decide(link_in(stage, told), "approve", typed_instance_id=instance_id)[0]
     assert "terminated" == stage.outcome(instance_id)
@@ -182,9 +182,9 @@ def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> 
     ids = [stage.launch() for _ in range(3)]
     stage.scene.sweep()
 
-    mail = await_mail(stage, ids[0], "alice@example.com")
+    mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
     assert all(instance_id in mail["BodyText"] for instance_id in ids)
-    assert mail["Subject"].startswith("Please decide: 3 idle GPU instances")
+    assert mail["Subject"].startswith("3 idle GPU instances")
     for instance_id in ids:
         await_received(stage, "webhook", instance_id)
         assert 1 == len(received(stage, "slack", instance_id))
@@ -196,7 +196,7 @@ def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> 
     assert (200, 3) == (status, page.count(": taken"))
     assert ["kept"] * 3 == [stage.outcome(instance_id) for instance_id in ids]
     to_alice = [m for m in stage.scene.sent_mail() if m["To"] == ["alice@example.com"]]
-    assert 1 == sum("Please decide" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
+    assert 1 == sum("? Answer by" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
 
 
 def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> None:

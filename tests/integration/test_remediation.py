@@ -42,7 +42,7 @@ def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
 
     stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
     stage.await_mail(instance_id, "undone")
-    assert "had it started again" in request(record)[1]
+    assert "Started again by" in request(record)[1]
     month = f"{stage.episode(instance_id).opened_at:%Y-%m}"
 
     def settled() -> bool | None:
@@ -113,7 +113,7 @@ def test_a_dear_termination_waits_for_a_second_person(stage: Stage) -> None:
     assert 303 == decide(bob, "approve", typed_instance_id=instance_id)[0]
 
     assert "terminated" == stage.outcome(instance_id)
-    assert "link:alice@example.com and link:bob@example.com decided to approve" in request(link)[1]
+    assert "Approved by alice@example.com (mail link) and bob@example.com (mail link)" in request(link)[1]
 
 
 def test_links_stay_good_while_their_keys_rotate(stage: Stage) -> None:

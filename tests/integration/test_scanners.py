@@ -68,7 +68,7 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(s
 
     of = {parse_qs(urlsplit(url).query)["r"][0]: url for url in sorted(before)}
     assert 303 == decide(of["alice@example.com"], "approve", typed_instance_id=instance_id)[0]
-    await_mail(stage, instance_id, "bob@example.com", "One of two")
+    await_mail(stage, instance_id, "bob@example.com", "one of two")
     open_all(every_link(stage, instance_id))
     approval = stage.state.approval(stage.episode(instance_id).approval_id)
     assert approval is not None
@@ -77,7 +77,7 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(s
     until = f"{datetime.now(tz=UTC) + timedelta(hours=4):%Y-%m-%dT%H:%M:%SZ}"
     assert 303 == decide(of["bob@example.com"], "keep", keep_until=until)[0]
     assert "kept" == stage.outcome(instance_id)
-    await_mail(stage, instance_id, "finops@example.com", "kept")
+    await_mail(stage, instance_id, "finops@example.com", "keeps running")
     open_all(every_link(stage, instance_id))
     assert ("kept", "running") == (stage.outcome(instance_id), stage.ec2_state(instance_id))
 
@@ -87,8 +87,8 @@ def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
     stage.policy("mode: ask\napproval: {digest_from: 2, digest_after_seconds: 12}" + PEOPLE)
     ids = [stage.launch() for _ in range(2)]
     stage.scene.sweep()
-    mail = await_mail(stage, ids[0], "alice@example.com")
-    assert mail["Subject"].startswith("Please decide: 2 idle GPU instances")
+    mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
+    assert mail["Subject"].startswith("2 idle GPU instances")
     for instance_id in ids:
         open_all(every_link(stage, instance_id))
         assert_undecided(stage, instance_id)

@@ -127,7 +127,7 @@ def test_nothing_is_decided_without_a_sign_in_and_all_with_one(place: Place) -> 
     assert [SESSION_COOKIE] == list(browser.cookies)
     assert 303 == browser.press(link, "approve").status
     assert "stopped" == place.stage.outcome(instance_id)
-    assert "oidc:alice@example.com decided to approve" in browser.get(link).body
+    assert "Approved by alice@example.com (signed in)" in browser.get(link).body
 
     assert 303 == browser.press(link, "sign-out").status
     assert ({}, True) == (browser.cookies, "Sign in to decide" in browser.get(link).body)

@@ -20,7 +20,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.ses import SesMailService
 from governor.channels.email import EmailChannel
 from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Channel, Section, Table
+from governor.channels.message import Channel, Table
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key
 from governor.channels.slack import (
     SlackAppChannel,
@@ -32,7 +32,7 @@ from governor.channels.slack_callback import parse_slack_answer, verify_slack_re
 from governor.channels.teams import TeamsChannel
 from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook
-from governor.domain.alert import Severity
+from governor.domain.alert import Section, Severity
 from governor.domain.approval import Answer
 from local.cloud import ANSWER_SECONDS, LocalCloud
 from local.receivers import CHANNELS, Receivers

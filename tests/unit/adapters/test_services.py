@@ -175,7 +175,10 @@ def test_people_get_text_and_machines_get_data() -> None:
 
     message = json.loads(call["Message"])
     assert (TOPIC, "json") == (call["TopicArn"], call["MessageStructure"])
-    assert "one\ntwo" == message["default"] == message["email"]
+    text = message["default"]
+    assert ("one\ntwo\n\nSee the record: https://", text) == (text[:33], message["email"])
+    assert "\nOwner: research\nProject: llm\n" in text
+    assert text.endswith("You get this because this address subscribes to the alert topic of GPU Governor.")
     for protocol in ("sqs", "lambda", "http", "https"):
         document = json.loads(message[protocol])
         assert ("idle-found", "warning", "i-1", "d-1") == (

@@ -9,9 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from governor.channels.errors import DeliveryRetryable
-from governor.channels.message import Facts, Message, Section, Table
+from governor.channels.message import Message, Table
 from governor.channels.transport import HttpAnswer
-from governor.domain.alert import AlertKind, Severity
+from governor.domain.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approval import Answer
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
@@ -33,9 +33,8 @@ EVIDENCE = Table(
     rows=(("0", "1.0 %", "0.4 %"), ("1", "0.0 %", "0.0 %")),
 )
 SECTIONS = (
-    Section("Why", ("Every GPU stayed under 5 % for 60 min.",)),
-    Section("What will be done", ("stop the instance", "snapshot all its EBS volumes")),
-    Section("What will be lost", ("8 local NVMe volumes of 3.8 TB",)),
+    Section("Stopping it loses", ("8 local NVMe volumes of 3.8 TB",)),
+    Section("If you stop it", ("stop the instance", "snapshot all its EBS volumes")),
 )
 
 
@@ -44,12 +43,17 @@ def make_message(**changes: Any) -> Message:
     plain: dict[str, Any] = {
         "kind": AlertKind.APPROVAL_REQUESTED,
         "severity": Severity.WARNING,
-        "title": "Please decide: idle GPU p5.48xlarge notebook",
+        "title": "notebook idle 6 h 40 min, $1,321/day. Stop it?",
         "facts": FACTS,
         "episode": EPISODE,
         "stage": "ask",
         "at": NOW,
+        "happens": "If nobody answers in time, nothing happens.",
+        "lead": ("Every GPU stayed under 5% for 60 min.",),
         "sections": SECTIONS,
+        "details": (Section("Restarting later", ("A stopped instance holds no capacity.",)),),
+        "why": "You get this because the policy names you.",
+        "link_text": "Stop or keep it",
         "evidence": EVIDENCE,
         "link": LINK,
         "approval_id": "apr-1",
@@ -63,7 +67,8 @@ def make_outcome(**changes: Any) -> Message:
     plain: dict[str, Any] = {
         "kind": AlertKind.OUTCOME,
         "severity": Severity.INFO,
-        "title": "notebook: stopped",
+        "title": "notebook is stopped",
+        "link_text": "See the record",
         "stage": "stopped",
         "sections": (Section("Outcome", ("Approved by ann@example.com; stopped.",)),),
         "approval_id": None,

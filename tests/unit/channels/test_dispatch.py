@@ -22,11 +22,10 @@ from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import Answer, Decision
-from governor.domain.approval_messages import first_yes_alert
 from governor.domain.contacts import Contact
 from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Terms
-from governor.domain.messages import Stage, outcome_alert, stage_alert, undo_alert
+from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
 from governor.domain.units import iso
 from governor.errors import CloudError, InputError, Throttled
@@ -395,7 +394,7 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
     assert EVERYBODY == office.got("first-yes")
     told = {target: channel.sent[-1] for (_, target), channel in office.channels.items()}
     assert ("bob@example.com", "broadcast") == (recipient(told["bob@example.com"]), recipient(told["C0ALL"]))
-    assert ("slack-thread", False, "Look and decide") == (
+    assert ("slack-thread", False, "Decide") == (
         told["C0ALL"].thread,
         told["C0ALL"].is_outcome,
         told["C0ALL"].link_text,
@@ -493,13 +492,13 @@ def test_a_button_never_wipes_a_disk(changes: dict[str, Any], answers: tuple[Ans
 
 
 def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
-    """Why, cost, plan, losses, what stays, and what follows without an answer."""
+    """The losses before the buttons; after them the steps, what it keeps, restarting, and the price."""
     episode = World(decide=False)._stored()
     message = message_of(stage_alert(episode, Stage.ASK, NOW, None), episode, link=None)
 
-    headings = [section.heading for section in message.sections]
-    assert ["Why", "What it costs", "What will be done", "What will be lost", "What stays"] == headings[:5]
-    assert "Without an answer" == headings[-1]
+    assert ["Stopping it loses"] == [section.heading for section in message.sections]
+    folded = [section.heading for section in message.details]
+    assert ["If you stop it", "It keeps", "Restarting later", "Price"] == folded
     assert message.evidence is not None
     assert ("0", "GPU 0") == (episode.evidence.gpus[0].gpu, message.evidence.rows[0][0])
 
@@ -812,7 +811,10 @@ def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> Non
 
     assert (AlertKind.ALARM, severity, "us-east-1") == (alert.kind, alert.severity.value, alert.region)
     assert [(ML,)] == post.registry.asked
-    assert ("It raised an error.", "Threshold Crossed") == post.mail.sent[0].sections[0].lines
+    assert ("It raised an error.", "Threshold Crossed") == (
+        post.mail.sent[0].happens,
+        *post.mail.sent[0].lead,
+    )
 
 
 def test_an_alert_that_was_given_up_survives_the_queue() -> None:
@@ -997,7 +999,7 @@ def test_many_questions_to_one_person_come_as_one_message() -> None:
 
     assert [] == fleet.flush()
     (digest,) = fleet.mail.sent
-    assert ("Please decide: 3 idle GPU instances, 72.43 USD a day", 3) == (digest.title, len(digest.sections))
+    assert ("3 idle GPU instances, $72/day. Stop them?", 3) == (digest.title, len(digest.sections))
     assert "/approvals/digest-1?" in str(digest.link)
     assert "alice%40example.com" in str(digest.link)
     assert 3 == len(fleet.hook.sent)
@@ -1033,7 +1035,7 @@ def test_stages_do_not_mix() -> None:
     fleet.worker(fleet.alerts(Stage.REMIND))
     fleet.flush()
 
-    assert ["Please decide", "Reminder"] == sorted(m.title.split(":")[0] for m in fleet.mail.sent)
+    assert ["3 idle", "Remind"] == sorted(m.title[:6] for m in fleet.mail.sent)
 
 
 def test_what_was_answered_meanwhile_is_not_asked() -> None:

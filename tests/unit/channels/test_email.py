@@ -18,7 +18,8 @@ from governor.adapters.clients import Clients
 from governor.adapters.ses import SesMailService
 from governor.channels.email import EmailChannel, email_document
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Message, Section, Table
+from governor.channels.message import Message, Table
+from governor.domain.alert import Section
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 from tests.unit.channels.builders import EPISODE, FACTS, LINK, make_message, make_outcome
 
@@ -93,9 +94,9 @@ def test_both_forms_say_everything() -> None:
     mail = parsed(make_message())
     for text in (Page(body(mail, "html")).text, body(mail, "plain")):
         for expected in (
-            "Please decide: idle GPU p5.48xlarge notebook",
+            "notebook idle 6 h 40 min, $1,321/day. Stop it?",
             "notebook (i-0123456789abcdef0)",
-            "1,320.96 USD a day",
+            "$1,321 a day while it runs",
             "8 local NVMe volumes",
             "GPU utilization, last 60 min",
             "0.4 %",
@@ -108,7 +109,7 @@ def test_there_is_one_button() -> None:
     """And no other link that somebody could press in its place."""
     page = Page(body(parsed(make_message()), "html"))
     assert [LINK] == page.links
-    assert "Look and decide" in page.text
+    assert "Stop or keep it" in page.text
     assert [] == Page(body(parsed(make_message(link=None)), "html")).links
     assert "See the record" in Page(body(parsed(make_outcome()), "html")).text
 

@@ -40,8 +40,8 @@ def test_an_escalation_triggers_one_incident_for_its_episode() -> None:
     assert (KEY, "trigger", EPISODE) == (event["routing_key"], event["event_action"], event["dedup_key"])
     payload = event["payload"]
     assert ("critical", "i-0123456789abcdef0") == (payload["severity"], payload["source"])
-    assert "1,320.96 USD a day" == payload["custom_details"]["Cost"]
-    assert [{"href": LINK, "text": "Look and decide"}] == event["links"]
+    assert "$1,321 a day while it runs" == payload["custom_details"]["Cost"]
+    assert [{"href": LINK, "text": "Stop or keep it"}] == event["links"]
     assert EPISODE == delivered.thread
 
 

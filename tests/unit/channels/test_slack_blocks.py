@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slack_sdk.models.blocks import Block
 
-from governor.channels.message import Message, Section, Table
+from governor.channels.message import Message, Table
 from governor.channels.slack_blocks import BLOCKS, slack_blocks, slack_text
+from governor.domain.alert import Section
 from governor.domain.approval import Answer
 from tests.unit.channels.builders import FACTS, LINK, make_message, make_outcome
 

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.channels.errors import DeliveryRefused
-from governor.channels.message import Section, Table
+from governor.channels.message import Table
 from governor.channels.teams import TeamsChannel, teams_envelope
 from governor.channels.transport import HttpAnswer
+from governor.domain.alert import Section
 from tests.unit.channels.builders import FACTS, LINK, FakeTransport, FixedClock, make_message, make_outcome
 
 URL = "https://prod-1.westeurope.logic.example/workflows/w1/triggers/manual/paths/invoke?sig=secret-part"
@@ -49,8 +50,8 @@ def test_the_card_says_everything_and_opens_the_page() -> None:
     envelope = teams_envelope(make_message())
     content = card(envelope)
     assert ("message", "AdaptiveCard", "1.4") == (envelope["type"], content["type"], content["version"])
-    assert [{"type": "Action.OpenUrl", "title": "Look and decide", "url": LINK}] == content["actions"]
-    for expected in ("notebook (i-0123456789abcdef0)", "1,320.96 USD a day", "8 local NVMe", "0.4 %"):
+    assert [{"type": "Action.OpenUrl", "title": "Stop or keep it", "url": LINK}] == content["actions"]
+    for expected in ("notebook (i-0123456789abcdef0)", "$1,321 a day while it runs", "8 local NVMe", "0.4 %"):
         assert expected in text(envelope)
 
 

@@ -99,9 +99,9 @@ def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bo
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        ((), "Nothing was done to the instance"),
-        ((Step.STOP,), "nothing was destroyed"),
-        ((Step.STOP, Step.TERMINATE), "look whether it still exists"),
+        ((), "Nothing was changed."),
+        ((Step.STOP,), "nothing was deleted"),
+        ((Step.STOP, Step.TERMINATE), "see in EC2 if it is gone"),
     ],
 )
 def test_a_failure_is_critical_and_says_what_had_been_asked(steps: tuple[Step, ...], said: str) -> None:

@@ -10,7 +10,6 @@ from governor.domain.alert import AlertKind, Severity
 from governor.domain.approval import Answer, Approval, Decision
 from governor.domain.episode import Terms
 from governor.domain.policy import Action
-from governor.domain.units import iso
 from governor.errors import ConflictError, NotAllowed, Throttled
 from governor.usecases.decide import Decide
 from tests.builders import NOW
@@ -45,11 +44,9 @@ def test_the_first_of_two_is_told_once() -> None:
     assert (AlertKind.APPROVAL_FIRST_YES, Severity.WARNING) == (told.kind, told.severity)
     assert f"first-yes-{world.ref.execution_name}" == told.dedup_id
     text = "\n".join((told.subject, *told.lines))
-    assert "One of two has approved" in told.subject
-    assert f"{ALICE} has approved to stop the instance; then snapshot" in text
-    assert "one more person whom the policy names by address must approve" in text
-    assert f"until {iso(NOW + timedelta(hours=1))}" in text
-    assert "Without an answer nothing is done" in text
+    assert "one of two approved to terminate it" in told.subject
+    assert f"{ALICE} approved. One more person whom the policy names by address must approve" in text
+    assert "If nobody answers by Fri 13:02 UTC, in 1 h, nothing happens." in text
     assert ("ml", "vision", world.ref.execution_name) == (told.owner, told.project, told.facts["episode"])
 
 

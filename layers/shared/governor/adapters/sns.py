@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
-from governor.domain.alert import Alert
+from governor.domain.alert import QUESTIONS, Alert
 from governor.domain.units import iso
 from governor.errors import NobodyListens
 
@@ -22,6 +22,7 @@ _TEXT_LIMIT = 8_000
 _MACHINES = ("sqs", "lambda", "http", "https")
 
 
+_WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
 _STORES = ("sqs", "firehose")
 """Protocols that end in a store: somebody may read it some day. A function or an address may be a chat's."""
 
@@ -106,15 +107,25 @@ def subject_of(alert: Alert) -> str:
 def message_of(alert: Alert) -> dict[str, str]:
     """The message by protocol, cut where SNS would refuse it whole."""
     document = alert_document(alert)
-    text = "\n".join(alert.lines) or subject_of(alert)
+    text = readable(alert)
     brief = {**document, "facts": {}, "cut": True}
     briefest = {**brief, "lines": [], "subject": subject_of(alert)}
     message = _by_protocol(text, document)
-    for readable, data in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
+    for text_of, data in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
         if len(json.dumps(message)) <= _MESSAGE_LIMIT:
             break
-        message = _by_protocol(readable, data)
+        message = _by_protocol(text_of, data)
     return message
+
+
+def readable(alert: Alert) -> str:
+    """Return the text for subscribers who read it: the message, its link, what it is about, and why it
+    came."""
+    lines = list(alert.lines) or [subject_of(alert)]
+    if alert.link is not None and not any(alert.link in line for line in lines):
+        lines += ["", f"{'Stop or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}"]
+    lines += ["", *(f"{label}: {value}" for label, value in alert.about.rows()), "", _WHY]
+    return "\n".join(lines)
 
 
 def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a message to people says: made of the alert that went out, and of the episode as it is stored.
+"""The content of a message to people: made of the alert that went out, and of the episode as it is stored.
 
 Pure. This module must not know any channel.
 """
@@ -8,22 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from governor.channels.message import Facts, Message, Section, Table
-from governor.domain.alert import Alert, AlertKind
+from governor.channels.message import Message, Table
+from governor.domain.alert import QUESTIONS, Alert, AlertKind, Facts, Section
 from governor.domain.approval import Answer
 from governor.domain.episode import Episode
 from governor.domain.figures import gpu_rows
-from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
-from governor.domain.terms import may
-from governor.domain.units import money
-
-QUESTIONS = frozenset(
-    {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
+from governor.domain.messages import (
+    STAGE_OF,
+    Words,
+    idle_text,
+    people_text,
+    price_text,
+    silence_text,
+    stage_words,
+    step_text,
+    verb,
 )
+from governor.domain.terms import may
+from governor.domain.units import UtcDatetime, parse_iso
+from governor.domain.wording import clock, day_and_time, plural, usd
+
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
-_ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
-_TOLD = frozenset({*QUESTIONS, AlertKind.IDLE_FOUND})
+ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
+_PREFIX = {AlertKind.APPROVAL_REMINDER: "Reminder: ", AlertKind.APPROVAL_ESCALATION: "Escalation: "}
 
 
 def message_of(
@@ -33,39 +41,101 @@ def message_of(
     link: str | None,
     thread: str | None = None,
     picture_png: bytes | None = None,
+    now: UtcDatetime | None = None,
+    expires_at: UtcDatetime | None = None,
 ) -> Message:
-    """The message with this link; `thread` is what the channel said of the episode's first message."""
+    """Return the message with this link, as it reads `now`.
+
+    `thread` is what the channel said of the episode's first message. `expires_at` is when the question
+    expires, for alerts of a release that did not say so.
+    """
     asks = alert.kind in QUESTIONS
+    shows = episode is not None and alert.kind in STAGE_OF
+    words = _words(alert, episode, now or alert.at, expires_at)
     return Message(
         kind=alert.kind,
         severity=alert.severity,
-        title=alert.subject,
-        facts=_facts(alert, episode),
+        title=words.title,
+        facts=alert.about,
         episode=subject_of(alert),
         stage=alert.dedup_id.removesuffix(f"-{subject_of(alert)}") or alert.kind.value,
         at=alert.at,
-        sections=_sections(alert, episode),
-        evidence=_evidence(episode) if episode is not None and alert.kind in _TOLD else None,
-        picture_png=picture_png if alert.kind in _TOLD else None,
+        happens=words.happens,
+        lead=words.lead,
+        sections=words.sections,
+        details=words.details,
+        why=alert.why,
+        acts=words.acts,
+        data=alert.facts,
+        evidence=_evidence(episode, now or alert.at) if episode is not None and shows else None,
+        picture_png=picture_png if shows else None,
         link=link,
+        link_text=words.button,
         approval_id=episode.approval_id if asks and episode is not None else None,
         answers=answers_of(episode) if asks and episode is not None else (),
         thread=thread,
-        is_outcome=alert.kind in _ENDS,
+        is_outcome=alert.kind in ENDS,
     )
 
 
-def digest_of(alerts: Sequence[Alert], episodes: Sequence[Episode], *, link: str, digest_id: str) -> Message:
-    """One message about several questions of the same stage to the same people."""
-    first = alerts[0]
+def _words(alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None) -> Words:
+    if episode is not None and alert.kind in STAGE_OF:
+        return stage_words(episode, STAGE_OF[alert.kind], now, deadline_of(alert) or until)
+    # The link has a place of its own, and it may be a personal one; older releases had it among the lines.
+    lines = [line for line in alert.lines if alert.link is None or alert.link not in line]
+    lead, sections = _taken_apart(lines)
+    asks = alert.kind in OPEN
+    return Words(
+        alert.subject,
+        lead[0] if lead else "",
+        tuple(lead[1:]),
+        sections,
+        button="Decide" if asks else "See the record",
+        acts=asks and alert.facts.get("acts_on_silence") is True,
+    )
+
+
+def _taken_apart(lines: Sequence[str]) -> tuple[list[str], tuple[Section, ...]]:
+    """Return the lines before the first heading, and the sections: the inverse of `Words.lines`."""
+    lead: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith("- ") and found:
+            found[-1][1].append(line[2:])
+        elif line.endswith(":"):
+            found.append((line[:-1], []))
+        elif line:
+            (found[-1][1] if found else lead).append(line)
+    return lead, tuple(Section(heading, tuple(items)) for heading, items in found)
+
+
+def deadline_of(alert: Alert) -> UtcDatetime | None:
+    """Return when the question expires, where the alert says so."""
+    found = alert.facts.get("expires_at")
+    return parse_iso(found) if isinstance(found, str) else None
+
+
+def digest_of(
+    alerts: Sequence[Alert],
+    episodes: Sequence[Episode],
+    *,
+    link: str,
+    digest_id: str,
+    now: UtcDatetime | None = None,
+) -> Message:
+    """Return one message about several questions of the same stage to the same people."""
+    first, now = alerts[0], now or alerts[0].at
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
-    cost = f"{money(sum(known, Decimal(0)))} USD a day" if known else "cost not known"
-    plus = "" if len(known) == len(prices) else f", and {len(prices) - len(known)} of unknown price"
+    cost = f", {usd(sum(known, Decimal(0)))}/day" if known else ""
+    plus = "" if len(known) == len(prices) else f" and {len(prices) - len(known)} of unknown price"
+    deadlines = [found for alert in alerts if (found := deadline_of(alert)) is not None]
+    by = f" Answer by {day_and_time(min(deadlines), episodes[0].time_zone, now)}" if deadlines else ""
+    acting = sum(episode.acts_on_silence for episode in episodes)
     return Message(
         kind=first.kind,
         severity=first.severity,
-        title=f"{first.subject.split(':')[0]}: {len(episodes)} idle GPU instances, {cost}{plus}",
+        title=f"{_PREFIX.get(first.kind, '')}{len(episodes)} idle GPU instances{cost}{plus}. Stop them?{by}",
         facts=Facts(
             account=_one_of(episode.ref.account for episode in episodes),
             region=_one_of(episode.ref.region for episode in episodes),
@@ -75,34 +145,67 @@ def digest_of(alerts: Sequence[Alert], episodes: Sequence[Episode], *, link: str
         episode=digest_id,
         stage=first.kind.value,
         at=first.at,
-        sections=tuple(_line_of(episode) for episode in episodes),
+        happens=_silence_of(episodes, acting),
+        lead=(*((_news_of(alerts, episodes, now),) if first.kind in _PREFIX else ()), _people_of(episodes)),
+        sections=tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True)),
+        why=first.why,
+        acts=acting > 0,
         link=link,
+        link_text="Stop or keep them",
     )
 
 
-def _line_of(episode: Episode) -> Section:
+def _silence_of(episodes: Sequence[Episode], acting: int) -> str:
+    if not acting:
+        return "If nobody answers, nothing happens to any of them."
+    number, doing = len(episodes), verb(episodes[0].plan)
+    which = "all of them" if acting == number else f"{acting} of these {number}, as said below"
+    return f"If nobody answers in time, GPU Governor {doing}s {which}."
+
+
+def _news_of(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime) -> str:
+    words = stage_words(episodes[0], STAGE_OF[alerts[0].kind], now, None)
+    return words.lead[0]
+
+
+def _people_of(episodes: Sequence[Episode]) -> str:
+    two = sum(episode.terms.people_needed > 1 for episode in episodes)
+    return (
+        f"{two} of them {'needs' if two == 1 else 'need'} two people to approve."
+        if two
+        else "One approval is enough for each."
+    )
+
+
+def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
     instance, plan = episode.instance, episode.plan
-    will = "; then ".join(step_text(step) for step in plan.steps)
-    lines = [f"{episode.reason}.", *cost_lines(episode)[:1], f"What will be done: {will}"]
-    if plan.losses:
-        lines.append(f"What will be lost: {'; '.join(plan.losses)}")
-    heading = f"{instance.name} ({instance.instance_id}, {instance.instance_type}) in {instance.target}"
-    return Section(heading, tuple(lines))
+    idle, _ = idle_text(episode, now)
+    steps = "; then ".join(step_text(step) for step in plan.steps)
+    return Section(
+        f"{instance.name} ({instance.instance_type}), idle {idle}, {price_text(episode)}",
+        (
+            silence_text(episode, deadline_of(alert), now),
+            *((people_text(episode),) if episode.terms.people_needed > 1 else ()),
+            f"If you {verb(plan)} it: {steps}.",
+            *((f"It loses {'; '.join(plan.losses)}.",) if plan.losses else ()),
+            f"{instance.instance_id} in {instance.target}, owner {alert.owner}, project {alert.project}.",
+        ),
+    )
 
 
 def _one_of(values: Iterable[str]) -> str:
     found = dict.fromkeys(values)
-    return next(iter(found)) if len(found) == 1 else f"{len(found)} different"
+    return next(iter(found)) if len(found) == 1 else plural(len(found), "different", "different")
 
 
 def subject_of(alert: Alert) -> str:
-    """What deliveries of this alert are kept under: its episode, or itself."""
+    """Return what deliveries of this alert are kept under: its episode, or itself."""
     name = alert.facts.get("episode")
     return name if isinstance(name, str) and name else alert.dedup_id
 
 
 def answers_of(episode: Episode) -> tuple[Answer, ...]:
-    """What may be answered by a button alone.
+    """Return what may be answered by a button alone.
 
     Not what asks for the instance id to be typed or a loss to be accepted, nor what needs two people: the
     page is for that.
@@ -114,51 +217,11 @@ def answers_of(episode: Episode) -> tuple[Answer, ...]:
     return tuple(answer for answer in offered if answer is not Answer.APPROVE or by_button)
 
 
-def _facts(alert: Alert, episode: Episode | None) -> Facts:
-    instance = episode.instance if episode else None
-    price = episode.price.usd_per_hour if episode else None
-    return Facts(
-        account=alert.account,
-        region=alert.region,
-        owner=alert.owner,
-        project=alert.project,
-        instance_id=alert.instance_id,
-        instance_name=instance.name if instance else None,
-        instance_type=instance.instance_type if instance else None,
-        usd_per_day=None if price is None else price * 24,
-    )
-
-
-def _sections(alert: Alert, episode: Episode | None) -> tuple[Section, ...]:
-    if episode is None or alert.kind not in _TOLD:
-        # The link has a place of its own, and it may be a personal one.
-        lines = tuple(line for line in alert.lines if alert.link is None or alert.link not in line)
-        return (Section("What happened", lines),)
-    plan = episode.plan
-    done = [f"Not possible: {reason}" for reason in plan.replaced_because]
-    done += [step_text(step) for step in plan.steps] or ["nothing, this is for your information"]
-    restart = restart_text(episode)
-    found = [
-        ("Why", [episode.reason]),
-        ("What it costs", list(cost_lines(episode))),
-        ("What will be done", done),
-        ("What will be lost", list(plan.losses)),
-        ("What stays", list(plan.stays)),
-        ("Whether it comes back", [restart] if restart else []),
-        ("Without an answer", [silence_text(episode)] if alert.kind in QUESTIONS else []),
-    ]
-    return tuple(Section(heading, _lines(lines)) for heading, lines in found if lines)
-
-
-def _lines(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(lines)
-
-
-def _evidence(episode: Episode) -> Table:
+def _evidence(episode: Episode, now: UtcDatetime) -> Table:
     window = episode.evidence.window
     minutes = int((window.end - window.start).total_seconds() // 60)
     return Table(
-        caption=f"GPU utilization over {minutes} minutes, until {window.end:%Y-%m-%d %H:%M} UTC",
+        caption=f"GPU utilization over {minutes} min, until {clock(window.end, episode.time_zone, now)}",
         columns=("GPU", "highest", "average", "measured"),
         rows=tuple((row.label, row.highest, row.average, row.measured) for row in gpu_rows(episode.evidence)),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
-from governor.channels.compose import OPEN, digest_of, message_of, subject_of
+from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Message
 from governor.channels.registry import Registry, Route, Told
@@ -251,7 +251,15 @@ class Dispatch:
         thread = _threads(item.known).get((route.channel.name, route.target))
         link = self._link(route, alert, episode)
         picture = _picture(episode) if route.channel.name == "email" else None
-        return message_of(alert, episode, link=link, thread=thread, picture_png=picture)
+        return message_of(
+            alert,
+            episode,
+            link=link,
+            thread=thread,
+            picture_png=picture,
+            now=self.clock.now(),
+            expires_at=self._expiry(alert, episode) if episode and alert.kind in OPEN else None,
+        )
 
     def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
         episodes = [item.episode for item in items if item.episode is not None]
@@ -263,7 +271,8 @@ class Dispatch:
             self._expiry(item.alert, episode) for item, episode in zip(items, episodes, strict=True)
         )
         link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
-        return digest_of([item.alert for item in items], episodes, link=link, digest_id=digest_id)
+        alerts = [item.alert for item in items]
+        return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         try:
@@ -387,7 +396,7 @@ class Dispatch:
     def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
         question."""
-        if episode is None or (alert.link is None and alert.kind not in OPEN):
+        if episode is None or (alert.link is None and alert.kind not in OPEN | ENDS):
             return alert.link
         return self.signer.link(episode.approval_id, route.person or BROADCAST, self._expiry(alert, episode))
 

@@ -19,7 +19,8 @@ from typing import Protocol
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered, Message, Section, Table, one_line
+from governor.channels.message import CUT, Delivered, Message, Table, one_line
+from governor.domain.alert import Section
 from governor.domain.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 
@@ -29,7 +30,6 @@ _HTML_BYTES = 90_000
 _PICTURE_BYTES = 1_000_000
 _SUBJECT, _LINE, _CELL = 150, 1000, 100
 _CID = "picture@gpu-governor"
-_CUT = "There is more on the page."
 _WHAT_TO_DO = {
     "MessageRejected": "verify the sender's identity; while the account is in the sandbox of SES, verify the "
     "recipient too or ask for production access",
@@ -121,11 +121,16 @@ class _Content:
     """What both forms say, on single lines of bounded length. `cut` says that something is left out."""
 
     title: str
+    happens: str
+    acts: bool
+    lead: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
+    details: tuple[Section, ...]
     table: Table | None
     link: str | None
     link_text: str
+    why: str
     footer: str
     cut: str = ""
 
@@ -134,16 +139,23 @@ def _content(message: Message) -> _Content:
     table = message.evidence
     return _Content(
         title=one_line(message.title, _SUBJECT),
+        happens=one_line(message.happens, _LINE),
+        acts=message.acts,
+        lead=_lines(message.lead),
         facts=tuple((label, one_line(value, _LINE)) for label, value in message.facts.rows()),
-        sections=tuple(
-            Section(one_line(section.heading, _CELL), _lines(section.lines)) for section in message.sections
-        ),
+        sections=_sections(message.sections),
+        details=_sections(message.details),
         table=table
         and Table(one_line(table.caption, _CELL), _cells(table.columns), tuple(map(_cells, table.rows))),
         link=message.link,
         link_text=message.link_text,
+        why=one_line(message.why, _LINE),
         footer=one_line(f"GPU Governor · {message.stage} · {message.episode}", _LINE),
     )
+
+
+def _sections(sections: Sequence[Section]) -> tuple[Section, ...]:
+    return tuple(Section(one_line(one.heading, _CELL), _lines(one.lines)) for one in sections)
 
 
 def _lines(lines: Sequence[str]) -> tuple[str, ...]:
@@ -158,14 +170,12 @@ def _fitting(message: Message, *, has_picture: bool) -> _Content:
     """The whole content, or the most of it that mail programs show."""
     whole = _content(message)
     few = tuple(Section(section.heading, section.lines[:5]) for section in whole.sections[:8])
-    for content in (
-        whole,
-        replace(whole, table=None, cut=_CUT),
-        replace(whole, table=None, sections=few, cut=_CUT),
-    ):
+    shorter = replace(whole, table=None, cut=CUT)
+    shortest = replace(shorter, lead=whole.lead[:5], sections=few, details=())
+    for content in (whole, shorter, shortest):
         if len(_html(content, has_picture=has_picture).encode()) <= _HTML_BYTES:
             return content
-    return replace(whole, table=None, sections=(), cut=_CUT)
+    return replace(shortest, lead=(), sections=())
 
 
 def _text(content: _Content) -> str:
@@ -173,21 +183,28 @@ def _text(content: _Content) -> str:
 
 
 def _text_lines(content: _Content) -> Iterator[str]:
-    yield content.title
-    yield ""
-    yield from (f"{label}: {value}" for label, value in content.facts)
+    yield from (content.title, "")
+    yield from (line for line in (content.happens, *content.lead) if line)
+    for section in content.sections:
+        yield from _section_lines(section)
     if content.link is not None:
         yield from ("", f"{content.link_text}:", content.link)
-    for section in content.sections:
-        yield from ("", section.heading)
-        yield from (f"- {line}" for line in section.lines)
+    yield ""
+    yield from (f"{label}: {value}" for label, value in content.facts)
+    for section in content.details:
+        yield from _section_lines(section)
     if content.table is not None:
         yield from ("", content.table.caption)
         yield from (" | ".join(row) for row in (content.table.columns, *content.table.rows))
     if content.cut:
         yield from ("", content.cut)
     # Two hyphens and a space: mail programs set what follows apart.
-    yield from ("", "-- ", content.footer)
+    yield from ("", "-- ", *filter(None, (content.why, content.footer)))
+
+
+def _section_lines(section: Section) -> Iterator[str]:
+    yield from ("", section.heading)
+    yield from (f"- {line}" for line in section.lines)
 
 
 @cache
@@ -206,18 +223,7 @@ def _html(content: _Content, *, has_picture: bool) -> str:
     return (
         _environment()
         .get_template("email.html")
-        .render(
-            title=content.title,
-            facts=content.facts,
-            sections=content.sections,
-            table=content.table,
-            link=content.link,
-            link_text=content.link_text,
-            footer=content.footer,
-            cut=content.cut,
-            picture_cid=_CID if has_picture else None,
-            picture_alt=alt,
-        )
+        .render(content=content, picture_cid=_CID if has_picture else None, picture_alt=alt)
     )
 
 

@@ -5,27 +5,25 @@ This module must not know any channel.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from governor.domain.alert import AlertKind, Severity
+from governor.domain.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approval import Answer
-from governor.domain.units import Usd, UtcDatetime, money, printable
+from governor.domain.units import UtcDatetime, printable
 
-ANSWER_TEXT = {Answer.APPROVE: "Approve", Answer.KEEP: "Keep", Answer.EXEMPT: "Exempt"}
-"""What a button says, at most 75 characters as Slack allows."""
+ANSWER_TEXT = {
+    Answer.APPROVE: "Stop it",
+    Answer.KEEP: "Keep until tomorrow 09:00",
+    Answer.EXEMPT: "Never ask again",
+}
+"""The text of each button, at most 75 characters as Slack allows."""
 
+CUT = "There is more on the page."
 _LINK_CHARACTERS = 2000
 """What every mail program and browser opens; Slack's own limit is 3,000."""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Lines under a heading: what will be done, what is lost, what stays."""
-
-    heading: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +44,12 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the message is about. Without an instance it is about the Region of the account."""
-
-    account: str
-    region: str
-    owner: str = "unassigned"
-    project: str = "unassigned"
-    instance_id: str | None = None
-    instance_name: str | None = None
-    instance_type: str | None = None
-    usd_per_day: Usd | None = None
-    """At the list or Spot price, while it runs; `None` when not known."""
-
-    def rows(self) -> tuple[tuple[str, str], ...]:
-        """Label and value, in reading order; what is not known is left out, but for the cost."""
-        instance = " ".join(part for part in (self.instance_name, _bracketed(self.instance_id)) if part)
-        cost = "not known" if self.usd_per_day is None else f"{money(self.usd_per_day)} USD a day"
-        found = [
-            ("Instance", instance),
-            ("Type", self.instance_type or ""),
-            ("Account", self.account),
-            ("Region", self.region),
-            ("Owner", self.owner),
-            ("Project", self.project),
-            ("Cost", cost if self.instance_id else ""),
-        ]
-        return tuple((label, value) for label, value in found if value)
-
-
-def _bracketed(text: str | None) -> str | None:
-    return f"({text})" if text else None
-
-
-@dataclass(frozen=True, slots=True)
 class Message:
     """One message of an episode and stage.
+
+    Reading order: title, `happens` (what happens by itself, and by when), `lead`, `sections`, the link and
+    the answers; then whatever may be folded: `details`, `evidence`, and `why` somebody gets it. `acts` says
+    that something happens to the instance unless somebody prevents it. `data` are the exact figures.
 
     `link` leads to the approval page or the record; it may be personal, so that a message is made for one
     recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an
@@ -100,10 +68,18 @@ class Message:
     episode: str
     stage: str
     at: UtcDatetime
+    happens: str = ""
+    lead: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
+    details: tuple[Section, ...] = ()
+    why: str = ""
+    acts: bool = False
+    data: Mapping[str, object] = field(default_factory=dict, repr=False)
     evidence: Table | None = None
     picture_png: bytes | None = field(default=None, repr=False)
     link: str | None = field(default=None, repr=False)
+    link_text: str = "See the record"
+    """What the button to the page says."""
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()
     thread: str | None = None
@@ -117,13 +93,8 @@ class Message:
 
     @property
     def delivery_key(self) -> str:
-        """The same for the same message, so that a repeated delivery can be told apart from a new one."""
+        """The same for the same message, so that a repeated delivery is recognized."""
         return f"{self.stage}-{self.episode}"
-
-    @property
-    def link_text(self) -> str:
-        """What the button to the page says."""
-        return "Look and decide" if self.answers or not self.is_outcome else "See the record"
 
 
 @dataclass(frozen=True, slots=True)

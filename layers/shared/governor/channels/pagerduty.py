@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 
-from governor.channels.message import Delivered, Message, Section, one_line
+from governor.channels.message import Delivered, Message, one_line
 from governor.channels.transport import Transport, check_answer, https_url
-from governor.domain.alert import Severity
+from governor.domain.alert import Section, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -101,11 +101,15 @@ def _resolves(message: Message) -> bool:
 
 
 def _details(message: Message) -> dict[str, str]:
-    details = dict(message.facts.rows())
-    details |= {section.heading: _text(section) for section in message.sections}
+    said = Section("What happens", tuple(line for line in (message.happens, *message.lead) if line))
+    details = {said.heading: _text(said)} if said.lines else {}
+    details |= dict(message.facts.rows())
+    details |= {section.heading: _text(section) for section in (*message.sections, *message.details)}
     if message.evidence is not None:
         rows = (message.evidence.columns, *message.evidence.rows)
         details[message.evidence.caption] = "\n".join(" | ".join(row) for row in rows[:_LINES])
+    if message.why:
+        details["Why you get this"] = one_line(message.why, _LINE_CHARACTERS)
     return details
 
 

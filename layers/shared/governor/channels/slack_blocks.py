@@ -6,9 +6,10 @@ turned into links or mentions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from governor.channels.message import ANSWER_TEXT, Message, Section, Table, clip, one_line
+from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip, one_line
+from governor.domain.alert import Section
 from governor.domain.approval import Answer
 
 BLOCKS = 50
@@ -26,51 +27,66 @@ Block = dict[str, object]
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """The blocks. With `interactive` the answers are buttons of the app, else there is the link alone.
+    """Return the blocks. With `interactive` the answers are buttons of the app, else there is the link alone.
 
-    An outcome has no answers any more, whatever the message says.
+    An outcome has no answers any more, whatever the message says. Where there is no room for all, details
+    are left out, never the answers.
     """
-    end = list(_end(message, interactive=interactive and not message.is_outcome))
-    body = list(_body(message))
-    room = BLOCKS - len(end)
-    if len(body) > room:
-        body = [*body[: room - 1], _context("There is more on the page.")]
-    return [*body, *end]
+    answers = list(_answers(message, interactive=interactive and not message.is_outcome))
+    foot = _context(" · ".join(filter(None, (message.why, message.stage, message.episode))))
+    head, folded, room = list(_head(message)), list(_folded(message)), BLOCKS - len(answers) - 1
+    if len(head) + len(folded) > room:
+        head = head[: room - 1]
+        folded = [*folded[: room - 1 - len(head)], _context(CUT)]
+    return [*head, *answers, *folded, foot]
 
 
 def slack_text(message: Message) -> str:
-    """What notifications and screen readers say, as escaped mrkdwn."""
+    """Return what notifications and screen readers say, as escaped mrkdwn."""
     rows = dict(message.facts.rows())
     about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
-    return escaped(one_line(f"{message.title}: {about}", _LINE_CHARACTERS), _FALLBACK)
+    text = f"{message.title} · {message.happens} {about}"
+    return escaped(one_line(text, _LINE_CHARACTERS), _FALLBACK)
 
 
-def _body(message: Message) -> Iterator[Block]:
-    title = one_line(message.title, _HEADER) or message.kind.value
-    yield {"type": "header", "text": _plain(title)}
-    fields = [
-        _mrkdwn(f"*{label}*\n{escaped(one_line(value, _LINE_CHARACTERS), _FIELD - 100)}")
+def _head(message: Message) -> Iterator[Block]:
+    """Everything a reader needs before the buttons, in few lines."""
+    yield {"type": "header", "text": _plain(one_line(message.title, _HEADER) or message.kind.value)}
+    first = (f"*{_line(message.happens)}*",) if message.happens else ()
+    yield from _texts([*first, *map(_line, message.lead)])
+    about = " · ".join(
+        f"{label}: {value}" if label in ("Owner", "Project") else value
         for label, value in message.facts.rows()
-    ]
-    yield {"type": "section", "fields": fields}
+        if label != "Cost"
+    )
+    if about:
+        yield _context(about)
     for section in message.sections:
+        yield from _section(section)
+
+
+def _folded(message: Message) -> Iterator[Block]:
+    for section in message.details:
         yield from _section(section)
     if message.evidence is not None:
         yield from _table(message.evidence)
 
 
-def _end(message: Message, *, interactive: bool) -> Iterator[Block]:
+def _answers(message: Message, *, interactive: bool) -> Iterator[Block]:
     buttons: list[Block] = []
     if interactive and message.approval_id:
         buttons = [_answer_button(message, answer, message.approval_id) for answer in message.answers]
-        if Answer.EXEMPT in message.answers:
-            yield _reason_input()
     if message.link is not None:
         text = _plain(message.link_text)
         buttons.append({"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link})
     if buttons:
         yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}
-    yield _context(f"{message.stage} · {message.episode}")
+    if interactive and message.approval_id and Answer.EXEMPT in message.answers:
+        yield _reason_input()
+
+
+def _line(text: str) -> str:
+    return escaped(one_line(text, _LINE_CHARACTERS), _SECTION - 100)
 
 
 def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
@@ -82,12 +98,12 @@ def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
     }
     if answer is Answer.APPROVE:
         name = dict(message.facts.rows()).get("Instance", message.facts.region)
-        question = f"{name}: everything listed under this message's headings will be done."
+        question = f"{name}: GPU Governor checks once more, stops it and snapshots its volumes."
         button["style"] = "danger"
         button["confirm"] = {
-            "title": _plain("Approve?"),
+            "title": _plain("Stop it?"),
             "text": _plain(one_line(question, _CONFIRM)),
-            "confirm": _plain("Approve"),
+            "confirm": _plain("Stop it"),
             "deny": _plain("Go back"),
             "style": "danger",
         }
@@ -105,22 +121,26 @@ def _reason_input() -> Block:
         "type": "input",
         "block_id": REASON_BLOCK,
         "optional": True,
-        "label": _plain("Reason (an exemption needs one)"),
+        "label": _plain("Reason (needed for: Never ask again)"),
         "element": element,
     }
 
 
 def _section(section: Section) -> Iterator[Block]:
-    """One block, or several where the lines are longer than a block takes."""
-    text = f"*{escaped(one_line(section.heading, 200), 1000)}*"
-    for line in section.lines:
-        piece = f"• {escaped(one_line(line, _LINE_CHARACTERS), _SECTION - 2)}"
-        if len(text) + 1 + len(piece) > _SECTION:
+    heading = f"*{escaped(one_line(section.heading, 200), 1000)}*"
+    yield from _texts([heading, *(f"• {_line(line)}" for line in section.lines)])
+
+
+def _texts(pieces: Iterable[str]) -> Iterator[Block]:
+    """Return one block, or several where the lines are longer than a block takes."""
+    text = ""
+    for piece in pieces:
+        if text and len(text) + 1 + len(piece) > _SECTION:
             yield {"type": "section", "text": _mrkdwn(text)}
-            text = piece
-        else:
-            text = f"{text}\n{piece}"
-    yield {"type": "section", "text": _mrkdwn(text)}
+            text = ""
+        text = f"{text}\n{piece}" if text else piece
+    if text:
+        yield {"type": "section", "text": _mrkdwn(text)}
 
 
 def _table(table: Table) -> Iterator[Block]:

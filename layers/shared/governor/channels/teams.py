@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from governor.channels.message import Delivered, Message, Section, Table, clip, one_line
+from governor.channels.message import Delivered, Message, Table, clip, one_line
 from governor.channels.transport import Transport, check_answer, https_url
-from governor.domain.alert import Severity
+from governor.domain.alert import Section, Severity
 from governor.ports import Clock
 
 _PAYLOAD_BYTES = 26_000
@@ -51,16 +52,18 @@ class TeamsChannel:
 
 def teams_envelope(message: Message) -> Element:
     """The card in its envelope, with less of the text where the whole would be too large."""
+    parts = (*message.sections, *message.details)
+    brief = replace(message, lead=tuple(clip(line, 200) for line in message.lead[:10]))
     shorter = (
-        (message.sections, message.evidence),
-        (message.sections, None),
-        (tuple(_shortened(section) for section in message.sections[:5]), None),
+        (message, parts, message.evidence),
+        (message, parts, None),
+        (brief, tuple(_shortened(section) for section in parts[:5]), None),
     )
-    for sections, evidence in shorter:
-        envelope = _envelope(message, sections, evidence)
+    for content in shorter:
+        envelope = _envelope(*content)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
             return envelope
-    return _envelope(message, (), None)
+    return _envelope(brief, (), None)
 
 
 def _shortened(section: Section) -> Section:
@@ -89,6 +92,10 @@ def _envelope(message: Message, sections: Sequence[Section], evidence: Table | N
 def _body(message: Message, sections: Sequence[Section], evidence: Table | None) -> Iterator[Element]:
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
+    if message.happens:
+        yield _text(_run(message.happens, _LINE_CHARACTERS, weight="Bolder"))
+    for line in message.lead:
+        yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
     for number, (label, value) in enumerate(message.facts.rows()):
         runs = _run(f"{label}: ", 100, weight="Bolder"), _run(value, _LINE_CHARACTERS)
         yield {**_text(*runs), "spacing": "Default" if number == 0 else "None"}
@@ -101,6 +108,9 @@ def _body(message: Message, sections: Sequence[Section], evidence: Table | None)
         yield _row(evidence.columns, weight="Bolder")
         for row in evidence.rows:
             yield {**_row(row), "spacing": "Small"}
+    if message.why:
+        why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
+        yield {**_text(why), "separator": True}
 
 
 def _row(cells: Sequence[str], **style: str) -> Element:
@@ -114,7 +124,7 @@ def _text(*runs: Element) -> Element:
     return {"type": "RichTextBlock", "inlines": list(runs)}
 
 
-def _run(text: str, limit: int, **style: str) -> Element:
+def _run(text: str, limit: int, **style: str | bool) -> Element:
     # One line keeps its trailing space: between a label and its value.
     flat = one_line(text, limit) + (" " if text.endswith(" ") else "")
     return {"type": "TextRun", "text": flat or " ", **style}

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from governor.channels.errors import CallbackRefused
 from governor.channels.message import Delivered, Message
 from governor.channels.transport import Transport, check_answer, https_url
+from governor.domain.alert import Section
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -84,7 +85,13 @@ def webhook_document(message: Message) -> dict[str, object]:
         "instance_name": facts.instance_name,
         "instance_type": facts.instance_type,
         "usd_per_day": None if facts.usd_per_day is None else format(facts.usd_per_day, "f"),
-        "sections": [{"heading": part.heading, "lines": list(part.lines)} for part in message.sections],
+        "happens": message.happens,
+        "lead": list(message.lead),
+        "acts": message.acts,
+        "sections": _sections(message.sections),
+        "details": _sections(message.details),
+        "why": message.why,
+        "facts": dict(message.data),
         "evidence": None
         if table is None
         else {
@@ -94,6 +101,10 @@ def webhook_document(message: Message) -> dict[str, object]:
         },
         "link": message.link,
     }
+
+
+def _sections(sections: Sequence[Section]) -> list[dict[str, object]]:
+    return [{"heading": part.heading, "lines": list(part.lines)} for part in sections]
 
 
 def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from governor.channels.compose import QUESTIONS, subject_of
+from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
-from governor.domain.alert import Alert
+from governor.domain.alert import QUESTIONS, Alert
 from governor.domain.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable

@@ -6,15 +6,21 @@ This module must not know SNS or any chat system.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
+from typing import Protocol
 
-from governor.domain.units import UtcDatetime
+from governor.domain.instance import Instance
+from governor.domain.units import Usd, UtcDatetime
+from governor.domain.wording import usd
+
+_NOBODY = "unassigned"
 
 
 def short_hash(*parts: str) -> str:
-    """Twelve hexadecimal digits that tell texts apart, however long they are: tags have 256 characters."""
+    """Return twelve hexadecimal digits of a hash of these texts: tags may have 256 characters."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
@@ -27,20 +33,20 @@ class AlertKind(StrEnum):
     APPROVAL_FIRST_YES = "approval-first-yes"
     """The first of two people has approved."""
     IDLE_FOUND = "idle-found"
-    """Told without a question: observe or auto mode, or a plan that only notifies."""
+    """Sent without a question: observe or auto mode, or a plan that only notifies."""
     OUTCOME = "outcome"
     FAILURE = "failure"
     UNDONE = "undone"
     """A stopped instance was started again by somebody through the record's page."""
     MANAGED_IDLE = "managed-idle"
-    """Idle instances of an environment that another service runs; told to its owner, with advice."""
+    """Idle instances of an environment that another service runs; sent to its owner, with advice."""
     TELEMETRY_SILENT = "telemetry-silent"
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"
     SPOT_INTERRUPTION = "spot-interruption"
     """An instance is about to be taken back: Spot, or an interruptible Capacity Reservation."""
     MASS_INTERRUPTION = "mass-interruption"
-    """Many of them in one zone; told once."""
+    """Many of them in one zone, as one message."""
     REBALANCE_RECOMMENDED = "rebalance-recommended"
     AUTO_SCALING_TERMINATION = "auto-scaling-termination"
     """Its Auto Scaling group terminates an instance, or puts it into the warm pool."""
@@ -52,7 +58,7 @@ class AlertKind(StrEnum):
     HEALTH_FINDING = "health-finding"
     """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
     BUDGET_REACHED = "budget-reached"
-    """A project has used a share of its budget of the month at which its owner is told."""
+    """A project has used a share of its monthly budget."""
     SWEEP_FAILED = "sweep-failed"
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""
@@ -67,10 +73,58 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """One message. `lines` is the readable body; `facts` is plain JSON data for machines.
+class Section:
+    """Lines under a heading: what is lost, what is kept."""
 
-    `dedup_id` is the same for the same message, so that a repeated send can be told apart from a new one.
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a message is about. Without an instance it is about the Region of the account."""
+
+    account: str
+    region: str
+    owner: str = _NOBODY
+    project: str = _NOBODY
+    instance_id: str | None = None
+    instance_name: str | None = None
+    instance_type: str | None = None
+    usd_per_day: Usd | None = None
+    """At the list or Spot price, while it runs; `None` when not known."""
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Label and value, in reading order. Unknown ones are left out, but for the cost and owner of an
+        instance."""
+        name, instance_id = self.instance_name, self.instance_id
+        cost = "not known" if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        found = [
+            ("Instance", f"{name} ({instance_id})" if name and instance_id else instance_id or ""),
+            ("Type", self.instance_type or ""),
+            ("Owner", self.owner if instance_id or self.owner != _NOBODY else ""),
+            ("Project", self.project if instance_id or self.project != _NOBODY else ""),
+            ("Cost", cost if instance_id else ""),
+            ("Account", self.account),
+            ("Region", self.region),
+        ]
+        return tuple((label, value) for label, value in found if value)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who a thing belongs to. `time_zone` is where those who answer for it work."""
+
+    name: str = _NOBODY
+    project: str = _NOBODY
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for machines.
+
+    `dedup_id` is the same for the same message, so that a repeated send is recognized.
     """
 
     kind: AlertKind
@@ -82,7 +136,95 @@ class Alert:
     dedup_id: str
     at: UtcDatetime
     instance_id: str | None = None
-    owner: str = "unassigned"
-    project: str = "unassigned"
+    owner: str = _NOBODY
+    project: str = _NOBODY
     link: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def about(self) -> Facts:
+        """What it is about, for people; from the facts, so that every reader of the queue can show it."""
+
+        def known(name: str) -> str | None:
+            value = self.facts.get(name)
+            return str(value) if value else None
+
+        price = known("usd_per_hour")
+        return Facts(
+            account=self.account,
+            region=self.region,
+            owner=self.owner,
+            project=self.project,
+            instance_id=self.instance_id,
+            instance_name=known("instance_name"),
+            instance_type=known("instance_type"),
+            usd_per_day=None if price is None else Decimal(price) * 24,
+        )
+
+    @property
+    def why(self) -> str:
+        """Why somebody gets it, as a sentence."""
+        if self.owner == _NOBODY:
+            return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
+        project = "" if self.project == _NOBODY else f" (project {self.project})"
+        escalated = " or as an escalation contact" if self.kind in _ESCALATED else ""
+        return (
+            f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
+            f"{project}{escalated}."
+        )
+
+
+QUESTIONS = frozenset(
+    {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
+)
+_ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
+
+
+class Place(Protocol):
+    """An account and a Region."""
+
+    @property
+    def account(self) -> str:
+        """12 digits."""
+        ...
+
+    @property
+    def region(self) -> str:
+        """As EC2 names it."""
+        ...
+
+
+def alert_of(
+    kind: AlertKind,
+    severity: Severity,
+    where: Place,
+    subject: str,
+    lines: Iterable[str],
+    dedup_id: str,
+    at: UtcDatetime,
+    *,
+    owner: Owner = Owner(),
+    instance: Instance | None = None,
+    link: str | None = None,
+    facts: Mapping[str, object] | None = None,
+) -> Alert:
+    """Make any message; with an `instance` its name and type are among the facts. Empty lines are left
+    out."""
+    known = (
+        {} if instance is None else {"instance_name": instance.name, "instance_type": instance.instance_type}
+    )
+    return Alert(
+        kind=kind,
+        severity=severity,
+        account=where.account,
+        region=where.region,
+        subject=subject,
+        lines=tuple(line for line in lines if line),
+        dedup_id=dedup_id,
+        at=at,
+        instance_id=instance.instance_id if instance else None,
+        owner=owner.name,
+        project=owner.project,
+        link=link,
+        facts={**known, **(facts or {})},
+    )

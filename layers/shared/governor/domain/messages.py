@@ -1,20 +1,26 @@
-"""What is told about an episode: the readable text and the facts of each message.
+"""The words of every message about an episode: the question, its reminders, and how it ended.
 
-Pure wording. Channels render it; this module must not know them.
+Pure wording. Channels place these words; none of them adds its own. This module must not know channels.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.alert import Alert, AlertKind, Owner, Section, Severity, alert_of
+from governor.domain.approval import Answer, Approval, Decision
+from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle
 from governor.domain.plan import Plan, Step
 from governor.domain.policy import Mode
-from governor.domain.units import UtcDatetime, iso, money
+from governor.domain.units import Usd, UtcDatetime, iso
+from governor.domain.wording import clock, day_and_time, deadline, left, people, sentence, span, usd
 
 
 class Stage(StrEnum):
@@ -27,214 +33,568 @@ class Stage(StrEnum):
     ESCALATE = "escalate"
 
 
-_STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
-    Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO, "Idle GPU"),
-    Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING, "Please decide: idle GPU"),
-    Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING, "Reminder: idle GPU"),
-    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL, "Escalation: idle GPU"),
-}
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One message in reading order. `happens` says what happens by itself and when; `details` may be folded.
 
+    `acts`: something happens to the instance unless somebody prevents it.
+    """
+
+    title: str
+    happens: str
+    lead: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    details: tuple[Section, ...] = ()
+    button: str = "See the record"
+    acts: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All but the title, as lines of plain text."""
+        found = [self.happens, *self.lead]
+        for part in (*self.sections, *self.details):
+            found += ["", f"{part.heading}:", *(f"- {line}" for line in part.lines)]
+        return tuple(found)
+
+
+_STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
+    Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO, ""),
+    Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING, ""),
+    Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING, "Reminder: "),
+    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL, "Escalation: "),
+}
+STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _, _) in _STAGES.items()}
 _STEP_TEXT: Mapping[Step, str] = {
     Step.STOP: "stop the instance",
     Step.SNAPSHOT: "snapshot all its EBS volumes as one set and wait until every snapshot is completed",
     Step.CANCEL_SPOT_REQUEST: "cancel its persistent Spot request, so that no successor is launched",
     Step.TERMINATE: "terminate the instance",
 }
+_SUBJECT = 98
+"""Characters that SNS takes as a subject."""
+_FRESH = timedelta(hours=1)
+"""So long after it opened, an episode's own sentence still says how long the instance has been idle."""
+_IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
 
 
 def step_text(step: Step) -> str:
-    """A step in words, as an imperative."""
+    """Return a step in words, as an imperative."""
     return _STEP_TEXT[step]
 
 
+def verb(plan: Plan) -> str:
+    """Return `stop` or `terminate`."""
+    return "terminate" if plan.destroys else "stop"
+
+
+def _ing(plan: Plan) -> str:
+    return "Terminating" if plan.destroys else "Stopping"
+
+
+def _ed(plan: Plan) -> str:
+    return "terminated" if plan.destroys else "stopped"
+
+
+def price_text(episode: Episode) -> str:
+    """Return `$136 a day`, or that it is not known."""
+    price = episode.price.usd_per_hour
+    return (
+        f"{usd(price * 24)} a day" if price is not None else f"at an unknown price ({episode.price.source})"
+    )
+
+
 def cost_lines(episode: Episode) -> tuple[str, ...]:
-    """What it costs and what the plan would save, or that the price is not known."""
-    price = episode.price
-    if price.usd_per_hour is None:
-        return (f"Cost: not known ({price.source})",)
-    lines = [
-        f"Cost: {money(price.usd_per_hour, 4)} USD an hour, {money(price.usd_per_hour * 24)} USD a day "
-        f"({price.source})"
-    ]
-    lines.append(_saving_line(episode.plan))
-    return tuple(lines)
+    """Return what it costs and what the plan saves, or that the price is not known; a sentence each."""
+    price, source = episode.price.usd_per_hour, episode.price.source
+    if price is None:
+        return (f"Its price is not known ({source}).",)
+    return (f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).", saving_text(episode.plan))
 
 
-def _saving_line(plan: Plan) -> str:
-    per_day = plan.saving.saved_usd_per_day
+def saving_text(plan: Plan) -> str:
+    """Return what the plan saves, as a sentence."""
+    per_day, doing = plan.saving.saved_usd_per_day, _ing(plan)
     if not plan.steps:
-        return "Nothing is saved, because nothing is done"
+        return "Nothing is saved, because nothing is done."
     if per_day is None:
-        return "What the plan would save is not known: the size of a volume is not"
+        return f"{doing} it saves an unknown amount: its price or the size of a volume is not known."
     if per_day < 0:
-        return f"The plan would cost {money(-per_day)} USD a day more: its snapshots cost more than it saves"
-    return f"The plan would save {money(per_day)} USD a day, what stays already subtracted"
+        return f"{doing} it costs {usd(-per_day)} a day more: its snapshots cost more than it saves."
+    return f"{doing} it saves {usd(per_day)} a day after storage costs."
 
 
 def restart_text(episode: Episode) -> str | None:
-    """What may stand in the way of having it back, or `None` where nothing is put away."""
+    """Return what may stand in the way of having it back, or `None` where it is neither stopped nor
+    terminated."""
     instance, steps = episode.instance, episode.plan.steps
     if Step.TERMINATE in steps:
         return (
             "It cannot be started again. It can be rebuilt from its snapshots, with another id and address, "
-            f"when EC2 has capacity for {instance.instance_type}"
+            f"when EC2 has capacity for {instance.instance_type}."
         )
     if Step.STOP not in steps:
         return None
     zone = instance.availability_zone or "its zone"
     if instance.lifecycle is Lifecycle.SPOT:
-        return f"Started again only when EC2 has Spot capacity for {instance.instance_type} in {zone}"
+        return f"It starts again only when EC2 has Spot capacity for {instance.instance_type} in {zone}."
     return (
-        f"A stopped instance holds no capacity: EC2 may have no {instance.instance_type} free in {zone} when "
-        "you want it back, for hours or days with large GPU types"
+        f"A stopped instance holds no capacity. EC2 may have no {instance.instance_type} free in {zone} when "
+        "you want it back; for large GPU types that can last hours or days."
     )
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
-    """What will be done, why not something else, what is lost and what stays."""
-    lines = [f"Not possible: {reason}" for reason in plan.replaced_because]
-    if plan.steps:
-        lines.append("What will be done: " + "; then ".join(step_text(step) for step in plan.steps))
-    else:
-        lines.append("What will be done: nothing, this is for your information")
-    lines += [f"Lost: {loss}" for loss in plan.losses]
-    lines += [f"Stays: {kept}" for kept in plan.stays]
+    """Return the plan as sentences: why nothing else, its steps, what it loses and keeps."""
+    lines = [sentence(reason) for reason in plan.replaced_because]
+    steps = "; then ".join(step_text(step) for step in plan.steps)
+    lines.append(f"The plan: {steps or 'do nothing, this is for your information'}.")
+    lines += [f"It loses {loss}." for loss in plan.losses]
+    lines += [f"It keeps {kept}." for kept in plan.stays]
     return tuple(lines)
 
 
-def stage_alert(episode: Episode, stage: Stage, at: UtcDatetime, link: str | None) -> Alert:
-    """The message of a stage. `link` leads to the approval page."""
-    kind, severity, title = _STAGES[stage]
-    instance = episode.instance
-    lines = [
-        f"{instance.name} ({instance.instance_id}, {instance.instance_type}) in {instance.target}: "
-        f"{episode.reason}.",
-        *cost_lines(episode),
-        *plan_lines(episode.plan),
-    ]
-    lines += _mode_lines(episode, stage)
-    if link is not None:
-        lines.append(f"{'See it' if stage is Stage.TELL else 'Look and decide'}: {link}")
-    return Alert(
-        kind=kind,
-        severity=severity,
-        account=episode.ref.account,
-        region=episode.ref.region,
-        subject=f"{title} {instance.instance_type} {instance.name}",
-        lines=tuple(lines),
-        dedup_id=stage_id(stage, episode.ref),
-        at=at,
-        instance_id=instance.instance_id,
-        owner=episode.owner,
-        project=episode.project,
-        link=link,
-        facts=episode_facts(episode),
-    )
+def idle_text(episode: Episode, at: UtcDatetime) -> tuple[str, str]:
+    """Return how long it has been idle at this moment, and the sentence that says so and why it counts."""
+    found = _IDLE_FOR.match(episode.reason.strip())
+    if found and at - episode.opened_at < _FRESH:
+        return found["span"].strip(), sentence(episode.reason)
+    known, window = None, episode.evidence.window
+    if episode.history is not None:
+        known = idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
+    since = min(known.since, window.start) if known else window.start
+    # Until a sweep finds it at work, which takes the question back.
+    text = f"{'over ' if known and known.at_least else ''}{span(max(at, window.end) - since)}"
+    return text, f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)."
 
 
-def stage_id(stage: Stage, ref: EpisodeRef) -> str:
-    """The id of a stage's message; one message a stage."""
-    return f"{stage.value}-{ref.execution_name}"
-
-
-def silence_text(episode: Episode) -> str:
-    """What follows when nobody answers, as a sentence."""
+def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:
+    """Return what follows when nobody answers, and by when, as a sentence."""
+    when = f" by {deadline(until, episode.time_zone, now)}" if until and now else " in time"
     if episode.acts_on_silence:
-        return "Without an answer until the question expires, the plan is carried out."
-    return "Without an answer nothing is done."
+        return f"If nobody answers{when}, GPU Governor {verb(episode.plan)}s it."
+    return f"If nobody answers{when}, nothing happens."
 
 
-def _mode_lines(episode: Episode, stage: Stage) -> tuple[str, ...]:
-    if stage is not Stage.TELL:
-        return (silence_text(episode),)
+def people_text(episode: Episode) -> str:
+    """Return how many people must approve, as a sentence."""
+    if episode.terms.people_needed > 1:
+        return "Two different people must approve, each by the link in their own mail or signed in."
+    return "One approval is enough."
+
+
+def mode_text(episode: Episode, at: UtcDatetime) -> str:
+    """Return what happens without a question, as a sentence."""
     if not episode.plan.steps:
-        return ()
+        return "Nothing will be done. This is for your information."
     match episode.mode:
         case Mode.OBSERVE:
-            return ("Mode observe: every call is made as a dry run; nothing happens to the instance.",)
+            return "This is a rehearsal (mode observe): nothing happens to the instance."
         case Mode.AUTO:
-            return ("Mode auto: this begins now, after one more look at the evidence.",)
+            return (
+                f"Mode auto: {_ing(episode.plan).lower()} it begins now, "
+                f"{clock(at, episode.time_zone, at)}, after one more check. If a GPU works again by then, "
+                "nothing happens."
+            )
         case Mode.ASK:
-            return ()
+            return "Nothing happens without an answer."
         case _:
             assert_never(episode.mode)
 
 
+def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
+    """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
+    plan, (_, _, prefix) = episode.plan, _STAGES[stage]
+    idle, measured = idle_text(episode, at)
+    price = episode.price.usd_per_hour
+    cost = "" if price is None else f", {usd(price * 24)}/day"
+    asks, rehearsal = stage is not Stage.TELL, episode.mode is Mode.OBSERVE
+    if asks:
+        by = f" Answer by {day_and_time(until, episode.time_zone, at)}" if until else ""
+        closing = f"{'Terminate' if plan.destroys else 'Stop'} it?{by}"
+    elif not plan.steps:
+        closing = "For your information"
+    else:
+        closing = "Rehearsal: nothing happens" if rehearsal else f"{_ing(plan)} it now"
+    conditional = "would lose" if rehearsal else "loses"
+    restart = restart_text(episode)
+    sections = (Section(f"{_ing(plan)} it {conditional}", plan.losses),)
+    steps = f"If you {verb(plan)} it" if asks else "What a real run would do" if rehearsal else "What is done"
+    details = (
+        Section(steps, tuple(step_text(one) for one in plan.steps)),
+        Section("It would keep" if rehearsal else "It keeps", plan.stays),
+        Section("Restarting later", (restart,) if restart else ()),
+        Section("Price", (f"{usd(price)} an hour ({episode.price.source})",) if price is not None else ()),
+    )
+    return Words(
+        title=_titled(f"{prefix}{{}} idle {idle}{cost}. {closing}", episode.instance.name),
+        happens=silence_text(episode, until, at) if asks else mode_text(episode, at),
+        lead=tuple(
+            line
+            for line in (
+                _news(episode, stage, at),
+                f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
+                "" if price is not None else f"Its price is not known ({episode.price.source}).",
+                *(sentence(reason) for reason in plan.replaced_because),
+                people_text(episode) if asks else "",
+                "Nobody is asked. To act on findings like this, set mode: ask in the policy."
+                if rehearsal and plan.steps
+                else "",
+            )
+            if line
+        ),
+        sections=tuple(part for part in sections if part.lines),
+        details=tuple(part for part in details if part.lines),
+        button=f"{verb(plan).capitalize()} or keep it" if asks else "See the details",
+        acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
+    )
+
+
+def _titled(text: str, name: str) -> str:
+    """Return the title with as much of the name as a subject has room for: what follows it matters more."""
+    room = max(12, _SUBJECT - len(text) + 2)
+    return text.replace("{}", name if len(name) <= room else f"{name[: room - 1]}…", 1)
+
+
+def _news(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
+    """Return what a repeated question adds: who was asked, and when."""
+    planned = episode.schedule
+    if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
+        return ""
+    whom = "The contacts of " + episode.owner if episode.owner != "unassigned" else "The default contacts"
+    asked = f"{left(at - planned.ask_at)} ago" if at > planned.ask_at else "before"
+    if stage is Stage.REMIND:
+        return f"{whom} were asked {asked}; nobody has answered yet."
+    return f"{whom} were asked {asked} and reminded {_ago(at, planned.remind_at)}; nobody has answered."
+
+
+def _ago(at: UtcDatetime, moment: UtcDatetime) -> str:
+    return f"{left(at - moment)} ago" if at > moment else "since"
+
+
+def stage_alert(
+    episode: Episode, stage: Stage, at: UtcDatetime, link: str | None, until: UtcDatetime | None = None
+) -> Alert:
+    """Return the message of a stage. `link` leads to the approval page, `until` is when the question
+    expires."""
+    kind, severity, _ = _STAGES[stage]
+    words = stage_words(episode, stage, at, until)
+    return _about(
+        episode, kind, severity, words, f"{stage.value}-{episode.ref.execution_name}", at, link, until=until
+    )
+
+
+def _about(
+    episode: Episode,
+    kind: AlertKind,
+    severity: Severity,
+    words: Words,
+    dedup_id: str,
+    at: UtcDatetime,
+    link: str | None,
+    *,
+    until: UtcDatetime | None = None,
+    facts: Mapping[str, object] | None = None,
+) -> Alert:
+    alert = alert_of(
+        kind,
+        severity,
+        episode.ref,
+        words.title,
+        words.lines,
+        dedup_id,
+        at,
+        owner=Owner(episode.owner, episode.project),
+        instance=episode.instance,
+        link=link,
+        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **(facts or {})},
+    )
+    return replace(alert, lines=words.lines)
+
+
+def stage_id(stage: Stage, ref: EpisodeRef) -> str:
+    """Return the id of a stage's message; one message a stage."""
+    return f"{stage.value}-{ref.execution_name}"
+
+
+def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
+    """Return that the first of two people has approved. It has no link: each channel makes its own, since
+    its owner decides who may answer by it."""
+    plan, at = episode.plan, decision.at
+    by = people(decision.person or decision.by)
+    words = Words(
+        title=_titled(
+            f"{{}}: one of two approved to {verb(plan)} it. A second must approve, too", _name(episode)
+        ),
+        happens=silence_text(episode, expires_at, at),
+        lead=(
+            f"{by} approved. One more person whom the policy names by address must approve before "
+            "anything is done.",
+            *cost_lines(episode),
+        ),
+        sections=(Section(f"{_ing(plan)} it loses", plan.losses),) if plan.losses else (),
+        button=f"{verb(plan).capitalize()} or keep it",
+        acts=episode.acts_on_silence,
+    )
+    return _about(
+        episode,
+        AlertKind.APPROVAL_FIRST_YES,
+        Severity.WARNING,
+        words,
+        f"first-yes-{episode.ref.execution_name}",
+        at,
+        None,
+        until=expires_at,
+    )
+
+
+def _name(episode: Episode) -> str:
+    return episode.instance.name
+
+
+# how it ended
+
 _GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
+_TITLES: Mapping[Outcome, str] = {
+    Outcome.STOPPED: "{} is stopped{saves}",
+    Outcome.TERMINATED: "{} is terminated{saves}",
+    Outcome.OBSERVED: "{}: the rehearsal is done, nothing happened",
+    Outcome.TOLD: "{}: for your information",
+    Outcome.KEPT: "{} keeps running{until}",
+    Outcome.EXEMPTED: "{} is exempt and keeps running",
+    Outcome.EXPIRED: "Nobody answered about {}. Nothing was changed",
+    Outcome.WOKE_UP: "Canceled: {} is working again",
+    Outcome.VOID: "Canceled: the question about {} no longer applies",
+    Outcome.REFUSED: "{} was not {done}: a safety check refused",
+    Outcome.INTERRUPTED: "Canceled: AWS takes {} back",
+}
+_ERRORS: Mapping[str, tuple[str, str]] = {
+    "States.Timeout": ("A step took longer than its time limit.", ""),
+    "States.HeartbeatTimeout": ("A step took longer than its time limit.", ""),
+    "StepTimedOut": ("EC2 did not finish in time: {}", "Look at the instance in EC2."),
+    "SnapshotFailed": (
+        "A snapshot failed: {}",
+        "Look at the snapshot in EC2, or snapshot the volumes by hand.",
+    ),
+    "AccessDenied": (
+        "A permission is missing: {}",
+        "Allow that call for GPU Governor's role in the account, as its stack does.",
+    ),
+    "NobodyListens": (
+        "The message would have reached nobody: {}",
+        "Confirm a subscription of the alert topic, or set up a channel.",
+    ),
+    "Throttled": ("AWS was too busy to answer: {}", ""),
+    "Unavailable": ("AWS could not be reached: {}", ""),
+    "RemediationFailed": ("The workflow failed: {}", ""),
+}
+_JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
+_ERROR = re.compile(
+    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
+    r"|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
+    re.DOTALL,
+)
 
 
 def outcome_alert(
-    ref: EpisodeRef, episode: Episode | None, outcome: Outcome, reason: str, at: UtcDatetime, link: str | None
+    ref: EpisodeRef,
+    episode: Episode | None,
+    outcome: Outcome,
+    reason: str,
+    at: UtcDatetime,
+    link: str | None,
+    approval: Approval | None = None,
 ) -> Alert:
-    """How an episode ended. `episode` is `None` when it failed before it was written."""
-    failed = outcome is Outcome.FAILED
-    severity = Severity.INFO if outcome in _GOOD else Severity.WARNING
-    name = episode.instance.name if episode else ref.instance_id
-    lines = [f"{name} ({ref.instance_id}) in {ref.target}: {outcome.value}. {reason}".strip()]
-    if outcome in (Outcome.FAILED, Outcome.REFUSED):
-        lines.append(_left_behind(episode))
-    if episode is not None and episode.snapshot_ids:
-        lines.append(f"Snapshots: {', '.join(episode.snapshot_ids)}")
-    if episode is not None and outcome in (Outcome.STOPPED, Outcome.TERMINATED):
-        lines += cost_lines(episode)
-    if link is not None:
-        lines.append(f"The record: {link}")
-    return Alert(
-        kind=AlertKind.FAILURE if failed else AlertKind.OUTCOME,
-        severity=Severity.CRITICAL if failed else severity,
-        account=ref.account,
-        region=ref.region,
-        subject=f"{name}: {outcome.value}",
-        lines=tuple(lines),
-        dedup_id=f"{outcome.value}-{ref.execution_name}",
-        at=at,
-        instance_id=ref.instance_id,
-        owner=episode.owner if episode else "unassigned",
-        project=episode.project if episode else "unassigned",
-        link=link,
-        facts={
-            **(episode_facts(episode) if episode else {}),
-            "outcome": outcome.value,
-            "outcome_reason": reason,
-        },
+    """Return how an episode ended. `episode` is `None` when it failed before it was written."""
+    facts = {"outcome": outcome.value, "outcome_reason": reason}
+    dedup_id = f"{outcome.value}-{ref.execution_name}"
+    if outcome is Outcome.FAILED:
+        words = _failure(ref, episode, reason)
+        kind, severity = AlertKind.FAILURE, Severity.CRITICAL
+    else:
+        words = _end(ref, episode, outcome, reason, at, approval)
+        kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
+    if episode is not None:
+        return _about(episode, kind, severity, words, dedup_id, at, link, facts=facts)
+    alert = alert_of(kind, severity, ref, words.title, words.lines, dedup_id, at, link=link, facts=facts)
+    return replace(alert, instance_id=ref.instance_id)
+
+
+def _end(
+    ref: EpisodeRef,
+    episode: Episode | None,
+    outcome: Outcome,
+    reason: str,
+    at: UtcDatetime,
+    approval: Approval | None,
+) -> Words:
+    saved = _saves(episode) if outcome in (Outcome.STOPPED, Outcome.TERMINATED) else None
+    decision = approval.decision if approval else None
+    until = decision.keep_until if decision and episode else None
+    title = (
+        _TITLES.get(outcome, "{}: " + outcome.value)
+        .replace("{saves}", f". It saves {usd(saved)}/day" if saved else "")
+        .replace(
+            "{until}", f" until {day_and_time(until, episode.time_zone, at)}" if until and episode else ""
+        )
+        .replace("{done}", _ed(episode.plan) if episode else "stopped")
     )
+    lead = [_by_whom(episode, outcome, approval)]
+    if outcome is Outcome.KEPT and until and episode:
+        lead.append(f"It is asked about again after {clock(until, episode.time_zone, at)}.")
+    if saved is not None:
+        lead.append(f"This saves {usd(saved)} a day after storage costs.")
+    elif outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.TOLD):
+        lead.append(left_behind(episode))
+    if episode is not None and outcome not in (Outcome.STOPPED, Outcome.TERMINATED):
+        lead.append(f"It costs {price_text(episode)} while it runs.")
+    if episode is not None and episode.snapshot_ids:
+        lead.append(f"Snapshots: {', '.join(episode.snapshot_ids)}.")
+    when = clock(at, episode.time_zone, at) if episode else ""
+    restart = restart_text(episode) if episode and outcome in (Outcome.STOPPED, Outcome.TERMINATED) else None
+    details = [Section("Restarting later", (restart,))] if restart else []
+    if outcome is Outcome.STOPPED:
+        lead.append("Still needed? Its record has a button to start it again.")
+    return Words(
+        title=_titled(title, episode.instance.name if episode else ref.instance_id),
+        happens=readable(reason) if saved is None else f"{readable(reason)[:-1]} ({when}).",
+        lead=tuple(line for line in lead if line),
+        details=tuple(details),
+    )
+
+
+def _saves(episode: Episode | None) -> Usd | None:
+    saved = episode.plan.saving.saved_usd_per_day if episode else None
+    return saved if saved is not None and saved > 0 else None
+
+
+def _by_whom(episode: Episode | None, outcome: Outcome, approval: Approval | None) -> str:
+    """Return who decided it, where the reason does not say so."""
+    if episode is None or outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.REFUSED):
+        return ""
+    decision = approval.decision if approval else None
+    if decision is not None and decision.answer is Answer.APPROVE:
+        first = f"{people(approval.first_yes.by)} and " if approval and approval.first_yes else ""
+        return f"Approved by {first}{people(decision.by)}."
+    if episode.mode is Mode.AUTO:
+        return "Mode auto: the policy asks nobody."
+    return "Nobody answered, and the policy then acts." if episode.acts_on_silence else ""
+
+
+def _failure(ref: EpisodeRef, episode: Episode | None, reason: str) -> Words:
+    name = episode.instance.name if episode else ref.instance_id
+    error, cause = _taken_apart(reason)
+    text, advice = _ERRORS.get(error, ("{}", ""))
+    what = _failed_at(episode, error)
+    behind = left_behind(episode)
+    cost = f"It costs {price_text(episode)} while it runs." if episode else ""
+    next_step = f"{advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
+    return Words(
+        title=_titled(f"Could not {what}. {_in_short(episode, behind)}", name),
+        happens=behind,
+        lead=tuple(
+            line
+            for line in (sentence(people(text.replace("{}", cause))), cost, f"Next step: {next_step}")
+            if line
+        ),
+    )
+
+
+def _taken_apart(reason: str) -> tuple[str, str]:
+    """Return the error's name and what it says; Lambda wraps the latter in JSON."""
+    found = _ERROR.fullmatch(reason.strip())
+    if found is None:
+        return "", reason or "the cause is not known"
+    name, cause = found["name"], found["cause"]
+    inner = _JSON_MESSAGE.search(cause)
+    if inner is not None:
+        cause = inner[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
+    if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _ERRORS:
+        return "", f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
+    return name, cause or "no cause was given"
+
+
+def _failed_at(episode: Episode | None, error: str) -> str:
+    if episode is None or (not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING)):
+        return "ask about {}"
+    done = [step for step in episode.plan.steps if step.value in episode.steps_done]
+    waiting = error in ("StepTimedOut", "SnapshotFailed")
+    open_steps = [step for step in episode.plan.steps if step not in done]
+    step = done[-1] if done and (waiting or not open_steps) else open_steps[0] if open_steps else None
+    match step:
+        case Step.SNAPSHOT:
+            return "snapshot {}"
+        case Step.TERMINATE:
+            return "terminate {}"
+        case Step.CANCEL_SPOT_REQUEST:
+            return "cancel the Spot request of {}"
+        case Step.STOP | None:
+            return "stop {}"
+        case _:
+            assert_never(step)
+
+
+def _in_short(episode: Episode | None, behind: str) -> str:
+    done = _really_done(episode)
+    if Step.TERMINATE.value in done:
+        return "Its termination was requested"
+    if Step.STOP.value in done:
+        stopped = Step.SNAPSHOT.value in done
+        return f"{'It is stopped' if stopped else 'Its stop was requested'}; nothing was deleted"
+    return "Nothing was changed" if behind else ""
+
+
+def _really_done(episode: Episode | None) -> Mapping[str, UtcDatetime]:
+    return {} if episode is None or episode.mode is Mode.OBSERVE else episode.steps_done
+
+
+def left_behind(episode: Episode | None) -> str:
+    """Return what was and was not done by a flow that did not get to its end, as sentences."""
+    done = _really_done(episode)
+    if Step.TERMINATE.value in done:
+        return "Its termination was requested once its snapshots were completed: see in EC2 if it is gone."
+    parts = []
+    if Step.STOP.value in done:
+        parts.append("it is stopped" if Step.SNAPSHOT.value in done else "its stop was requested")
+    if Step.SNAPSHOT.value in done:
+        parts.append("its snapshots were started")
+    if Step.CANCEL_SPOT_REQUEST.value in done:
+        parts.append("its Spot request was canceled")
+    if not parts:
+        return "Nothing was changed."
+    return sentence(f"{' and '.join(parts)}; nothing was deleted, and nothing more will be done")
+
+
+def readable(reason: str) -> str:
+    """Return a recorded reason as a sentence for people."""
+    error, cause = _taken_apart(reason) if _ERROR.fullmatch(reason.strip()) else ("", reason)
+    text = _ERRORS.get(error, ("{}", ""))[0].replace("{}", cause)
+    return sentence(people(text))
 
 
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
-    """Somebody had the stopped instance started again."""
-    instance = episode.instance
-    return Alert(
-        kind=AlertKind.UNDONE,
-        severity=Severity.INFO,
-        account=episode.ref.account,
-        region=episode.ref.region,
-        subject=f"{instance.name}: started again",
-        lines=(
-            f"{by} had {instance.name} ({instance.instance_id}) in {instance.target} started again "
-            f"through the {channel}.",
-            "It costs again what it cost before, and is judged again like any other instance.",
+    """Return that somebody had the stopped instance started again."""
+    words = Words(
+        title=_titled("{} was started again", _name(episode)),
+        happens=f"{people(by)} started it again through the {channel}.",
+        lead=(
+            f"It costs {price_text(episode)} again while it runs.",
+            "It is judged again like any other instance once the policy's time after an undo has passed.",
         ),
-        dedup_id=f"undone-{episode.ref.execution_name}",
-        at=at,
-        instance_id=instance.instance_id,
-        owner=episode.owner,
-        project=episode.project,
-        facts={**episode_facts(episode), "undone_by": by, "channel": channel},
+    )
+    return _about(
+        episode,
+        AlertKind.UNDONE,
+        Severity.INFO,
+        words,
+        f"undone-{episode.ref.execution_name}",
+        at,
+        None,
+        facts={"undone_by": by, "channel": channel},
     )
 
 
-def _left_behind(episode: Episode | None) -> str:
-    """What a flow that did not get to its end had asked of EC2 before."""
-    done = {} if episode is None or episode.mode is Mode.OBSERVE else episode.steps_done
-    if Step.TERMINATE.value in done:
-        return "Its termination had been asked of EC2 before: look whether it still exists."
-    if Step.STOP.value in done:
-        return "Its stop had been asked of EC2 before; nothing was destroyed, and nothing more is done."
-    return "Nothing was done to the instance, and nothing more is done."
-
-
 def episode_facts(episode: Episode) -> dict[str, object]:
-    """The episode as plain JSON data, for machines that subscribe. Holds no task token and no link."""
+    """Return the episode as plain JSON data, for machines that subscribe. Holds no task token and no link."""
     saving = episode.plan.saving.saved_usd_per_hour
     price = episode.price.usd_per_hour
     return {
@@ -251,4 +611,7 @@ def episode_facts(episode: Episode) -> dict[str, object]:
         "usd_per_hour": None if price is None else str(price),
         "saved_usd_per_hour": None if saving is None else str(saving),
         "price_source": episode.price.source,
+        "acts_on_silence": episode.acts_on_silence,
+        "people_needed": episode.terms.people_needed,
+        "time_zone": episode.time_zone,
     }

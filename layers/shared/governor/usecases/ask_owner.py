@@ -9,7 +9,7 @@ from typing import assert_never
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_alert
-from governor.domain.policy import Mode
+from governor.domain.policy import ApprovalRule, Mode
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
@@ -66,18 +66,21 @@ class AskOwner:
                 self.workflow.answer(task_token, answer_document(approval))
             return Asked(heard=True, settled=True)
         if stage is not Stage.AWAIT:
-            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, expires_at)))
+            # A first message may wait for a channel; the time to answer begins when one has it.
+            late = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
+            until = expires_at - late if stage is Stage.ASK else expires_at
+            link = self._link(episode, expires_at)
+            self.announcer.announce(stage_alert(episode, stage, now, link, until))
         return Asked(heard=by_people)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
-        rule = self.policies.applied_to(episode.instance).policy.approval
         planned = episode.schedule
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
         match stage:
             case Stage.ASK:
                 # Its time begins when a channel has taken it; until then it may be answered all the same.
-                limit = timedelta(minutes=rule.delivery_limit_minutes)
+                limit = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
                 return now + (planned.expire_at - planned.ask_at) + limit
             case Stage.AWAIT:
                 return now + (planned.expire_at - planned.ask_at)
@@ -89,6 +92,9 @@ class AskOwner:
                 raise InputError("stage tell waits for nothing")
             case _:
                 assert_never(stage)
+
+    def _rule(self, episode: Episode) -> ApprovalRule:
+        return self.policies.applied_to(episode.instance).policy.approval
 
     def _link(self, episode: Episode, expires_at: UtcDatetime) -> str:
         return self.signer.link(episode.approval_id, BROADCAST, expires_at)

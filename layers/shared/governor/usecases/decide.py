@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass, replace
 
 from governor.domain.approval import Answer, Approval, Decision, check_decision
-from governor.domain.approval_messages import first_yes_alert
 from governor.domain.episode import Episode
+from governor.domain.messages import first_yes_alert
 from governor.domain.terms import check_terms
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
 from governor.ports import Announcer, Clock, StateTable, Workflow

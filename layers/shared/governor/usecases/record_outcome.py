@@ -59,7 +59,8 @@ class RecordOutcome:
             reason = self._clean_marks(episode, outcome, reason)
         if outcome is not Outcome.TOLD:
             link = self._link(episode, now)
-            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link))
+            approval = self.state.approval(episode.approval_id) if episode else None
+            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval))
         if episode is not None:
             self.state.note_told(ref, now)
         return outcome

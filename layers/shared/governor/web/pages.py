@@ -6,26 +6,37 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context, select_autoescape
+from jinja2.runtime import Context
 from markupsafe import Markup
 
 from governor.domain.approval import Answer
 from governor.domain.delivery import NOWHERE, Delivery
-from governor.domain.episode import Episode
+from governor.domain.episode import Episode, Outcome
 from governor.domain.figures import gpu_rows
 from governor.domain.identity import Role, permits
 from governor.domain.instance import console_url
-from governor.domain.messages import cost_lines, restart_text, silence_text, step_text
+from governor.domain.messages import (
+    cost_lines,
+    idle_text,
+    people_text,
+    readable,
+    restart_text,
+    silence_text,
+    step_text,
+    verb,
+)
 from governor.domain.policy import Mode
 from governor.domain.schedule import tomorrow_morning
 from governor.domain.terms import may, may_undo
-from governor.domain.units import UtcDatetime, iso, money
+from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import clock, people, usd
 from governor.usecases.show_approval import ApprovalView
 from governor.web import picture
 
@@ -33,6 +44,15 @@ _FOLDER = Path(__file__).parent / "templates"
 
 
 _NINE = 9
+_OUTCOMES = {
+    Outcome.OBSERVED: "the rehearsal is done",
+    Outcome.TOLD: "notified",
+    Outcome.EXPIRED: "not answered",
+    Outcome.WOKE_UP: "working again",
+    Outcome.VOID: "canceled",
+    Outcome.REFUSED: "refused by a safety check",
+}
+_ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
 
 
 def _latest(view: ApprovalView) -> str:
@@ -51,8 +71,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["when"] = _when
+    environment.filters["when"] = _when_here
     environment.filters["step"] = step_text
+    environment.filters["readable"] = readable
+    environment.filters["people"] = people
+    environment.filters["outcome"] = lambda outcome: _OUTCOMES.get(outcome, outcome.value)
+    environment.filters["answered"] = lambda answer: _ANSWERED[answer]
     environment.globals["style"] = Markup(_file("page.css"))  # noqa: S704 - our own file
     environment.globals["follow"] = Markup(_file("follow.js"))  # noqa: S704 - our own file
     return environment
@@ -102,6 +126,7 @@ def approval_page(
     episode, person = view.episode, visitor.person
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price = episode.price.usd_per_hour
+    idle, measured = idle_text(episode, episode.closed_at or view.now)
     return (
         _environment()
         .get_template("approval.html")
@@ -119,16 +144,20 @@ def approval_page(
             ),
             rows=gpu_rows(episode.evidence),
             costs=cost_lines(episode),
-            per_hour=None if price is None else money(price, 4),
-            per_day=None if price is None else money(price * 24),
-            since_idle=None if view.cost_since_idle is None else money(view.cost_since_idle),
+            per_hour=None if price is None else usd(price),
+            per_day=None if price is None else usd(price * 24),
+            idle=idle,
+            measured=measured,
+            verb=verb(episode.plan),
+            since_idle=None if view.cost_since_idle is None else usd(view.cost_since_idle),
             restart=restart_text(episode),
             rebuild=_rebuild(episode),
             console=console_url(episode.instance),
             keep_options=keep_options(view),
             latest=_latest(view),
-            silence=silence_text(episode),
-            told=_told(view.deliveries),
+            silence=silence_text(episode, view.approval.expires_at, view.now),
+            people_needed=people_text(episode),
+            told=_told(view.deliveries, episode.time_zone),
             person=person,
             visitor=visitor,
             may_undo=approves and may_undo(episode.terms, person),
@@ -145,18 +174,18 @@ def approval_page(
     )
 
 
-def _told(deliveries: Sequence[Delivery]) -> list[str]:
-    """What became of each message. No addresses: whoever has a link need not know who else has one."""
+def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
+    """Return the state of each message. No addresses: the holder of a link need not know who else has one."""
     lines = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
         stage = delivery.message.removesuffix(f"-{delivery.subject}")
-        what = f"{_when(delivery.at)}, {stage} by {delivery.channel}"
+        what = f"{_when(delivery.at, zone)}, {stage} by {delivery.channel}"
         if delivery.channel == NOWHERE:
-            lines.append(f"{_when(delivery.at)}, {stage}: {delivery.refused}")
+            lines.append(f"{_when(delivery.at, zone)}, {stage}: {delivery.refused}")
         elif delivery.was_taken:
-            lines.append(f"{what}: taken")
+            lines.append(f"{what}: delivered")
         elif delivery.refused is None:
-            lines.append(f"{what}: on its way, or tried again from {_when(delivery.not_before)} on")
+            lines.append(f"{what}: on its way, or retried from {_when(delivery.not_before, zone)} on")
         else:
             lines.append(f"{what}: refused")
     return lines
@@ -168,6 +197,8 @@ class _DigestRow:
 
     view: ApprovalView
     link: str
+    measured: str
+    silence: str
     cost: str
     plan: str
     losses: str
@@ -194,7 +225,7 @@ def digest_page(
         .get_template("digest.html")
         .render(
             rows=rows,
-            total=money(sum(known, Decimal(0))),
+            total=usd(sum(known, Decimal(0))),
             unpriced=len(prices) - len(known),
             is_open=any(view.can_decide for view in views),
             may_stop=visitor.role is Role.APPROVER
@@ -215,12 +246,14 @@ def digest_page(
 def _digest_row(view: ApprovalView, link: str) -> _DigestRow:
     episode, decision = view.episode, view.approval.decision
     if decision is not None:
-        status = f"{decision.by} decided to {decision.answer.value}"
+        status = f"{_ANSWERED[decision.answer]} {people(decision.by)}"
     else:
-        status = view.approval.void_reason or "the time to decide is over"
+        status = readable(view.approval.void_reason or "the time to decide is over")
     return _DigestRow(
         view=view,
         link=link,
+        measured=idle_text(episode, view.now)[1],
+        silence=silence_text(episode, view.approval.expires_at, view.now),
         cost=cost_lines(episode)[0],
         plan="; then ".join(step_text(step) for step in episode.plan.steps) or "nothing",
         losses="; ".join(episode.plan.losses),
@@ -265,5 +298,14 @@ def keep_options(view: ApprovalView) -> Mapping[str, str]:
     return {iso(end): label for label, end in offered.items() if end < latest}
 
 
-def _when(moment: UtcDatetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+@pass_context
+def _when_here(context: Context, moment: UtcDatetime) -> str:
+    return _when(moment, context["episode"].time_zone)
+
+
+def _when(moment: UtcDatetime | None, zone: str) -> str:
+    """Return a moment of a record with its date, in the zone of those who were asked."""
+    if moment is None:
+        return ""
+    day = moment.astimezone(ZoneInfo(zone)).date()
+    return f"{day} {clock(moment, zone, moment).partition(' ')[2]}"

@@ -1,0 +1,99 @@
+"""Money, times, spans and people in words, rounded as a person would. Exact figures stay in the facts.
+
+Pure. This module must not know what any message is about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from zoneinfo import ZoneInfo
+
+from governor.domain.units import Usd, UtcDatetime, money
+
+_FAR = timedelta(days=6)
+"""From here on a weekday alone no longer names a day."""
+_IDENTITIES = (
+    (re.compile(r"\blink:broadcast\b"), "somebody with the link sent to a list"),
+    (re.compile(r"\blink:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
+    (re.compile(r"\boidc:(\S+)"), r"\1 (signed in)"),
+    (re.compile(r"\bslack:(\w+)"), r"\1 (Slack)"),
+    (re.compile(r"\baws:(arn:\S*/)?([^\s/]+)"), r"\2 (AWS identity)"),
+)
+
+
+def usd(amount: Usd) -> str:
+    """`$136`, `$5.67`, `-$12`: cents only below ten dollars."""
+    text = money(abs(amount), 0 if abs(amount) >= 10 else 2)
+    return f"-${text}" if amount < 0 and text.strip("0.,") else f"${text}"
+
+
+def span(length: timedelta) -> str:
+    """`35 min`, `6 h 40 min`, `30 h`, `3 days`; rounded down."""
+    minutes = max(0, int(length.total_seconds() // 60))
+    hours, rest = divmod(minutes, 60)
+    if minutes < 1:
+        return "less than a minute"
+    if hours < 1:
+        return f"{minutes} min"
+    if hours < 24:
+        return f"{hours} h {rest:02d} min" if rest else f"{hours} h"
+    return f"{hours} h" if hours < 48 else f"{hours // 24} days"
+
+
+def left(length: timedelta) -> str:
+    """As `span`, but to the hour where that is near enough: `23 h`."""
+    return span(length if length < timedelta(hours=1) else timedelta(hours=length // timedelta(hours=1)))
+
+
+def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
+    """`Sat 04:02 Berlin (03:02 UTC)`; with its date where that is more than six days off."""
+    local, utc = moment.astimezone(ZoneInfo(zone)), moment.astimezone(UTC)
+    text = f"{day_and_time(moment, zone, now)} {_place(zone)}"
+    if local.utcoffset() == utc.utcoffset():
+        return text
+    return f"{text} ({utc:%H:%M} UTC)" if local.date() == utc.date() else f"{text} ({utc:%a %H:%M} UTC)"
+
+
+def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
+    """`Sat 04:02`, or `Sat Dec 5, 04:02`; for subjects, whose body names the zone."""
+    local = moment.astimezone(ZoneInfo(zone))
+    far = abs(moment - now) >= _FAR
+    return f"{local:%a %b} {local.day}, {local:%H:%M}" if far else f"{local:%a %H:%M}"
+
+
+def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
+    """`Sat 04:02 Berlin (03:02 UTC), in 23 h`."""
+    return f"{clock(moment, zone, now)}, {'in ' + left(moment - now) if moment > now else 'which is over'}"
+
+
+def _place(zone: str) -> str:
+    return zone.rpartition("/")[2].replace("_", " ")
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop, whatever wrote it. Names that begin lowercase stay as they are
+    only in quotes: no reason begins with one."""
+    text = text.strip()
+    if not text:
+        return ""
+    return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
+
+
+def people(text: str) -> str:
+    """Identities as they are recorded (`link:alice@example.com`), as a reader knows them."""
+    for pattern, readable in _IDENTITIES:
+        text = pattern.sub(readable, text)
+    return text
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """`1 instance`, `3 instances`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

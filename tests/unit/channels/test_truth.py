@@ -1,0 +1,446 @@
+"""Every message says the truth of its mode, in every channel: what happens, by when, to whom it belongs."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from email.message import EmailMessage
+from typing import Any, Literal
+
+import pytest
+
+from governor.adapters.sns import alert_document
+from governor.adapters.sns import message_of as sns_message_of
+from governor.adapters.sns import subject_of as sns_subject_of
+from governor.channels.compose import digest_of, message_of
+from governor.channels.email import email_document
+from governor.channels.message import Message
+from governor.channels.pagerduty import pagerduty_event
+from governor.channels.slack_blocks import slack_blocks, slack_text
+from governor.channels.teams import teams_envelope
+from governor.channels.webhook import webhook_document
+from governor.contracts.alerts import parse_queued
+from governor.domain.alert import Alert
+from governor.domain.approval import Answer, Decision
+from governor.domain.episode import Episode, Outcome, Phase, Terms
+from governor.domain.evidence import GpuReadings, window_before
+from governor.domain.history import History
+from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.plan import Price
+from governor.domain.policy import Action, Mode
+from governor.domain.schedule import Schedule
+from tests.builders import NOW
+from tests.unit.usecases.world import World
+
+LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
+ASKED = NOW - timedelta(hours=8)
+DEADLINE = NOW + timedelta(hours=15)
+"""04:02 in Berlin, 03:02 UTC, on Saturday."""
+QUESTIONS = (Stage.ASK, Stage.REMIND, Stage.ESCALATE)
+EVERY_CHANNEL = ("mail text", "mail page", "sns", "slack", "slack text", "teams", "pagerduty", "webhook")
+_NAMED = ("instance_id", "instance_name", "instance_type")
+_RAW_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+
+
+def episode_of(
+    mode: Mode = Mode.ASK,
+    on_expiry: Literal["no-action", "act"] = "no-action",
+    action: Action = Action.STOP,
+    **changes: Any,
+) -> Episode:
+    """An A10G that was last at work 6 h 42 min ago, of a team in Berlin, at 5.67 USD an hour."""
+    tags = {"Purpose": "GPU-Workload", "Name": "notebook-7"}
+    world = World(
+        mode=mode,
+        action=action,
+        on_expiry=on_expiry,
+        decide=False,
+        changes={"instance_type": "g5.12xlarge", "tags": tags},
+    )
+    day = window_before(NOW, timedelta(hours=24), timedelta(minutes=5), timedelta())
+    worked = (90.0,) * (day.bins - 80)
+    plain = replace(
+        world._stored(),
+        owner="ml-team",
+        project="vision",
+        time_zone="Europe/Berlin",
+        price=Price(Decimal("5.672"), "list price"),
+        history=History(day, (GpuReadings("0", (*worked, *(1.0,) * 80)),)),
+        schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE) if mode is Mode.ASK else None,
+    )
+    saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
+    return replace(plain, plan=replace(plain.plan, saving=saving), **changes)
+
+
+def queued(alert: Alert) -> Alert:
+    """The alert as the channels find it in their queue."""
+    found = parse_queued(json.dumps(alert_document(alert)))
+    assert isinstance(found, Alert)
+    return found
+
+
+def texts(alert: Alert, episode: Episode | None, now: datetime = NOW) -> dict[str, str]:
+    """What a person reads, by channel."""
+    message = message_of(queued(alert), episode, link=LINK, now=now)
+    plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert)['email']}"
+    return {**rendered(message), "sns": plain, **paged(message), **hooked(message)}
+
+
+def rendered(message: Message) -> dict[str, str]:
+    """What a person reads in the channels that take digests, too."""
+    mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
+    return {
+        "mail text": f"{mail['Subject']}\n{_body(mail, 'plain')}",
+        "mail page": html.unescape(_body(mail, "html")),
+        "slack": html.unescape("\n".join(_strings(slack_blocks(message, interactive=True)))),
+        "slack text": html.unescape(slack_text(message)),
+        "teams": "\n".join(_strings(teams_envelope(message))),
+    }
+
+
+def paged(message: Message) -> dict[str, str]:
+    """Whatever PagerDuty would show; whether it takes a message has its own test."""
+    payload: Any = pagerduty_event(message).get("payload", {"custom_details": {}})
+    return {"pagerduty": "\n".join(_strings([{**payload, "timestamp": ""}, list(payload["custom_details"])]))}
+
+
+def hooked(message: Message) -> dict[str, str]:
+    """The prose of the webhook's document; its facts are for machines."""
+    document = webhook_document(message)
+    named = ("title", "happens", "lead", "sections", "details", "why", "owner", "project", "link", *_NAMED)
+    cost = {"cost": f"{Decimal(str(document['usd_per_day'])):.0f}"} if document["usd_per_day"] else {}
+    return {"webhook": "\n".join(_strings([*(document[name] for name in named), cost]))}
+
+
+def _body(mail: EmailMessage, kind: str) -> str:
+    part = mail.get_body((kind,))
+    assert part is not None
+    return str(part.get_content())
+
+
+def _strings(node: object) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, Mapping):
+        yield from itertools.chain.from_iterable(_strings(value) for value in node.values())
+    elif isinstance(node, list | tuple):
+        yield from itertools.chain.from_iterable(_strings(value) for value in node)
+
+
+def lacks(text: str, needed: Mapping[str, str]) -> list[str]:
+    """What of it the text does not say."""
+    return [name for name, words in needed.items() if words not in text]
+
+
+ABOUT = {
+    "name": "notebook-7",
+    "type": "g5.12xlarge",
+    "owner": "ml-team",
+    "project": "vision",
+    "cost": "136",
+    "why": "You get this because",
+}
+
+
+def truth_of(
+    stage: Stage, mode: Mode, on_expiry: str, *, people: int = 1, action: Action = Action.STOP
+) -> dict[str, str]:
+    """Everything a message of this stage must say."""
+    doing = "stop" if action is Action.STOP else "terminate"
+    asks = {
+        "deadline": "Sat 04:02 Berlin (03:02 UTC), in 15 h",
+        "silence": f"GPU Governor {doing}s it" if on_expiry == "act" else "nothing happens",
+        "people": "Two different people must approve" if people > 1 else "One approval is enough",
+        "question": f"{doing.capitalize()} it?",
+    }
+    news = {
+        Stage.REMIND: {"new": "asked 8 h ago; nobody has answered"},
+        Stage.ESCALATE: {"new": "asked 8 h ago and reminded 4 h ago; nobody has answered"},
+    }
+    told = {
+        Mode.OBSERVE: {"mode": "rehearsal (mode observe): nothing happens", "loss": "would lose"},
+        Mode.AUTO: {"mode": "Mode auto: stopping it begins now, Fri 13:02 Berlin (12:02 UTC)"},
+        Mode.ASK: {},
+    }
+    about = {"idle": "dle 6 h 42 min", "loss": "lose", **ABOUT}
+    return {**about, **(asks if stage in QUESTIONS else told[mode]), **news.get(stage, {})}
+
+
+@pytest.mark.parametrize("channel", EVERY_CHANNEL)
+@pytest.mark.parametrize("on_expiry", ["no-action", "act"])
+@pytest.mark.parametrize(
+    ("mode", "stage"),
+    [(Mode.OBSERVE, Stage.TELL), (Mode.AUTO, Stage.TELL), *((Mode.ASK, s) for s in QUESTIONS)],
+)
+def test_a_message_says_the_truth_of_its_mode(
+    mode: Mode, stage: Stage, on_expiry: Literal["no-action", "act"], channel: str
+) -> None:
+    """Name, type, owner, cost, idle time, mode, silence, deadline, people, link, and why somebody gets it."""
+    episode = episode_of(mode, on_expiry)
+    until = DEADLINE if stage is not Stage.TELL else None
+    text = texts(stage_alert(episode, stage, NOW, LINK, until), episode)[channel]
+    needed = truth_of(stage, mode, on_expiry)
+    if channel == "slack text":  # what a lock screen shows
+        needed = {
+            name: needed[name] for name in ("name", "idle", "cost", "deadline", "silence") if name in needed
+        }
+    elif channel != "pagerduty":  # there the link stands beside the payload
+        needed["link"] = LINK
+
+    assert [] == lacks(text, needed)
+    assert None is _RAW_TIME.search(text)
+    if mode is Mode.OBSERVE:
+        assert not [word for word in ("If you stop it", "or keep it", "begins now") if word in text]
+
+
+@pytest.mark.parametrize("stage", QUESTIONS)
+def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
+    """Everywhere. Silence never terminates: the policy refuses that."""
+    episode = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
+    needed = truth_of(stage, Mode.ASK, "no-action", people=2, action=Action.TERMINATE)
+    found = texts(stage_alert(episode, stage, NOW, LINK, DEADLINE), episode)
+    del found["slack text"]
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+@pytest.mark.parametrize("stage", QUESTIONS)
+@pytest.mark.parametrize("acting", [0, 1, 3])
+def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> None:
+    """With each one's own deadline, idle time, cost and people; reminders say what is new."""
+    episodes = [episode_of(on_expiry="act" if number < acting else "no-action") for number in range(3)]
+    alerts = [queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)) for episode in episodes]
+    message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
+    needed = truth_of(stage, Mode.ASK, "act" if acting else "no-action") | {
+        "headline": "3 idle GPU instances, $408/day. Stop them? Answer by Sat 04:02",
+        "cost": "$136 a day",
+        "silence": ["nothing happens to any of them", "stops 1 of these 3", "", "stops all of them"][acting],
+        "question": "Stop them?",
+        "link": LINK,
+    }
+    found = rendered(message)
+    del found["slack text"]
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+    lines = [line for section in message.sections for line in section.lines]
+    assert (acting, 3 - acting) == (
+        sum("GPU Governor stops it" in line for line in lines),
+        sum("nothing happens." in line for line in lines),
+    )
+
+
+def test_what_only_informs_says_that_nothing_will_be_done() -> None:
+    """A plan without steps, in whatever mode; with the reason where the policy wanted more."""
+    episode = episode_of(Mode.AUTO, action=Action.NOTIFY_ONLY)
+    plan = replace(episode.plan, replaced_because=("it runs in a Capacity Block, which is paid in advance",))
+    episode = replace(episode, plan=plan)
+    found = texts(stage_alert(episode, Stage.TELL, NOW, LINK), episode)
+    del found["slack text"]
+    needed = {**ABOUT, "nothing": "Nothing will be done", "reason": "It runs in a Capacity Block, which"}
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+    assert not [channel for channel, text in found.items() if "begins now" in text]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Idle for 3 h 05 min (every GPU under 5%).", "Idle for 3 h 05 min (every GPU under 5%)."),
+        (
+            "Idle for 1 h 35 min and GPU memory is released.",
+            "Idle for 1 h 35 min and GPU memory is released.",
+        ),
+        (
+            "every GPU under 5 % for 6 h 40 min: no earlier idle stretch near this time of day is like it, "
+            "so 2 h are asked",
+            "Idle for 6 h 42 min (every GPU under 5%).",
+        ),
+    ],
+)
+def test_the_reason_is_one_plain_sentence(reason: str, said: str) -> None:
+    """Whichever release wrote it; the headline agrees with it."""
+    episode = episode_of(reason=reason)
+    alert = stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE)
+
+    assert said in " ".join(alert.lines)
+    idle = re.findall(r"dle(?: for)? (\d h \d\d min)", f"{alert.subject} {' '.join(alert.lines)}")
+    assert 1 == len(set(idle))
+
+
+def test_a_question_that_waited_for_the_morning_says_how_long_it_is_idle_by_then() -> None:
+    """The sentence of last night would be too short."""
+    episode = episode_of(
+        reason="Idle for 3 h 05 min (every GPU under 5%).", opened_at=NOW - timedelta(hours=4)
+    )
+    assert "Idle for 6 h 42 min" in " ".join(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE).lines)
+
+
+def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
+    """A channel was down for two hours."""
+    episode = episode_of()
+    alert = stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE)
+    assert "in 13 h" in texts(alert, episode, NOW + timedelta(hours=2))["mail text"]
+
+
+# how it ends
+
+APPROVED = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
+    Outcome.STOPPED: (
+        "the instance is stopped",
+        "notebook-7 is stopped. It saves $136/day",
+        ("Approved by alice@example.com (mail link).", "saves $136 a day after storage costs"),
+    ),
+    Outcome.TERMINATED: (
+        "its snapshots are completed, the instance is terminated",
+        "notebook-7 is terminated. It saves $136/day",
+        ("Approved by alice@example.com (mail link).", "Its snapshots are completed"),
+    ),
+    Outcome.OBSERVED: ("dry run: EC2 would have allowed every step", "nothing happened", ("Dry run",)),
+    Outcome.KEPT: (
+        "kept by link:alice@example.com",
+        "notebook-7 keeps running",
+        ("alice@example.com (mail",),
+    ),
+    Outcome.EXEMPTED: ("exempted by slack:U1: a license server", "is exempt", ("U1 (Slack): a license",)),
+    Outcome.EXPIRED: (
+        "nobody answered in time",
+        "Nobody answered about notebook-7",
+        ("Nothing was changed",),
+    ),
+    Outcome.WOKE_UP: ("work resumed", "Canceled: notebook-7 is working again", ("Nothing was changed",)),
+    Outcome.VOID: ("the instance was started anew", "Canceled", ("Nothing was changed",)),
+    Outcome.REFUSED: ("SafetyError: it has an exemption", "was not stopped", ("It has an exemption.",)),
+    Outcome.INTERRUPTED: ("spot interruption: stop", "Canceled: AWS takes notebook-7 back", ("Nothing was",)),
+}
+
+
+@pytest.mark.parametrize("outcome", ENDS)
+def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
+    """In every channel: by whom, what was and was not done, to whose instance; never what it would save."""
+    reason, title, said = ENDS[outcome]
+    episode = episode_of()
+    approval = World(approval=APPROVED).state.approval("approval-1")
+    alert = outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, approval)
+    needed = {**ABOUT, "title": title, **{words: words for words in said}}
+    for channel, text in texts(alert, episode).items():
+        if channel == "slack text":
+            continue
+        assert [] == lacks(text, needed), channel
+        assert not [word for word in ("would save", "link:", "SafetyError") if word in text], channel
+        assert None is _RAW_TIME.search(text)
+
+
+STEPS: list[tuple[tuple[str, ...], str, str, str]] = [
+    ((), "States.Timeout: ", "Could not stop notebook-7. Nothing was changed", "longer than its time limit"),
+    (
+        ("stop",),
+        "StepTimedOut: it is still stopping",
+        "Could not stop notebook-7. Its stop was requested; nothing was deleted",
+        "EC2 did not finish in time: it is still stopping",
+    ),
+    (
+        ("stop",),
+        'Unavailable: {"errorMessage": "ec2 did not answer", "errorType": "Unavailable"}',
+        "Could not snapshot notebook-7",
+        "AWS could not be reached: ec2 did not answer",
+    ),
+    (
+        ("stop", "snapshot"),
+        "SnapshotFailed: snap-1 ended in error",
+        "Could not snapshot notebook-7. It is stopped; nothing was deleted",
+        "A snapshot failed: snap-1 ended in error",
+    ),
+    (
+        (),
+        "AccessDenied: ec2:StopInstances was refused",
+        "Could not stop notebook-7. Nothing was changed",
+        "A permission is missing: ec2:StopInstances was refused",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("done", "error", "title", "cause"), STEPS, ids=[step[1].split(":")[0] for step in STEPS]
+)
+def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
+    done: tuple[str, ...], error: str, title: str, cause: str
+) -> None:
+    """With the name, the owner, the type, the cost and the record; never a raw error of a state machine."""
+    episode = episode_of(phase=Phase.ACTING, steps_done=dict.fromkeys(done, NOW))
+    alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None)
+    needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
+    for channel, text in texts(alert, episode).items():
+        if channel == "slack text":
+            continue
+        assert [] == lacks(text, needed), channel
+        assert not [word for word in ("States.", "errorMessage", "StepTimedOut", error) if word in text], (
+            channel
+        )
+
+
+def test_a_failure_before_anybody_was_asked_says_that() -> None:
+    """And so does one of which not even the record exists."""
+    episode = episode_of(phase=Phase.OPENING)
+    alert = outcome_alert(episode.ref, episode, Outcome.FAILED, "Throttled: dynamodb", NOW, None)
+    assert "Could not ask about notebook-7. Nothing was changed" == alert.subject
+    bare = outcome_alert(episode.ref, None, Outcome.FAILED, "RuntimeError: boom", NOW, None)
+    assert f"Could not ask about {episode.ref.instance_id}" in bare.subject
+
+
+def _first_yes(episode: Episode) -> Alert:
+    return first_yes_alert(episode, APPROVED, DEADLINE)
+
+
+def _undone(episode: Episode) -> Alert:
+    return undo_alert(episode, "link:alice@example.com", "page", NOW)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            _first_yes,
+            ("alice@example.com approved", "One more person", "nothing happens", "Sat 04:02 Berlin (03"),
+        ),
+        (_undone, ("was started again", "alice@example.com (mail link)", "$136 a day again")),
+    ],
+)
+def test_what_comes_between_says_what_is_next(
+    make: Callable[[Episode], Alert], said: tuple[str, ...]
+) -> None:
+    """The first of two approvals, and a start after the end."""
+    episode = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
+    needed = {**ABOUT, **{words: words for words in said}}
+    found = texts(make(episode), episode)
+    del found["slack text"]
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:
+    """SNS cuts subjects at 99 characters."""
+    episode = episode_of()
+    long = replace(episode.instance, tags={**episode.instance.tags, "Name": "n" * 250})
+    alert = stage_alert(replace(episode, instance=long), Stage.ESCALATE, NOW, LINK, DEADLINE)
+
+    assert alert.subject.endswith("Stop it? Answer by Sat 04:02")
+    assert len(alert.subject) < 100
+
+
+def test_a_question_in_slack_needs_few_lines_before_its_buttons() -> None:
+    """Twelve at most: the rest comes after them."""
+    episode = episode_of()
+    message = message_of(
+        queued(stage_alert(episode, Stage.ESCALATE, NOW, LINK, DEADLINE)), episode, link=LINK
+    )
+    blocks = slack_blocks(message, interactive=True)
+    before: list[Any] = list(itertools.takewhile(lambda block: block["type"] != "actions", blocks))
+
+    assert 12 >= sum(block["text"]["text"].count("\n") + 1 if "text" in block else 1 for block in before)
