@@ -32,7 +32,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     stage.policy("mode: ask\napproval: {digest_after_seconds: 12}" + PEOPLE)
     ids = [stage.launch(name=f"forgotten-{number}") for number in range(3)]
     stage.scene.sweep()
-    visitor.open(link_in(stage, await_mail(stage, ids[0], "alice@example.com")))
+    visitor.open(link_in(stage, await_mail(stage, ids[0], "alice@example.com", "Stop them?")))
     assert "3 idle GPU instances" in visitor.text()
     visitor.assert_at_ease()
 
