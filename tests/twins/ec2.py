@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.plan import Step
 from governor.domain.policy import TagMatch
 from governor.errors import (
     CloudError,
@@ -152,12 +153,14 @@ class MemoryEc2:
             state = "terminated" if self.instant else "shutting-down"
             self.instances[instance_id] = replace(instance, state=state)
 
-    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
         """As the port says."""
-        self.calls.append(("cancel_spot_request", spot_request_id, dry_run))
+        assert companion is Step.CANCEL_SPOT_REQUEST
+        request = instance.spot_request_id or ""
+        self.calls.append(("cancel_spot_request", request, dry_run))
         self._raise_planned("cancel_spot_request")
         if not dry_run:
-            self.cancelled.add(spot_request_id)
+            self.cancelled.add(request)
 
     def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
         self.calls.append((operation, instance_id, dry_run))

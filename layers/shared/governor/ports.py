@@ -30,7 +30,7 @@ from governor.domain.interruption import LifecycleAction, SpotPrice
 from governor.domain.ledger import LedgerEntry
 from governor.domain.managed import BatchEnvironment
 from governor.domain.notice import Notice
-from governor.domain.plan import Price
+from governor.domain.plan import Price, Step
 from governor.domain.policy import AppliedPolicy, Policy, TagMatch
 from governor.domain.units import UtcDatetime
 
@@ -170,8 +170,8 @@ class InstanceController(Protocol):
         """Raises: as `stop`."""
         ...
 
-    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
-        """Keeps a persistent request from launching a successor. Raises: as `stop`."""
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
+        """Carries out a step that goes right before a stop or a termination. Raises: as `stop`."""
         ...
 
 

@@ -11,6 +11,7 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
+from governor.domain.plan import MAIN_STEPS, Step
 from governor.domain.policy import TagMatch
 from governor.errors import (
     AccessDenied,
@@ -24,6 +25,7 @@ from governor.errors import (
     WrongState,
 )
 from governor.ports import Snapshot
+from tests.builders import make_instance
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
 TARGET = Target("123456789012", "us-east-1")
@@ -357,12 +359,23 @@ WRITES: dict[str, tuple[str, Write]] = {
     ),
     "cancel": (
         "cancel_spot_instance_requests",
-        lambda c, dry: Ec2Controller(c).cancel_spot_request(TARGET, "sir-1", dry_run=dry),
+        lambda c, dry: Ec2Controller(c).prepare(
+            Step.CANCEL_SPOT_REQUEST, make_instance(spot_request_id="sir-1"), dry_run=dry
+        ),
     ),
     "snapshot": ("create_snapshots", lambda c, dry: EbsSnapshots(c).create(TARGET, "i-1", {}, dry_run=dry)),
     "tag": ("create_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": "1"}, dry_run=dry)),
     "untag": ("delete_tags", lambda c, dry: Ec2Tags(c).remove_tags(TARGET, ["i-1"], ["A"], dry_run=dry)),
 }
+
+
+@pytest.mark.parametrize("step", MAIN_STEPS)
+def test_a_main_step_is_never_carried_out_on_the_side(step: Step) -> None:
+    """Each has a recheck of its own before it."""
+    client = Ec2Client()
+    with pytest.raises(SafetyError, match="no companion"):
+        Ec2Controller(FakeClients(client)).prepare(step, make_instance(), dry_run=False)
+    assert [] == client.calls
 
 
 @pytest.mark.parametrize("name", WRITES)

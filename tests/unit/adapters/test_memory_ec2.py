@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.plan import Step
 from governor.domain.policy import TagMatch
 from governor.errors import NotFound, Protected, Throttled, Unsupported, WrongState
 from tests.twins import MemoryEc2
@@ -47,7 +48,7 @@ def test_a_dry_run_changes_nothing() -> None:
 
     ec2.stop(TARGET, "i-00000001", dry_run=True)
     ec2.terminate(TARGET, "i-00000001", dry_run=True)
-    ec2.cancel_spot_request(TARGET, "sir-1", dry_run=True)
+    ec2.prepare(Step.CANCEL_SPOT_REQUEST, machine(spot_request_id="sir-1"), dry_run=True)
     ec2.set_tags(TARGET, ["i-00000001"], {"A": "1"}, dry_run=True)
     ec2.remove_tags(TARGET, ["i-00000001"], ["Purpose"], dry_run=True)
 

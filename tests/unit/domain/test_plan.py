@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
-from governor.domain.plan import PlanFacts, Price, Step, draw_plan
+from governor.domain.plan import MAIN_STEPS, PlanFacts, Price, Step, companions, draw_plan, unmet
 from governor.domain.policy import Action, PlanRule, Policy, Prices
 from tests.builders import make_facts, make_instance
 
@@ -256,3 +256,20 @@ def test_each_plan_says_what_it_loses_and_keeps_and_all_money_is_decimal(
         for volume in facts.instance.volumes:
             named = sum(volume.volume_id in line for line in (*plan.losses, *plan.stays))
             assert named >= 1
+
+
+@given(any_facts(), any_policy)
+def test_every_step_is_carried_out_with_a_main_step_of_its_plan(facts: PlanFacts, policy: Policy) -> None:
+    """A companion goes right before the next main step, so that none is left over."""
+    steps = draw_plan(facts, policy).steps
+
+    carried_out = [one for main in steps if main in MAIN_STEPS for one in (*companions(steps, main), main)]
+    assert list(steps) == carried_out
+
+
+def test_a_companion_says_what_it_needs() -> None:
+    """Where the Spot request is not known, nothing is terminated, since a successor could be launched."""
+    known, unknown = make_instance(spot_request_id="sir-1"), make_instance(spot_request_id=None)
+
+    assert unmet(Step.CANCEL_SPOT_REQUEST, known) is None
+    assert "could be launched" in str(unmet(Step.CANCEL_SPOT_REQUEST, unknown))

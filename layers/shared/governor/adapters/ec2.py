@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import DRY_RUN_OK, aws_errors
@@ -24,6 +24,7 @@ from governor.domain.instance import (
     Volume,
 )
 from governor.domain.parts import in_parts
+from governor.domain.plan import Step
 from governor.domain.policy import TagMatch
 from governor.domain.units import as_utc
 from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
@@ -203,16 +204,22 @@ class Ec2Controller:
             lambda: client.terminate_instances(InstanceIds=[instance_id], DryRun=dry_run),
         )
 
-    def cancel_spot_request(self, target: Target, spot_request_id: str, *, dry_run: bool) -> None:
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
         """As the port says."""
-        client = self._clients.client("ec2", target)
-        _write(
-            "ec2:CancelSpotInstanceRequests",
-            dry_run,
-            lambda: client.cancel_spot_instance_requests(
-                SpotInstanceRequestIds=[spot_request_id], DryRun=dry_run
-            ),
-        )
+        match companion:
+            case Step.CANCEL_SPOT_REQUEST:
+                # Left open, a persistent request would launch a successor.
+                ids = [instance.spot_request_id or ""]
+                client = self._clients.client("ec2", instance.target)
+                _write(
+                    "ec2:CancelSpotInstanceRequests",
+                    dry_run,
+                    lambda: client.cancel_spot_instance_requests(SpotInstanceRequestIds=ids, DryRun=dry_run),
+                )
+            case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
+                raise SafetyError(f"{companion.value} is no companion of another step")
+            case _:
+                assert_never(companion)
 
 
 class Ec2Starter:

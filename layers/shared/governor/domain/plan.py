@@ -6,6 +6,7 @@ saves. The one rule above all: nothing that destroys is ever planned without a s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -29,6 +30,29 @@ class Step(StrEnum):
     SNAPSHOT = "snapshot"
     CANCEL_SPOT_REQUEST = "cancel-spot-request"
     TERMINATE = "terminate"
+
+
+MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
+"""Each is a state of the workflow with a recheck before it. Any other step is a companion: it is carried out
+in the same call as the main step that comes next in the plan, right before it."""
+
+
+def main_of(steps: Sequence[Step], step: Step) -> Step:
+    """Return the main step with which a step of the plan is carried out."""
+    following = (one for one in steps[steps.index(step) :] if one in MAIN_STEPS)
+    return next(following, Step.TERMINATE)
+
+
+def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
+    """Return the steps that are carried out right before `main`."""
+    return tuple(one for one in steps if one is not main and main_of(steps, one) is main)
+
+
+def unmet(companion: Step, instance: Instance) -> str | None:
+    """Return why a companion cannot be carried out, or `None` when all that it needs is known."""
+    if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
+        return "its Spot request is not known, so a successor could be launched"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

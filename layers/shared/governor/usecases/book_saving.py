@@ -12,7 +12,7 @@ from decimal import Decimal
 from governor.domain.episode import Episode, Outcome
 from governor.domain.fallback import policy_or_base
 from governor.domain.ledger import LedgerEntry
-from governor.domain.plan import Saving, Step, saving_of
+from governor.domain.plan import Saving, Step, main_of, saving_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import InstanceReader, Policies
@@ -110,14 +110,12 @@ def _put_away(episode: Episode) -> bool:
 def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
     """By what became of the instance: a step is noted before it is asked for, and EC2 may have refused it."""
     plan = episode.plan
-    done = tuple(
-        step
-        for step in plan.steps
-        if (step is Step.STOP and step.value in episode.steps_done)
-        or (step is Step.SNAPSHOT and episode.snapshots)
-        or (step is Step.TERMINATE and became is Outcome.TERMINATED)
-        or (step is Step.CANCEL_SPOT_REQUEST and became is Outcome.TERMINATED)
-    )
+    is_done = {
+        Step.STOP: Step.STOP.value in episode.steps_done,
+        Step.SNAPSHOT: bool(episode.snapshots),
+        Step.TERMINATE: became is Outcome.TERMINATED,
+    }
+    done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])
     if done == plan.steps:
         return plan.saving  # what people were shown
     return saving_of(episode.instance, episode.price, done, policy)

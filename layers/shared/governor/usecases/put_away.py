@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode import Episode, EpisodeRef
-from governor.domain.plan import Step
+from governor.domain.plan import Step, companions, unmet
 from governor.errors import SafetyError
 from governor.ports import Clock, InstanceController, StateTable
 from governor.usecases.guards import Cleared, Guards, must_be_recent, must_be_rechecked
@@ -49,6 +49,7 @@ class PutAway:
             raise SafetyError(f"the instance is {instance.state}, not running")
         # Noted before the call, so that the event it causes is known to be our own.
         self.state.note_step(episode.ref, Step.STOP.value, self.clock.now())
+        self._prepare(cleared, Step.STOP)
         self.controller.stop(instance.target, instance.instance_id, dry_run=cleared.dry_run)
 
     def _terminate(self, cleared: Cleared) -> None:
@@ -62,12 +63,15 @@ class PutAway:
             self.guards.completed_snapshots(cleared)
             self._snapshots_must_be_recent(cleared)
         self.state.note_step(episode.ref, Step.TERMINATE.value, self.clock.now())
-        if Step.CANCEL_SPOT_REQUEST in episode.plan.steps:
-            request = instance.spot_request_id
-            if request is None:
-                raise SafetyError("its Spot request is not known, so a successor could be launched")
-            self.controller.cancel_spot_request(instance.target, request, dry_run=cleared.dry_run)
+        self._prepare(cleared, Step.TERMINATE)
         self.controller.terminate(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+    def _prepare(self, cleared: Cleared, main: Step) -> None:
+        """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""
+        for companion in companions(cleared.episode.plan.steps, main):
+            if (reason := unmet(companion, cleared.instance)) is not None:
+                raise SafetyError(reason)
+            self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run)
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""
