@@ -141,8 +141,9 @@ def test_domain_imports_the_standard_library_and_the_errors() -> None:
 
 def test_use_cases_import_domain_ports_and_errors() -> None:
     """They name what they need by port and never learn who answers."""
-    allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.usecases")
-    for path in [*sorted((LAYER / "governor" / "usecases").glob("*.py")), LAYER / "governor" / "ports.py"]:
+    allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.stores", "governor.usecases")
+    ports = [LAYER / "governor" / name for name in ("ports.py", "stores.py")]
+    for path in [*sorted((LAYER / "governor" / "usecases").glob("*.py")), *ports]:
         assert set() == outside(imports(path.read_text()), *allowed), path
 
 

@@ -14,7 +14,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.table import EventStore, Table
 from governor.domain.notice import Notice
 from governor.errors import ConflictError, Throttled
-from governor.ports import EventLog
+from governor.stores import EventLog
 from tests.twins import MemoryEventLog
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
+from governor.adapters.table import StateTable
 from governor.domain.approval import Answer, ApprovalStatus
 from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
@@ -18,7 +19,6 @@ from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
 from governor.domain.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
-from governor.ports import StateTable
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,

@@ -28,7 +28,8 @@ from governor.domain.policy import ApprovalRule
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
-from governor.ports import Clock, LinkSigner, Policies, StateTable
+from governor.ports import Clock, LinkSigner, Policies
+from governor.stores import Deliveries, Questions
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
@@ -111,6 +112,10 @@ class _Item:
         return not self.left and not any(delivery.reached_people for delivery in self.done.values())
 
 
+class _State(Questions, Deliveries, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed before it
@@ -122,7 +127,7 @@ class Dispatch:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    state: _State
     signer: LinkSigner
     registry: Registry
     park: Park

@@ -19,7 +19,8 @@ from governor.domain.alert import QUESTIONS, Alert
 from governor.domain.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
-from governor.ports import Clock, StateTable
+from governor.ports import Clock
+from governor.stores import Deliveries
 
 _log = logging.getLogger(__name__)
 FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS = 15, 900
@@ -54,7 +55,7 @@ class Worker:
 
     clock: Clock
     make: Callable[[], Dispatch]
-    state: StateTable
+    state: Deliveries
     queue: Queue
     parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]

@@ -13,7 +13,8 @@ from governor.domain.policy import ApprovalRule, Mode
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
-from governor.ports import Announcer, Clock, LinkSigner, Policies, StateTable, Workflow
+from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
+from governor.stores import Questions
 from governor.usecases.deliver_decision import answer_document
 
 _TOLD_LINK = timedelta(days=30)
@@ -33,7 +34,7 @@ class AskOwner:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    state: Questions
     workflow: Workflow
     announcer: Announcer
     signer: LinkSigner

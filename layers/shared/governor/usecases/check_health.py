@@ -18,7 +18,8 @@ from governor.domain.owner import owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError
-from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
+from governor.ports import Announcer, Clock, InstanceReader, Policies
+from governor.stores import EventLog
 from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
 
 _LEASE = timedelta(minutes=4, seconds=30)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.delivery import NOWHERE
@@ -15,7 +15,8 @@ from governor.domain.messages import Stage, stage_id
 from governor.domain.plan import Step
 from governor.domain.tags import EPISODE_TAG
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
-from governor.ports import Clock, InstanceReader, Policies, Snapshotter, StateTable
+from governor.ports import Clock, InstanceReader, Policies, Snapshotter
+from governor.stores import Approvals, Deliveries
 from governor.usecases.accounts import Accounts
 from governor.usecases.guards import Guards
 
@@ -47,6 +48,10 @@ class Progress:
     wait_seconds: int
 
 
+class _State(Approvals, Deliveries, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
     """One look."""
@@ -55,7 +60,7 @@ class CheckProgress:
     policies: Policies
     accounts: Accounts
     guards: Guards
-    state: StateTable
+    state: _State
     instances: InstanceReader
     snapshots: Snapshotter
 

@@ -12,7 +12,8 @@ from governor.domain.messages import outcome_alert
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError
-from governor.ports import Announcer, Policies, StateTable
+from governor.ports import Announcer, Policies
+from governor.stores import Cases
 from governor.usecases.book_saving import BookSaving
 
 
@@ -21,7 +22,7 @@ class CloseDead:
     """Closes as failed. Safe to repeat; people may be told twice, never not."""
 
     policies: Policies
-    state: StateTable
+    state: Cases
     announcer: Announcer
     book: BookSaving
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from governor.domain.episode import EpisodeRef
 from governor.errors import ConflictError, SafetyError
-from governor.ports import StateTable
+from governor.stores import Questions
 from governor.usecases.deliver_decision import answer_document
 
 
@@ -15,7 +15,7 @@ from governor.usecases.deliver_decision import answer_document
 class ConcludeApproval:
     """Safe to repeat: the first status that is not PENDING stands."""
 
-    state: StateTable
+    state: Questions
 
     def __call__(self, ref: EpisodeRef) -> Mapping[str, object]:
         """The answer document; its `decision` is `expired` when nobody answered.

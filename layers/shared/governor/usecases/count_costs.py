@@ -30,7 +30,8 @@ from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.plan import Price
 from governor.domain.policy import Ownership, Policy
 from governor.domain.units import UtcDatetime
-from governor.ports import PriceBook, StateTable
+from governor.ports import PriceBook
+from governor.stores import Ledger
 
 _Kind = tuple[str, str, str, Lifecycle, Decimal | None]
 """What a price depends on."""
@@ -41,7 +42,7 @@ class CountCosts:
     """Prices what runs, and brings the meter of its month forward."""
 
     prices: PriceBook
-    state: StateTable
+    state: Ledger
 
     def rates(self, running_now: Sequence[tuple[Instance, Policy]]) -> dict[str, Rate]:
         """Whom each instance is counted for, and at what price. Asks for each kind's price once."""

@@ -10,7 +10,8 @@ from governor.domain.episode import Episode
 from governor.domain.messages import first_yes_alert
 from governor.domain.terms import check_terms
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
-from governor.ports import Announcer, Clock, StateTable, Workflow
+from governor.ports import Announcer, Clock, Workflow
+from governor.stores import Questions
 from governor.usecases.deliver_decision import DeliverDecision
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Decided:
 class Decide:
     """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
 
-    state: StateTable
+    state: Questions
     workflow: Workflow
     clock: Clock
     announcer: Announcer

@@ -8,7 +8,8 @@ from typing import assert_never
 
 from governor.domain.approval import Approval, ApprovalStatus
 from governor.domain.episode import Phase
-from governor.ports import StateTable, Workflow
+from governor.ports import Workflow
+from governor.stores import Questions
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
@@ -51,7 +52,7 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 class DeliverDecision:
     """Sends the answer of an approval. Safe to repeat: a task takes one answer."""
 
-    state: StateTable
+    state: Questions
     workflow: Workflow
 
     def __call__(self, approval_id: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.episode import Episode, EpisodeRef, InstanceRecord, Phase
@@ -20,7 +21,8 @@ from governor.domain.tags import EPISODE_TAG
 from governor.domain.terms import was_rightly_approved
 from governor.domain.units import UtcDatetime
 from governor.errors import Interrupted, SafetyError
-from governor.ports import Clock, Policies, Snapshot, Snapshotter, StateTable
+from governor.ports import Clock, Policies, Snapshot, Snapshotter
+from governor.stores import Cases, Sweeps
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
 
@@ -35,6 +37,10 @@ class Cleared:
     dry_run: bool
 
 
+class _State(Cases, Sweeps, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guards:
     """Checks that hold before any step of an episode."""
@@ -43,7 +49,7 @@ class Guards:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
-    state: StateTable
+    state: _State
     snapshots: Snapshotter
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:

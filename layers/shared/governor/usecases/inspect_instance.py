@@ -16,7 +16,8 @@ from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import FIGURES, Verdict, VerdictKind, activity, judge
 from governor.errors import Unavailable
-from governor.ports import Catalogue, InstanceReader, PriceBook, StateTable
+from governor.ports import Catalogue, InstanceReader, PriceBook
+from governor.stores import Instances
 from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
@@ -32,7 +33,7 @@ class InspectInstance:
     gather: GatherEvidence
     catalogue: Catalogue
     prices: PriceBook
-    state: StateTable
+    state: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         """As EC2 describes it now, or `None`."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.instance import Target
-from governor.ports import Clock, StateTable
+from governor.ports import Clock
+from governor.stores import Cases
 from governor.usecases.show_approval import ApprovalView
 
 
@@ -16,7 +17,7 @@ from governor.usecases.show_approval import ApprovalView
 class ListQuestions:
     """Reads locks and their questions; there are as many as idle instances, not as there are instances."""
 
-    state: StateTable
+    state: Cases
     clock: Clock
     targets: Sequence[Target]
 

@@ -21,7 +21,8 @@ from governor.domain.owner import Owner, by_owner, owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, GovernorError
-from governor.ports import Announcer, Clock, EventLog, InstanceReader, Policies
+from governor.ports import Announcer, Clock, InstanceReader, Policies
+from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
 

@@ -19,7 +19,8 @@ from governor.domain.owner import Owner, by_owner
 from governor.domain.policy import Policy
 from governor.domain.tags import AUTO_SCALING_TAG
 from governor.errors import CloudError, ConflictError
-from governor.ports import Announcer, Burst, Clock, EventLog, InstanceReader
+from governor.ports import Announcer, Clock, InstanceReader
+from governor.stores import Burst, EventLog
 from governor.usecases.once import Once, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.errors import CloudError
-from governor.ports import Clock, EventLog
+from governor.ports import Clock
+from governor.stores import EventLog
 
 _LEASE = timedelta(seconds=30)
 """Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that

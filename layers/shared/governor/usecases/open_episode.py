@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
@@ -18,7 +19,8 @@ from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import WORKING, Verdict
-from governor.ports import Clock, Policies, StateTable
+from governor.ports import Clock, Policies
+from governor.stores import Episodes, Instances, Sweeps
 from governor.usecases.accounts import Accounts
 from governor.usecases.inspect_instance import InspectInstance
 from governor.usecases.read_history import ReadHistory
@@ -41,6 +43,10 @@ def new_approval_id() -> str:
     return secrets.token_hex(16)
 
 
+class _State(Sweeps, Instances, Episodes, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenEpisode:
     """Opens the episode, or says why not. Safe to repeat: the episode stored first is the one returned."""
@@ -50,7 +56,7 @@ class OpenEpisode:
     accounts: Accounts
     inspect: InspectInstance
     history: ReadHistory
-    state: StateTable
+    state: _State
     approval_id: Callable[[], str] = new_approval_id
 
     def __call__(self, ref: EpisodeRef) -> Opened:

@@ -8,7 +8,8 @@ from datetime import timedelta
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.plan import Step, companions, unmet
 from governor.errors import SafetyError
-from governor.ports import Clock, InstanceController, StateTable
+from governor.ports import Clock, InstanceController
+from governor.stores import Episodes
 from governor.usecases.guards import Cleared, Guards, must_be_recent, must_be_rechecked
 
 
@@ -19,7 +20,7 @@ class PutAway:
     clock: Clock
     guards: Guards
     controller: InstanceController
-    state: StateTable
+    state: Episodes
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
         """Stops or terminates the instance of the episode; true when it was a dry run.

@@ -9,17 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from governor.domain.episode import InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime
-from governor.ports import Clock, Policies, StateTable
+from governor.ports import Clock, Policies
+from governor.stores import Instances, Ledger
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.settle_ledger import ended_by, settle_restart
 from governor.usecases.void_episode import VoidEpisode
 
 _NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+
+
+class _State(Instances, Ledger, Protocol):
+    """The stores that are used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class ReactToStateChange:
     """
 
     policies: Callable[[], Policies]
-    state: StateTable
+    state: _State
     void: VoidEpisode
 
     def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:

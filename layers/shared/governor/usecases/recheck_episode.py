@@ -8,7 +8,8 @@ from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.plan import Step
 from governor.domain.verdict import WORKING, VerdictKind
 from governor.errors import Interrupted, SafetyError
-from governor.ports import Clock, StateTable
+from governor.ports import Clock
+from governor.stores import Episodes
 from governor.usecases.guards import Guards
 from governor.usecases.inspect_instance import InspectInstance
 
@@ -29,7 +30,7 @@ class RecheckEpisode:
     clock: Clock
     guards: Guards
     inspect: InspectInstance
-    state: StateTable
+    state: Episodes
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
         """Decides whether `before` may be done now.

@@ -15,7 +15,8 @@ from governor.domain.tags import MARKS
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, NobodyListens
-from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies, StateTable
+from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies
+from governor.stores import Cases
 from governor.usecases.accounts import Accounts
 from governor.usecases.book_saving import BookSaving
 
@@ -29,7 +30,7 @@ class RecordOutcome:
     clock: Clock
     policies: Policies
     accounts: Accounts
-    state: StateTable
+    state: Cases
     tagger: InstanceTagger
     announcer: Announcer
     signer: LinkSigner

@@ -30,7 +30,8 @@ from governor.domain.policy import Mode, Policy
 from governor.domain.tags import DELETE_AFTER_TAG, EVENT_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
-from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter, StateTable
+from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter
+from governor.stores import Instances
 from governor.usecases.accounts import Accounts
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.notify_warning import Case, NotifyWarning, Reaction
@@ -89,7 +90,7 @@ class RespondToWarnings:
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
-    state: StateTable
+    state: Instances
     once: Once
     notify: NotifyWarning
     checkpoint: SendCheckpoint

@@ -11,11 +11,11 @@ from datetime import timedelta
 from governor.domain.episode import Outcome
 from governor.domain.ledger import LedgerEntry, is_false_stop
 from governor.domain.units import UtcDatetime
-from governor.ports import StateTable
+from governor.stores import Ledger
 
 
 def settle_restart(
-    state: StateTable, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta
+    state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta
 ) -> list[str]:
     """Settles those of the instance's open entries that were booked before it ran again; says what was done.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from governor.domain.approval import Approval, ApprovalStatus
 from governor.domain.delivery import Delivery
@@ -14,7 +15,8 @@ from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
-from governor.ports import Clock, StateTable
+from governor.ports import Clock
+from governor.stores import Deliveries, Questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,15 @@ class ApprovalView:
         return min([*put_away, self.episode.closed_at or self.now])
 
 
+class _State(Questions, Deliveries, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShowApproval:
     """Reads the question and its episode."""
 
-    state: StateTable
+    state: _State
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.errors import NotFound
-from governor.ports import StateTable
+from governor.stores import Deliveries
 from governor.usecases.show_approval import ApprovalView, ShowApproval
 
 
@@ -13,7 +13,7 @@ from governor.usecases.show_approval import ApprovalView, ShowApproval
 class ShowDigest:
     """Reads a digest and its questions, in the order of the message."""
 
-    state: StateTable
+    state: Deliveries
     show: ShowApproval
 
     def __call__(self, digest_id: str) -> list[ApprovalView]:

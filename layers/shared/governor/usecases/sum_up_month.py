@@ -19,7 +19,8 @@ from governor.domain.ledger import LedgerEntry, saved_in
 from governor.domain.policy import Budget, Policy
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
-from governor.ports import Announcer, Clock, Policies, StateTable
+from governor.ports import Announcer, Clock, Policies
+from governor.stores import Ledger
 from governor.usecases.once import Once
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
@@ -49,7 +50,7 @@ class SumUpMonth:
 
     clock: Clock
     policies: Policies
-    state: StateTable
+    state: Ledger
     once: Once
     announcer: Announcer
     hub: Target

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Protocol
 
 from governor.domain.breaker import (
     Change,
@@ -51,16 +52,8 @@ from governor.domain.verdict import (
     still_busy,
 )
 from governor.errors import GovernorError, PolicyError
-from governor.ports import (
-    Announcer,
-    Catalogue,
-    Clock,
-    InstanceReader,
-    InstanceTagger,
-    Policies,
-    StateTable,
-    Workflow,
-)
+from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
+from governor.stores import Episodes, Instances, Ledger, Sweeps
 from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast, needs_past, resting
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
@@ -130,6 +123,10 @@ class _Case:
         return self.verdict
 
 
+class _State(Sweeps, Instances, Episodes, Ledger, Protocol):
+    """The stores that are used here."""
+
+
 @dataclass(frozen=True, slots=True)
 class SweepTarget:
     """The sweep of one target."""
@@ -139,7 +136,7 @@ class SweepTarget:
     instances: InstanceReader
     gather: GatherEvidence
     catalogue: Catalogue
-    state: StateTable
+    state: _State
     tagger: InstanceTagger
     workflow: Workflow
     announcer: Announcer

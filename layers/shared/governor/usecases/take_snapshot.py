@@ -10,7 +10,8 @@ from governor.domain.plan import Step
 from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import iso
 from governor.errors import SafetyError, SnapshotFailed
-from governor.ports import Clock, Snapshot, Snapshotter, StateTable
+from governor.ports import Clock, Snapshot, Snapshotter
+from governor.stores import Episodes
 from governor.usecases.guards import Cleared, Guards, must_be_rechecked
 
 
@@ -21,7 +22,7 @@ class TakeSnapshot:
     clock: Clock
     guards: Guards
     snapshots: Snapshotter
-    state: StateTable
+    state: Episodes
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
         """Snapshot ids, and whether it was a dry run (then there are none).

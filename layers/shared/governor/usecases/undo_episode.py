@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.fallback import policy_or_base
@@ -12,10 +13,15 @@ from governor.domain.instance import Instance
 from governor.domain.messages import undo_alert
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
-from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, StateTable, UndoAnswer
+from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, UndoAnswer
+from governor.stores import Episodes, Instances
 from governor.usecases.accounts import Accounts
 
 _log = logging.getLogger(__name__)
+
+
+class _State(Instances, Episodes, Protocol):
+    """The stores that are used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class UndoEpisode:
     accounts: Accounts
     instances: InstanceReader
     starter: InstanceStarter
-    state: StateTable
+    state: _State
     announcer: Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:

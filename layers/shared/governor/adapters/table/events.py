@@ -30,7 +30,7 @@ from governor.domain.notice import Notice
 from governor.domain.parts import in_parts
 from governor.domain.units import iso
 from governor.errors import CloudError, ConflictError
-from governor.ports import Burst
+from governor.stores import Burst
 
 _ATTEMPTS = 3
 """Of a count that met another one beginning at the same moment."""
