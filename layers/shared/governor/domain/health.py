@@ -90,10 +90,6 @@ class HealthThresholds:
 DEFAULT_THRESHOLDS = HealthThresholds()
 
 
-KNOWN_XIDS = (48, 63, 64, 79)
-"""The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
-
-
 @dataclass(frozen=True, slots=True)
 class Xid:
     """One kind of Xid error that the driver reported: how often in the window, and when first."""
@@ -182,79 +178,75 @@ _MOVE = (
     "be available again at once"
 )
 _REPLACE = f"Save what can be saved, drain the instance and replace it: {_MOVE}. A reboot keeps the hardware."
-_RESET = "Reset the GPU or reboot between jobs, so that the driver repairs the memory."
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What the hardware itself reports: a figure above zero, or an Xid error; one finding for both."""
+
+    kind: FindingKind
+    severity: Severity
+    xid: int
+    figure: str
+    """The figure of `GpuFigures` that is above zero while it is so."""
+    text: str
+    advice: str
+    is_counted: bool = False
+
+
+_FAULTS = (
+    _Fault(
+        FindingKind.LOST,
+        Severity.CRITICAL,
+        79,
+        "lost",
+        "does not answer",
+        f"What ran on it has failed. {_REPLACE}",
+    ),
+    _Fault(
+        FindingKind.MEMORY_ERROR,
+        Severity.CRITICAL,
+        48,
+        "ecc_uncorrected",
+        "uncorrectable ECC errors since the driver was loaded",
+        f"Distrust results since then and resume from a checkpoint before it. Should it come again: {_MOVE}.",
+        is_counted=True,
+    ),
+    _Fault(
+        FindingKind.MEMORY_REPAIR_FAILED,
+        Severity.CRITICAL,
+        64,
+        "repair_failed",
+        "memory could not be repaired",
+        _REPLACE,
+    ),
+    _Fault(
+        FindingKind.MEMORY_REPAIR_PENDING,
+        Severity.WARNING,
+        63,
+        "repair_pending",
+        "a repair of memory waits for a reset",
+        "Reset the GPU or reboot between jobs, so that the driver repairs the memory.",
+    ),
+)
+KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
+"""The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
-    """What the hardware itself reports."""
-    yield from _fault(
-        window,
-        gpu,
-        FindingKind.LOST,
-        Severity.CRITICAL,
-        xid=79,
-        state=gpu.lost,
-        text="does not answer",
-        advice=f"What ran on it has failed. {_REPLACE}",
-    )
-    yield from _fault(
-        window,
-        gpu,
-        FindingKind.MEMORY_ERROR,
-        Severity.CRITICAL,
-        xid=48,
-        state=gpu.ecc_uncorrected,
-        text="uncorrectable ECC errors since the driver was loaded",
-        counted=True,
-        advice="Distrust results since then and resume from a checkpoint before it. Should it come again: "
-        f"{_MOVE}.",
-    )
-    yield from _fault(
-        window,
-        gpu,
-        FindingKind.MEMORY_REPAIR_FAILED,
-        Severity.CRITICAL,
-        xid=64,
-        state=gpu.repair_failed,
-        text="memory could not be repaired",
-        advice=_REPLACE,
-    )
-    yield from _fault(
-        window,
-        gpu,
-        FindingKind.MEMORY_REPAIR_PENDING,
-        Severity.WARNING,
-        xid=63,
-        state=gpu.repair_pending,
-        text="a repair of memory waits for a reset",
-        advice=_RESET,
-    )
-
-
-def _fault(
-    window: Window,
-    gpu: GpuFigures,
-    kind: FindingKind,
-    severity: Severity,
-    *,
-    xid: int,
-    state: Series,
-    text: str,
-    advice: str,
-    counted: bool = False,
-) -> Iterable[Finding]:
-    """A finding where the Xid was reported or the state was ever above zero; one finding for both."""
-    reported = [event for event in gpu.xids if event.number == xid and event.times > 0]
-    first = _first(window, state, above=0.0)
-    if not reported and first is None:
-        return
-    times = sum(event.times for event in reported)
-    seen = [f"Xid {xid} {_times(times)}"] if reported else []
-    if first is not None:
-        seen.append(f"{peak(state):.0f} {text}" if counted else text)
-    moments = [event.first for event in reported] + ([first] if first is not None else [])
-    errors = int(peak(state) or 0) if counted else 0
-    yield Finding(kind, severity, (gpu.gpu,), ", ".join(seen), min(moments), advice, errors=errors)
+    for fault in _FAULTS:
+        series: Series = getattr(gpu, fault.figure)
+        reported = [event for event in gpu.xids if event.number == fault.xid and event.times > 0]
+        first, most = _first(window, series), peak(series) or 0
+        if not reported and first is None:
+            continue
+        seen = [f"Xid {fault.xid} {_times(sum(event.times for event in reported))}"] if reported else []
+        if first is not None:
+            seen.append(f"{most:.0f} {fault.text}" if fault.is_counted else fault.text)
+        since = min([event.first for event in reported] + ([first] if first is not None else []))
+        errors = int(most) if fault.is_counted else 0
+        seen_text = ", ".join(seen)
+        yield Finding(fault.kind, fault.severity, (gpu.gpu,), seen_text, since, fault.advice, errors=errors)
 
 
 def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iterable[Finding]:
@@ -277,7 +269,7 @@ def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iter
         and share > thresholds.throttled_above_percent
     ]
     if reasons:
-        moments = [moment for _, _, s in reasons if (moment := _first(window, s, above=0.0)) is not None]
+        moments = [moment for _, _, s in reasons if (moment := _first(window, s)) is not None]
         yield Finding(
             FindingKind.THROTTLED,
             Severity.WARNING,
@@ -404,12 +396,10 @@ def _believed(window: Window, series: Series, thresholds: HealthThresholds) -> f
     return mean(series)
 
 
-def _first(window: Window, series: Series, *, above: float) -> UtcDatetime | None:
-    """The beginning of the first period with a reading above the limit."""
-    for index, value in enumerate(series):
-        if value is not None and value > above:
-            return _bin_start(window, index)
-    return None
+def _first(window: Window, series: Series) -> UtcDatetime | None:
+    """The beginning of the first period with a reading above zero."""
+    found = (index for index, value in enumerate(series) if value is not None and value > 0)
+    return next((_bin_start(window, index) for index in found), None)
 
 
 def _bin_start(window: Window, index: int) -> UtcDatetime:

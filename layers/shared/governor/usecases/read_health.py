@@ -55,90 +55,73 @@ class HealthReading:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """One series, the number of GPUs in it, and the thresholds."""
-
-    series: Series
-    gpus: int
-    rule: Health
-
-    @property
-    def most_of_one(self) -> float:
-        """The highest mean that one GPU can have where all together have this one: if the others are at
-        zero, and itself measured no longer than a mean needs to be believed."""
-        share = 100.0 / max(self.rule.minimum_coverage_percent, 1.0) if self.gpus > 1 else 1.0
-        return (mean(self.series) or 0.0) * self.gpus * share
+def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
+    """The highest mean that one GPU can have where all together have this one: if the others are at zero, and
+    itself measured no longer than a mean needs to be believed."""
+    share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
+    return (mean(series) or 0.0) * gpus * share
 
 
-def _hot(look: _Look) -> bool:
-    rule = look.rule
-    return sum(v is not None and v > rule.hot_above_celsius for v in look.series) >= rule.hot_periods
+def _hot(series: Series, gpus: int, rule: Health) -> bool:
+    del gpus  # the aggregate is the hottest one
+    return sum(v is not None and v > rule.hot_above_celsius for v in series) >= rule.hot_periods
 
 
-def _at_work(look: _Look) -> bool:
-    return look.most_of_one >= look.rule.busy_from_percent
+def _at_work(series: Series, gpus: int, rule: Health) -> bool:
+    return _most_of_one(series, gpus, rule) >= rule.busy_from_percent
 
 
-def _throttled(look: _Look) -> bool:
-    return look.most_of_one > look.rule.throttled_above_percent
+def _throttled(series: Series, gpus: int, rule: Health) -> bool:
+    return _most_of_one(series, gpus, rule) > rule.throttled_above_percent
 
 
-def _any(look: _Look) -> bool:
-    return (peak(look.series) or 0.0) > 0
+def _any(series: Series, gpus: int, rule: Health) -> bool:
+    del gpus, rule
+    return (peak(series) or 0.0) > 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """One figure of `GpuFigures`: its metric, the statistic of a GPU and of the aggregate, and when a look
-    at single GPUs may find what the aggregate hides. That test never misses a finding."""
+    """One figure of `GpuFigures`, and how it is read.
+
+    Attributes:
+        name: of the figure.
+        published: the metric of `agent/`; else the name in `policy.metrics`.
+        of_gpu: the statistic of a single GPU.
+        of_all: the statistic of the aggregate.
+        suspicious: whether a series of so many GPUs may hide a finding; it never misses one.
+        is_hardware: only `agent/` publishes it.
+    """
 
     name: str
-    metric: Callable[[Metrics], tuple[str, str]]
+    published: str
     of_gpu: str
     of_all: str
-    suspicious: Callable[[_Look], bool]
+    suspicious: Callable[[Series, int, Health], bool]
     is_hardware: bool = True
 
-
-def _hardware(metric: str) -> Callable[[Metrics], tuple[str, str]]:
-    return lambda names: (names.hardware_namespace, metric)
+    def metric(self, names: Metrics) -> tuple[str, str]:
+        """Return namespace and name."""
+        if self.is_hardware:
+            return names.hardware_namespace, self.published
+        return names.namespace, getattr(names, self.published)
 
 
 _FIGURES = (
-    _Figure(
-        "temperature_celsius",
-        lambda names: (names.namespace, names.temperature),
-        "Average",
-        "Maximum",
-        _hot,
-        is_hardware=False,
-    ),
-    _Figure(
-        "utilization",
-        lambda names: (names.namespace, names.utilization),
-        "Average",
-        "Average",
-        _at_work,
-        is_hardware=False,
-    ),
-    _Figure("lost", _hardware(LOST_METRIC), "Maximum", "Maximum", _any),
-    _Figure("ecc_uncorrected", _hardware("GPUEccUncorrected"), "Maximum", "Maximum", _any),
-    _Figure("repair_pending", _hardware("GPUMemoryRepairPending"), "Maximum", "Maximum", _any),
-    _Figure("repair_failed", _hardware("GPUMemoryRepairFailed"), "Maximum", "Maximum", _any),
-    _Figure("thermal_throttle", _hardware("GPUThermalThrottle"), "Average", "Average", _throttled),
-    _Figure("hardware_slowdown", _hardware("GPUHardwareSlowdown"), "Average", "Average", _throttled),
+    _Figure("temperature_celsius", "temperature", "Average", "Maximum", _hot, is_hardware=False),
+    _Figure("utilization", "utilization", "Average", "Average", _at_work, is_hardware=False),
+    _Figure("lost", LOST_METRIC, "Maximum", "Maximum", _any),
+    _Figure("ecc_uncorrected", "GPUEccUncorrected", "Maximum", "Maximum", _any),
+    _Figure("repair_pending", "GPUMemoryRepairPending", "Maximum", "Maximum", _any),
+    _Figure("repair_failed", "GPUMemoryRepairFailed", "Maximum", "Maximum", _any),
+    _Figure("thermal_throttle", "GPUThermalThrottle", "Average", "Average", _throttled),
+    _Figure("hardware_slowdown", "GPUHardwareSlowdown", "Average", "Average", _throttled),
 )
-_XIDS = _Figure("xids", _hardware(XID_METRIC), "Sum", "Sum", _any)
+_XIDS = _Figure("xids", XID_METRIC, "Sum", "Sum", _any)
 _MEMORY = _Figure(
-    "memory_utilization",
-    lambda names: (names.namespace, names.memory_utilization),
-    "Average",
-    "Average",
-    _at_work,
-    is_hardware=False,
+    "memory_utilization", "memory_utilization", "Average", "Average", _at_work, is_hardware=False
 )
-HARDWARE_METRICS = tuple(f.metric(Metrics())[1] for f in (*_FIGURES, _XIDS) if f.is_hardware)
+HARDWARE_METRICS = tuple(figure.published for figure in (*_FIGURES, _XIDS) if figure.is_hardware)
 """The metrics that only `agent/` publishes."""
 
 
@@ -190,7 +173,7 @@ class _Work:
     def suspects(self, figure: _Figure, answers: Mapping[str, Series], gpus: int = 1) -> list[str]:
         """The GPUs, or the aggregate of so many, whose series may hold a finding."""
         rule = self.request.policy.health
-        return [label for label, series in answers.items() if figure.suspicious(_Look(series, gpus, rule))]
+        return [label for label, series in answers.items() if figure.suspicious(series, gpus, rule)]
 
 
 _Read = tuple[_Work, _Figure, Dimensions, str]
@@ -246,7 +229,6 @@ class _Batch:
             _Work(request, _sets(agent.get(i, ())), _sets(hardware.get(i, ())))
             for request, i in zip(requests, ids, strict=True)
         ]
-        self._by_id = {work.instance_id: work for work in self._work}
 
     def read(self) -> dict[str, HealthReading]:
         """First the aggregates, then what they do not rule out, then Xid numbers and memory traffic."""
@@ -260,14 +242,11 @@ class _Batch:
         found = self._listing(names.namespace, names.temperature)
         if all(instance_id in found for instance_id in ids):
             return found
-        return {
-            **self._listing(names.namespace, names.utilization),
-            **found,
-        }
+        return {**self._listing(names.namespace, names.utilization), **found}
 
     def _read_known(self) -> None:
-        """The aggregates, and single GPUs where there is none; sets aside what is suspect."""
-        answers = self._answers(
+        """The aggregates, and single GPUs where there is none."""
+        self._fetch(
             [
                 (work, figure, dimensions, figure.of_all if work.sets(figure).summed else figure.of_gpu)
                 for work in self._work
@@ -275,8 +254,6 @@ class _Batch:
                 for dimensions in work.sets(figure).summed or work.sets(figure).singly
             ]
         )
-        for (instance_id, name), found in answers.items():
-            self._by_id[instance_id].figures[name] |= found
 
     def _read_singly(self) -> None:
         """What the first look could not rule out, GPU by GPU."""
@@ -293,8 +270,7 @@ class _Batch:
             if work.works and work.request.advice:
                 reads += [(work, _MEMORY, one, _MEMORY.of_gpu) for one in work.agent.singly]
             reads += self._xid_reads(work)
-        for (instance_id, name), found in self._answers(reads).items():
-            self._by_id[instance_id].figures[name] |= found
+        self._fetch(reads)
 
     def _xid_reads(self, work: _Work) -> Iterable[_Read]:
         """One series a GPU and number; their dimensions are known, so none has to be listed first."""
@@ -337,27 +313,24 @@ class _Batch:
                 found.append(Xid(number, times, self._window.start + self._window.period * first))
         return tuple(found)
 
-    def _answers(self, reads: Sequence[_Read]) -> dict[tuple[str, str], dict[str, Series]]:
-        """Series by instance and figure, then by GPU. What could not be read is noted with the instance."""
+    def _fetch(self, reads: Sequence[_Read]) -> None:
+        """Add the series to their figures, by GPU; what could not be read is noted with the instance."""
         if not reads:
-            return {}
+            return
         queries = [
             MetricQuery(str(number), *figure.metric(self._names), dimensions, statistic)
             for number, (_, figure, dimensions, statistic) in enumerate(reads)
         ]
         answer = self._metrics.read(self._target, queries, self._window)
-        found: dict[tuple[str, str], dict[str, Series]] = defaultdict(dict)
         for query, (work, figure, dimensions, _) in zip(queries, reads, strict=True):
             if query.key in answer.problems:
                 work.problem = f"{query.metric}: {answer.problems[query.key]}"
-            series = answer.series.get(query.key)
-            if series is not None:
+            if (series := answer.series.get(query.key)) is not None:
                 work.note(figure, series)
                 # One GPU can be published under two dimension sets after a change of the publisher's
                 # configuration: together they are that GPU's readings.
-                own = found[work.instance_id, figure.name]
-                own[_label(dimensions)] = _merged(own.get(_label(dimensions)), series)
-        return found
+                own, label = work.figures[figure.name], _label(dimensions)
+                own[label] = _merged(own.get(label), series)
 
 
 def _xid(number: int) -> _Figure:
