@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import TargetPayload, parse
 from governor.observability import count, logger, observed
+from governor.usecases.check_health import CheckHealth
+from governor.wiring import sweep
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(sweep.check_health(sweep.SweepParts()))
+def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[CheckHealth]) -> dict[str, Any]:
     """One target to counts; what could not be read or told is logged and tried again."""
     payload = parse(TargetPayload, event)
-    target = bootstrap.target(payload.account, payload.region)
-    summary = bootstrap.check_health()(target)
+    target = wired.accounts.target(payload.account, payload.region)
+    summary = wired.ready()(target)
     if summary.looked:
         count("HealthProblems", len(summary.problems))
     for problem in summary.problems:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import LifecycleEvent, parse
 from governor.observability import count, logger, observed
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.wiring import events
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(events.respond_to_lifecycle_action(events.EventParts()))
+def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
     action = parse(LifecycleEvent, event).to_domain()
     logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
-    reaction = bootstrap.respond_to_lifecycle_action().one(action.warned())
+    reaction = respond().one(action.warned())
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import HealthEvent, NoticeEvent, OtherBlockEvent, parse
 from governor.observability import logger, observed
+from governor.usecases.notify_dates import NotifyDates
+from governor.wiring import events
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(events.notify_dates(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> dict[str, Any]:
     """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
     notice = parse(NoticeEvent, event).root
     if isinstance(notice, OtherBlockEvent):
         logger.info("nothing follows from this kind of event", extra={"kind": notice.kind})
         return {"told": []}
     if isinstance(notice, HealthEvent):
-        told = bootstrap.notify_dates().scheduled(notice.to_domain())
+        told = notify().scheduled(notice.to_domain())
     else:
-        told = bootstrap.notify_dates().block(notice.to_domain())
+        told = notify().block(notice.to_domain())
     nothing = "not ours, no target of the policy, told before, older than what was told, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import RebalanceEvent, parse
 from governor.observability import count, logger, observed
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.wiring import events
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(events.respond_to_rebalance(events.EventParts()))
+def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(RebalanceEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)
-    reaction = bootstrap.respond_to_rebalance().one(warned)
+    reaction = respond().one(warned)
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
+from governor.channels.slack_actions import SlackActions
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
+from governor.wiring import answers
+from governor.wiring.parts import Parts, Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(answers.slack_actions(Parts()))
+def handler(event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response without a body. Bodies are never logged."""
     http = parse_request(event)
     headers = {key.lower(): value for key, value in http.headers.items()}
@@ -20,7 +22,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     except InputError as error:
         logger.warning(str(error))
         return {"statusCode": 400}
-    reply = bootstrap.slack_actions().handle(headers, body)
+    reply = slack_actions().handle(headers, body)
     if reply.note:
         logger.warning(reply.note)
     count("SlackAnswers", Status=str(reply.status))

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import InterruptionEvent, QueueBatch, parse, queued_event
 from governor.domain.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
+from governor.ports import DeadLetters
 from governor.usecases.notify_warning import Reaction
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.wiring import events
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(events.respond_to_interruptions(events.EventParts()))
+def handler(event: dict[str, Any], context: Any, wired: events.ToInterruptions) -> dict[str, Any]:
     """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
     if isinstance(event, dict) and "Records" in event:
-        return _handle_batch(event)
+        return _handle_batch(event, wired)
     warned = parse(InterruptionEvent, event).to_domain()
-    return _note(warned, bootstrap.respond_to_interruptions().one(warned))
+    return _note(warned, wired.respond().one(warned))
 
 
-def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
+def _handle_batch(event: dict[str, Any], wired: events.ToInterruptions) -> dict[str, Any]:
     readable: list[tuple[str, Warned]] = []
     unreadable: list[tuple[str, str, Exception]] = []
     for record in parse(QueueBatch, event).records:
@@ -35,15 +38,16 @@ def _handle_batch(event: dict[str, Any]) -> dict[str, Any]:
     # What can be saved goes first.
     return {
         "batchItemFailures": [
-            {"itemIdentifier": message_id} for message_id in [*_react(readable), *_keep(unreadable)]
+            {"itemIdentifier": message_id}
+            for message_id in [*_answer(readable, wired.respond), *_keep(unreadable, wired.dead_letters)]
         ]
     }
 
 
-def _react(readable: Sequence[tuple[str, Warned]]) -> list[str]:
+def _answer(readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarnings]) -> list[str]:
     """The messages whose warnings must come again."""
     left = []
-    results = bootstrap.respond_to_interruptions()([warned for _, warned in readable]) if readable else []
+    results = respond()([warned for _, warned in readable]) if readable else []
     for (message_id, warned), result in zip(readable, results, strict=True):
         if isinstance(result, Exception):
             logger.error("a step failed", exc_info=result, extra=_names(warned))
@@ -53,7 +57,7 @@ def _react(readable: Sequence[tuple[str, Warned]]) -> list[str]:
     return left
 
 
-def _keep(unreadable: Sequence[tuple[str, str, Exception]]) -> list[str]:
+def _keep(unreadable: Sequence[tuple[str, str, Exception]], dead_letters: DeadLetters) -> list[str]:
     """Keeps each with its reason, for somebody to look at: it would be as unreadable the next time.
 
     The messages that could not be kept, which stay where they are.
@@ -63,7 +67,7 @@ def _keep(unreadable: Sequence[tuple[str, str, Exception]]) -> list[str]:
         reason = str(error) if isinstance(error, InputError) else repr(error)
         logger.error("a warning was refused", extra={"reason": reason})
         try:
-            bootstrap.dead_letters().keep(body, reason)
+            dead_letters.keep(body, reason)
         except GovernorError as busy:
             logger.error("and it could not be kept", exc_info=busy)
             left.append(message_id)

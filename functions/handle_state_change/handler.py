@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import StateChangeEvent, parse
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
+from governor.usecases.react import ReactToStateChange
+from governor.wiring import events
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(events.react_to_state_change(events.EventParts()))
+def handler(event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange) -> dict[str, Any]:
     """An `EC2 Instance State-change Notification` to what was done about it."""
     change = parse(StateChangeEvent, event)
     detail = change.detail
     logger.append_keys(instance_id=detail.instance_id, ec2_state=detail.state)
-    done = bootstrap.react_to_state_change()(
+    done = react_to_state_change(
         change.account, change.region, detail.instance_id, detail.state, as_utc(change.time)
     )
     logger.info(done)

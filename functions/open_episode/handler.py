@@ -6,22 +6,24 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import EpisodePayload, parse
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode
 from governor.domain.schedule import Schedule
 from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
-from governor.usecases.open_episode import Opened
+from governor.usecases.open_episode import Opened, OpenEpisode
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.open_episode(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]) -> dict[str, Any]:
     """An episode's name to its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()
     logger.append_keys(episode=ref.execution_name)
-    opened = bootstrap.open_episode()(ref)
+    opened = open_episode()(ref)
     logger.info("opened" if opened.episode else "not opened", extra={"reason": opened.reason})
     return _document(opened)
 

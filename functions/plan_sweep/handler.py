@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.observability import observed
+from governor.wiring.parts import Parts, Ready
+from governor.wiring.policies import Places, swept_accounts
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(swept_accounts(Parts()))
+def handler(event: dict[str, Any], context: Any, places: Ready[Places]) -> dict[str, Any]:
     """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`."""
-    targets = [{"account": account, "region": region} for account, region in bootstrap.swept_accounts()]
+    targets = [{"account": account, "region": region} for account, region in places()]
     return {"targets": targets, "target_count": len(targets)}

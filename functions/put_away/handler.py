@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import PutAwayPayload, parse
 from governor.observability import count, logger, observed
+from governor.usecases.put_away import PutAway
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.put_away(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, put_away: Ready[PutAway]) -> dict[str, Any]:
     """Episode and action to `{"dry_run"}`. Every guard is checked again before EC2 is called."""
     payload = parse(PutAwayPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, action=payload.action.value)
-    dry_run = bootstrap.put_away()(ref, payload.action)
+    dry_run = put_away()(ref, payload.action)
     logger.info("EC2 has accepted", extra={"dry_run": dry_run})
     count("PutAway", Action=payload.action.value, DryRun=str(dry_run).lower())
     return {"dry_run": dry_run}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import RecheckPayload, parse
 from governor.observability import logger, observed
+from governor.usecases.recheck_episode import RecheckEpisode
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.recheck_episode(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
     """Episode and next step to `{"proceed", "outcome", "reason"}`."""
     payload = parse(RecheckPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, before=payload.before.value)
-    result = bootstrap.recheck_episode()(ref, payload.before)
+    result = recheck_episode()(ref, payload.before)
     logger.info("rechecked", extra={"proceed": result.proceed, "reason": result.reason})
     return {
         "proceed": result.proceed,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import OutcomePayload, parse
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.usecases.record_outcome import outcome_of_error
+from governor.usecases.record_outcome import RecordOutcome, outcome_of_error
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.record_outcome(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]) -> dict[str, Any]:
     """Episode and outcome, or the error a step ended in, to the outcome that stands and its reason."""
     payload = parse(OutcomePayload, event)
     ref = payload.episode.to_domain()
@@ -22,7 +24,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if outcome is None:
         raise InputError("OutcomePayload was refused: either outcome or error must be given")
     logger.append_keys(episode=ref.execution_name)
-    stands = bootstrap.record_outcome()(ref, outcome, reason)
+    stands = record_outcome()(ref, outcome, reason)
     logger.info("recorded", extra={"outcome": stands.value, "reason": reason})
     count("Outcomes", Outcome=stands.value)
     return {"outcome": stands.value, "reason": reason}

@@ -6,15 +6,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.web.api import ApiRequest, ApiResponse
+from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
+from governor.wiring import answers
+from governor.wiring.parts import Parts, Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(answers.approval_api(Parts()))
+def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response with JSON."""
     http = parse_request(event)
     try:
@@ -27,7 +28,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     except InputError as error:
         response = ApiResponse(400, {"error": str(error)})
     else:
-        response = bootstrap.approval_api().handle(request)
+        response = approval_api().handle(request)
         logger.info("answered", extra={"caller": request.caller, "status": response.status})
     count("ApiRequests", Method=http.method, Status=str(response.status))
     return {

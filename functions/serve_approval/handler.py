@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.responses import bad_request, to_lambda
-from governor.web.site import Request
+from governor.web.site import ApprovalSite, Request
+from governor.wiring import page
+from governor.wiring.parts import Parts
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(page.approval_site(Parts()))
+def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response. Signatures, query and cookies are never logged."""
     http = parse_request(event)
     try:
@@ -28,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     except InputError as error:
         response = bad_request(str(error))
     else:
-        response = bootstrap.approval_site().handle(request)
+        response = approval_site.handle(request)
     if response.note:
         logger.warning(response.note, extra={"approval_id": http.path_parameters.get("approval_id", "")})
         count("ApprovalProblems")

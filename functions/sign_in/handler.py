@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.responses import bad_request, to_lambda
+from governor.web.sign_in import SignInSite
+from governor.wiring import sign_in
+from governor.wiring.parts import Parts
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(sign_in.sign_in_site(Parts()))
+def handler(event: dict[str, Any], context: Any, sign_in_site: SignInSite) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never logged."""
     http = parse_request(event)
     begins = http.route_key == "GET /sign-in"
@@ -21,7 +23,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     except InputError as error:
         response = bad_request(str(error))
     else:
-        site = bootstrap.sign_in_site()
+        site = sign_in_site
         response = site.begin(query) if begins else site.finish(query, http.cookie_values())
     if response.note:
         logger.warning(response.note)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.errors import Unavailable
 from governor.observability import MetricUnit, count, logger, observed
+from governor.usecases.sum_up_month import SumUpMonth
+from governor.wiring import sweep
+from governor.wiring.parts import Parts, Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(sweep.sum_up_month(Parts()))
+def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
     """`{}` to the sums. What could not be told is raised after the figures were published."""
-    month = bootstrap.sum_up_month()()
+    month = sum_up_month()()
     # The only floats: metrics know no others. Amounts stay decimal in the table and in messages.
     for cost in month.published:
         count("EstimatedCost", float(cost.usd), MetricUnit.NoUnit, Project=cost.project)

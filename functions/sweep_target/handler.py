@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import TargetPayload, parse
 from governor.observability import count, logger, observed
+from governor.usecases.sweep_target import SweepTarget
+from governor.wiring import sweep
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(sweep.sweep_target(sweep.SweepParts()))
+def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[SweepTarget]) -> dict[str, Any]:
     """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
     payload = parse(TargetPayload, event)
-    target = bootstrap.target(payload.account, payload.region)
-    summary = bootstrap.sweep_target()(target)
+    target = wired.accounts.target(payload.account, payload.region)
+    summary = wired.ready()(target)
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
     count("SweepProblems", len(summary.problems))

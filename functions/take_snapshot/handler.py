@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import EpisodeOnlyPayload, parse
 from governor.observability import logger, observed
+from governor.usecases.take_snapshot import TakeSnapshot
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.take_snapshot(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]) -> dict[str, Any]:
     """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made twice."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
-    snapshot_ids, dry_run = bootstrap.take_snapshot()(ref)
+    snapshot_ids, dry_run = take_snapshot()(ref)
     logger.info("snapshots started", extra={"snapshot_ids": list(snapshot_ids), "dry_run": dry_run})
     return {"snapshot_ids": list(snapshot_ids), "dry_run": dry_run}

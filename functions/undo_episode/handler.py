@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor import bootstrap
 from governor.contracts.payloads import UndoPayload, parse
 from governor.observability import count, logger, observed
+from governor.usecases.undo_episode import UndoEpisode
+from governor.wiring import episodes
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
 
 
-@observed
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+@observed(episodes.undo_episode(InstanceParts()))
+def handler(event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]) -> dict[str, Any]:
     """Episode and who asks to `{"done", "text"}`; the text is for that person."""
     payload = parse(UndoPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
-    answer = bootstrap.undo_episode()(ref, payload.by, payload.channel)
+    answer = undo_episode()(ref, payload.by, payload.channel)
     logger.info("answered", extra={"done": answer.done, "text": answer.text, "by": payload.by})
     count("Undos", Done=str(answer.done).lower())
     return {"done": answer.done, "text": answer.text}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -16,23 +16,31 @@ from aws_lambda_powertools.metrics import MetricUnit
 logger = Logger()
 metrics = Metrics()
 
-Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+Wired = TypeVar("Wired")
+Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
 
 
-def observed(handler: Handler) -> Handler:
-    """Adds the request id to every log line, and logs an exception before it is raised on."""
+def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str, Any]]]:
+    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third argument.
 
-    @wraps(handler)
-    @metrics.log_metrics(raise_on_empty_metrics=False)
-    @logger.inject_lambda_context(clear_state=True)
-    def wrapper(event: dict[str, Any], context: Any) -> dict[str, Any]:
-        try:
-            return handler(event, context)
-        except Exception as error:
-            logger.exception("failed", extra={"error_type": type(error).__name__})
-            raise
+    Every log line has the request id, and an exception is logged before it is raised on. A test calls the
+    entry point with a third argument of its own.
+    """
 
-    return wrapper
+    def decorate(handler: Handler[Wired]) -> Callable[..., dict[str, Any]]:
+        @wraps(handler)
+        @metrics.log_metrics(raise_on_empty_metrics=False)
+        @logger.inject_lambda_context(clear_state=True)
+        def entry(event: dict[str, Any], context: Any, wired: Wired = wired) -> dict[str, Any]:
+            try:
+                return handler(event, context, wired)
+            except Exception as error:
+                logger.exception("failed", extra={"error_type": type(error).__name__})
+                raise
+
+        return entry
+
+    return decorate
 
 
 def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from governor import bootstrap
 from governor.domain.interruption import Warned
 from governor.errors import InputError, Throttled
 from governor.usecases.notify_warning import Reaction
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.wiring.events import ToInterruptions
+from tests.unit.functions.handlers import call
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
@@ -34,17 +33,12 @@ UNREADABLE = [
 class Stack:
     """What the handler finds: a reaction, and a queue for what cannot be read."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "test")
+    def __init__(self) -> None:
         self.done: list[str] = []
         self.kept: list[tuple[str, str]] = []
         self.is_busy = False
-        monkeypatch.setattr(bootstrap, "respond_to_interruptions", lambda: self.react)
-        monkeypatch.setattr(bootstrap, "dead_letters", lambda: self)
-        # Without what Powertools puts around it, which wants a Lambda context.
-        self.handler = inspect.unwrap(_handler().handler)
 
-    def react(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
+    def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
         """Takes each warning."""
         self.done += [f"reacted to {warned.event_id}" for warned in batch]
         return [Reaction() for _ in batch]
@@ -67,26 +61,19 @@ class Stack:
             }
             for number, body in enumerate(bodies)
         ]
-        answer = self.handler({"Records": records}, None)
+        answer = self.handle_event({"Records": records})
         return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
-
-def _handler() -> ModuleType:
-    path = ROOT / "functions/handle_spot_interruption/handler.py"
-    spec = importlib.util.spec_from_file_location("handle_spot_interruption", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    def handle_event(self, event: Any) -> dict[str, Any]:
+        """What the handler returns."""
+        wired = ToInterruptions(lambda: cast(RespondToWarnings, self), self)
+        return call("handle_spot_interruption", event, wired)
 
 
 @pytest.mark.parametrize("body", UNREADABLE, ids=[str(number) for number in range(len(UNREADABLE))])
-def test_a_warning_that_cannot_be_read_keeps_back_no_other(
-    body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warning_that_cannot_be_read_keeps_back_no_other(body: str) -> None:
     """Whatever is wrong with it: kept with its reason, after the others were answered."""
-    stack = Stack(monkeypatch)
+    stack = Stack()
 
     left = stack.handle(body, json.dumps(GOOD))
 
@@ -98,18 +85,18 @@ def test_a_warning_that_cannot_be_read_keeps_back_no_other(
 
 
 @pytest.mark.parametrize("event", [5, None, "text", [], {}, {"Records": []}, {"Records": 5}], ids=str)
-def test_what_is_no_event_at_all_is_refused(event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_event_at_all_is_refused(event: Any) -> None:
     """With a message that names what is wrong, and nothing is done."""
-    stack = Stack(monkeypatch)
+    stack = Stack()
 
     with pytest.raises(InputError, match="refused"):
-        stack.handler(event, None)
+        stack.handle_event(event)
     assert [] == stack.done
 
 
-def test_what_could_not_be_kept_stays_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_kept_stays_in_the_queue() -> None:
     """It alone: the others are answered and go."""
-    stack = Stack(monkeypatch)
+    stack = Stack()
     stack.is_busy = True
 
     left = stack.handle(json.dumps(GOOD), "5", "null")

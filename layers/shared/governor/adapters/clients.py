@@ -9,6 +9,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import DeferredRefreshableCredentials
+
+from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 
 _SESSION_NAME = "gpu-governor"
@@ -19,9 +25,10 @@ _HASTY_ATTEMPTS = 2
 
 
 class Clients:
-    """Clients by service and target. Safe to use from several threads."""
+    """Clients by service and target; `region` is the stack's own. Safe to use from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, region: str | None = None) -> None:
+        self._region = region
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str | None, str | None, bool, bool], Any] = {}
         self._sessions: dict[str | None, Any] = {}
@@ -34,7 +41,7 @@ class Clients:
         Without `repeat` a call is sent once: for operations that would happen twice when a response is lost.
         Without `patient` it gives up within seconds: for what is worth nothing later.
         """
-        region = target.region if target else None
+        region = target.region if target else self._region
         role = target.role_arn if target else None
         key = (service, region, role, repeat, patient)
         with self._lock:
@@ -50,9 +57,7 @@ class Clients:
         return self._sessions[role_arn]
 
 
-def _config(repeat: bool, patient: bool = True) -> Any:
-    from botocore.config import Config
-
+def _config(repeat: bool, patient: bool = True) -> Config:
     attempts = _ATTEMPTS if patient else _HASTY_ATTEMPTS
     return Config(
         retries={"mode": "standard", "total_max_attempts": attempts if repeat else 1},
@@ -64,22 +69,14 @@ def _config(repeat: bool, patient: bool = True) -> Any:
 
 
 def _own_session() -> Any:
-    import boto3
-
     return boto3.session.Session()
 
 
 def _assumed_session(role_arn: str) -> Any:
     """A session whose credentials are renewed before they end, as botocore renews its own."""
-    import boto3
-    import botocore.session
-    from botocore.credentials import DeferredRefreshableCredentials
-
     sts = boto3.session.Session().client("sts", config=_config(repeat=True))
 
     def refresh() -> dict[str, str]:
-        from governor.adapters.errors import aws_errors
-
         with aws_errors("sts:AssumeRole"):
             answer = sts.assume_role(
                 RoleArn=role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_SECONDS

@@ -11,6 +11,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.adapters.sns import alert_document
 from governor.domain.alert import Alert
+from governor.ports import DeadLetters
 
 _WHY_CHARACTERS = 1000
 
@@ -61,7 +62,7 @@ class SqsParkedAlerts:
     is told the destination: of a message that was sent here it does not know where it came from.
     """
 
-    def __init__(self, letters: SqsDeadLetters) -> None:
+    def __init__(self, letters: DeadLetters) -> None:
         self._letters = letters
 
     def __call__(self, alert: Alert, why: str) -> None:

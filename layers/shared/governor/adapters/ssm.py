@@ -7,16 +7,19 @@ from governor.adapters.errors import aws_errors
 
 
 class PolicyParameter:
-    """One parameter, read by value; without `patient`, for a caller that can do with an older one."""
+    """One parameter, read by value."""
 
-    def __init__(self, clients: Clients, name: str, *, patient: bool = True) -> None:
+    def __init__(self, clients: Clients, name: str) -> None:
         self._clients = clients
         self._name = name
-        self._patient = patient
 
-    def read(self) -> str:
-        """The text as it is now. Raises: NotFound, AccessDenied, Throttled, Unavailable."""
+    def read(self, *, patient: bool = True) -> str:
+        """Return the text as it is now; without `patient`, for a caller that can do with an older one.
+
+        Raises:
+            NotFound, AccessDenied, Throttled, Unavailable: Systems Manager said no.
+        """
         with aws_errors("ssm:GetParameter"):
-            client = self._clients.client("ssm", patient=self._patient)
+            client = self._clients.client("ssm", patient=patient)
             answer = client.get_parameter(Name=self._name, WithDecryption=True)
         return str(answer["Parameter"]["Value"])

@@ -1,153 +1,94 @@
-"""The environment, read once at cold start into a frozen object. The only module that reads it."""
+"""The environment, parsed whole at cold start. Nothing else reads it."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from governor.errors import ConfigurationError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the functions are told by the template. A value a function does not need may be absent."""
+    """The variables that the template gives to a function, by their lower-case names.
 
-    variables: Mapping[str, str]
+    Each function gets only those of its own adapters; the others are empty here.
+    """
 
-    def _need(self, name: str) -> str:
-        value = self.variables.get(name, "").strip()
+    aws_region: str
+    hub_account_id: str = ""
+    member_role_name: str = ""
+    """This function's role in member accounts; empty where it needs none."""
+    table_name: str = ""
+    policy_parameter: str = ""
+    alert_topic_arn: str = ""
+    remediation_state_machine_arn: str = ""
+    undo_function_name: str = ""
+    checkpoint_document_name: str = ""
+    """The SSM document that starts the checkpoint hook; empty where none is set up."""
+    channel_secret_arn: str = ""
+    email_sender: str = ""
+    """Empty where no mail is sent."""
+    delivery_queue_url: str = ""
+    delivery_failures_url: str = ""
+    dead_letter_queue_url: str = ""
+    link_key_secret_arn: str = ""
+    approval_base_url: str = ""
+    """Without a slash at the end; set only where links are made."""
+    oidc_issuer: str = ""
+    oidc_client_id: str = ""
+    oidc_groups_claim: str = "groups"
+    oidc_approver_group: str = ""
+    """Its members may approve and exempt; empty: everybody who can sign in."""
+    oidc_client_secret_arn: str = ""
+    """Empty for a public client."""
+
+    def need(self, name: str) -> str:
+        """The setting of that name. Raises: ConfigurationError when it is empty."""
+        value: str = getattr(self, name)
         if not value:
-            raise ConfigurationError(f"the environment variable {name} is missing: set it in template.yaml")
+            variable = name.upper()
+            raise ConfigurationError(
+                f"the environment variable {variable} is missing: set it in template.yaml"
+            )
         return value
 
     @property
-    def table_name(self) -> str:
-        """The state table."""
-        return self._need("TABLE_NAME")
-
-    @property
-    def policy_parameter(self) -> str:
-        """Name of the SSM parameter that holds the policy document."""
-        return self._need("POLICY_PARAMETER")
-
-    @property
-    def alert_topic_arn(self) -> str:
-        """The SNS topic of all alerts."""
-        return self._need("ALERT_TOPIC_ARN")
-
-    @property
-    def channel_secret_arn(self) -> str:
-        """The secret that holds addresses and tokens of channels."""
-        return self._need("CHANNEL_SECRET_ARN")
-
-    @property
-    def delivery_queue_url(self) -> str:
-        """The queue of deliveries."""
-        return self._need("DELIVERY_QUEUE_URL")
-
-    @property
-    def dead_letter_queue_url(self) -> str:
-        """The queue of events that cannot be used."""
-        return self._need("DEAD_LETTER_QUEUE_URL")
-
-    @property
-    def delivery_failures_url(self) -> str:
-        """The dead-letter queue of deliveries."""
-        return self._need("DELIVERY_FAILURES_URL")
-
-    @property
-    def email_sender(self) -> str | None:
-        """The address that mail is sent from; absent where none is sent."""
-        return self.variables.get("EMAIL_SENDER", "").strip() or None
-
-    @property
-    def state_machine_arn(self) -> str:
-        """The remediation state machine."""
-        return self._need("REMEDIATION_STATE_MACHINE_ARN")
-
-    @property
-    def link_key_secret_arn(self) -> str:
-        """The secret that holds the keys of approval links."""
-        return self._need("LINK_KEY_SECRET_ARN")
-
-    @property
-    def approval_base_url(self) -> str | None:
-        """Base of the approval API, without a slash at the end; set only where links are made."""
-        return self.variables.get("APPROVAL_BASE_URL", "").strip().rstrip("/") or None
-
-    @property
-    def needed_base_url(self) -> str:
-        """The same, where nothing works without."""
-        return self._need("APPROVAL_BASE_URL").rstrip("/")
-
-    @property
-    def undo_function_name(self) -> str:
-        """The function that starts instances again."""
-        return self._need("UNDO_FUNCTION_NAME")
-
-    @property
     def signs_in(self) -> bool:
-        """Whether a sign-in stands in front of decisions. Half a setting counts: it must not stand open."""
-        return any(self.variables.get(f"OIDC_{name}") for name in ("ISSUER", "CLIENT_ID", "APPROVER_GROUP"))
-
-    @property
-    def oidc_issuer(self) -> str:
-        """The OpenID Connect issuer, exactly as it calls itself."""
-        return self._need("OIDC_ISSUER")
-
-    @property
-    def oidc_client_id(self) -> str:
-        """What the issuer calls this stack."""
-        return self._need("OIDC_CLIENT_ID")
-
-    @property
-    def oidc_groups_claim(self) -> str:
-        """The claim of ID tokens that names somebody's groups."""
-        return self.variables.get("OIDC_GROUPS_CLAIM", "").strip() or "groups"
-
-    @property
-    def oidc_approver_group(self) -> str:
-        """The group whose members may approve and exempt; empty: everybody who can sign in."""
-        return self.variables.get("OIDC_APPROVER_GROUP", "").strip()
-
-    @property
-    def oidc_client_secret_arn(self) -> str | None:
-        """The secret with `client_secret`; absent for a public client."""
-        return self.variables.get("OIDC_CLIENT_SECRET_ARN", "").strip() or None
-
-    @property
-    def checkpoint_document(self) -> str | None:
-        """Name of the SSM document that starts the checkpoint hook; absent where none is set up."""
-        return self.variables.get("CHECKPOINT_DOCUMENT_NAME", "").strip() or None
-
-    @property
-    def hub_account(self) -> str:
-        """The account the stack lives in."""
-        account = self._need("HUB_ACCOUNT_ID")
-        if re.fullmatch(r"\d{12}", account) is None:
-            raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account id has twelve digits")
-        return account
-
-    @property
-    def member_role_name(self) -> str | None:
-        """This function's role in member accounts; absent where it needs none."""
-        return self.variables.get("MEMBER_ROLE_NAME", "").strip() or None
-
-    @property
-    def region(self) -> str:
-        """The Region the stack lives in, as the Lambda runtime gives it."""
-        return self.variables.get("AWS_REGION") or self._need("AWS_DEFAULT_REGION")
+        """Whether people sign in before they decide."""
+        return bool(self.oidc_issuer)
 
     @property
     def partition(self) -> str:
         """The partition of the hub's Region."""
-        if self.region.startswith("cn-"):
+        if self.aws_region.startswith("cn-"):
             return "aws-cn"
-        return "aws-us-gov" if self.region.startswith("us-gov-") else "aws"
+        return "aws-us-gov" if self.aws_region.startswith("us-gov-") else "aws"
+
+
+def parse_settings(variables: Mapping[str, str]) -> Settings:
+    """Return the settings of an environment.
+
+    Raises:
+        ConfigurationError: the account is not an account id, there is no Region, or a sign-in is half
+            configured: that must not leave the page open.
+    """
+    names = {field.name: field.name.upper() for field in fields(Settings)}
+    given = {name: text for name, key in names.items() if (text := variables.get(key, "").strip())}
+    given.setdefault("aws_region", variables.get("AWS_DEFAULT_REGION", ""))
+    settings = Settings(**{**given, "approval_base_url": given.get("approval_base_url", "").rstrip("/")})
+    settings.need("aws_region")
+    account = settings.need("hub_account_id")
+    if re.fullmatch(r"\d{12}", account) is None:
+        raise ConfigurationError(f"HUB_ACCOUNT_ID is {account!r}; an account id has twelve digits")
+    if any(variables.get(key) for key in ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP")):
+        settings.need("oidc_issuer")
+        settings.need("oidc_client_id")
+    return settings
 
 
 def from_environment() -> Settings:
-    """The settings of this process."""
-    return Settings(dict(os.environ))
+    """Return the settings of this process."""
+    return parse_settings(os.environ)

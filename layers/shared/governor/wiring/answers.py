@@ -1,0 +1,48 @@
+"""The ways an answer comes in beside the page: the command line's API, and buttons in Slack."""
+
+from __future__ import annotations
+
+from governor.channels.slack import API_URL, SlackWhisper, slack_app_client
+from governor.channels.slack_actions import SlackActions, Whisper
+from governor.contracts.policy import PolicyBook
+from governor.domain.instance import Target
+from governor.usecases.accounts import swept
+from governor.usecases.decide import Decide
+from governor.usecases.list_questions import ListQuestions
+from governor.usecases.show_approval import ShowApproval
+from governor.web.api import ApprovalApi
+from governor.wiring.parts import Parts, Ready
+from governor.wiring.policies import or_defaults, or_last, ready
+
+
+def approval_api(parts: Parts) -> Ready[ApprovalApi]:
+    """For `serve_api`."""
+    show, decide = parts.fill(ShowApproval), parts.fill(Decide)
+
+    def make(policies: PolicyBook) -> ApprovalApi:
+        base = policies.base().policy
+        targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
+        questions = ListQuestions(parts.state, parts.clock, targets)
+        return ApprovalApi(questions, show, decide, lambda: base.ownership.directory, parts.clock)
+
+    return ready(or_defaults(parts), make)
+
+
+def slack_actions(parts: Parts, whisper: Whisper | None = None) -> Ready[SlackActions]:
+    """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
+    show, decide = parts.fill(ShowApproval), parts.fill(Decide)
+    secret, policies = parts.channel_secret, or_last(parts)
+
+    def actions() -> SlackActions:
+        stored = secret.read()
+        token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
+        return SlackActions(
+            signing_secret=stored.get("slack_signing_secret", ""),
+            show=show,
+            decide=decide,
+            directory=lambda: policies().base().policy.ownership.directory,
+            whisper=whisper or SlackWhisper(lambda: slack_app_client(token, api_url)),
+            clock=parts.clock,
+        )
+
+    return actions

@@ -1,0 +1,99 @@
+"""Reactions to what AWS announces or has done."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+from governor.adapters.auto_scaling import AutoScalingHooks
+from governor.adapters.checkpoint import RunCommandHook
+from governor.adapters.spot_market import Ec2SpotMarket
+from governor.adapters.sqs import SqsDeadLetters
+from governor.ports import CheckpointHook, DeadLetters, LifecycleHooks, SiblingTypes, SpotMarket
+from governor.usecases.advise_elsewhere import AdviseElsewhere
+from governor.usecases.notify_dates import NotifyDates
+from governor.usecases.notify_warning import NotifyWarning
+from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Ready
+from governor.wiring.policies import or_defaults, or_last, ready
+
+
+class EventParts(InstanceParts):
+    """As `InstanceParts`."""
+
+    @cached_property
+    def hook(self) -> CheckpointHook | None:
+        document = self.settings.checkpoint_document_name
+        return RunCommandHook(self.clients, document) if document else None
+
+    @cached_property
+    def hooks(self) -> LifecycleHooks:
+        return AutoScalingHooks(self.clients)
+
+    @cached_property
+    def market(self) -> SpotMarket:
+        return Ec2SpotMarket(self.clients)
+
+    @cached_property
+    def types(self) -> SiblingTypes:
+        return self.catalogue
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        return SqsDeadLetters(self.clients, self.settings.need("dead_letter_queue_url"))
+
+    @cached_property
+    def notify(self) -> NotifyWarning:
+        return self.fill(NotifyWarning)
+
+    @cached_property
+    def checkpoint(self) -> SendCheckpoint:
+        return self.fill(SendCheckpoint)
+
+
+def react_to_state_change(parts: EventParts) -> ReactToStateChange:
+    """For `handle_state_change`. The policy is read only where a saving ends."""
+    return ReactToStateChange(or_last(parts), parts.state, parts.void)
+
+
+class ToInterruptions(NamedTuple):
+    """The response, and where warnings go that cannot be read."""
+
+    respond: Ready[RespondToWarnings]
+    dead_letters: DeadLetters
+
+
+def respond_to_interruptions(parts: EventParts) -> ToInterruptions:
+    """For `handle_spot_interruption`."""
+    respond = _respond(parts, void=parts.void, snapshots=parts.snapshots, advise=parts.fill(AdviseElsewhere))
+    return ToInterruptions(respond, parts.dead_letters)
+
+
+def respond_to_rebalance(parts: EventParts) -> Ready[RespondToWarnings]:
+    """For `handle_rebalance_recommendation`."""
+    return _respond(parts)
+
+
+def respond_to_lifecycle_action(parts: EventParts) -> Ready[RespondToWarnings]:
+    """For `handle_lifecycle_action`."""
+    return _respond(parts, void=parts.void, hooks=parts.hooks)
+
+
+def _respond(parts: EventParts, **more: Any) -> Ready[RespondToWarnings]:
+    """Each function has only the steps that follow from its causes, and so only their rights."""
+    return ready(or_last(parts), partial(parts.fill, RespondToWarnings, **more))
+
+
+def notify_dates(parts: InstanceParts) -> Ready[NotifyDates]:
+    """For `handle_notice`."""
+    return ready(or_last(parts), partial(parts.fill, NotifyDates))
+
+
+def react_to_execution_end(parts: InstanceParts) -> Ready[ReactToExecutionEnd]:
+    """For `handle_execution_end`: a lock is freed whatever the policy document says."""
+    return ready(
+        or_defaults(parts), lambda policies: parts.fill(ReactToExecutionEnd, close=parts.close_dead(policies))
+    )

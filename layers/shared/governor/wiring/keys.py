@@ -1,0 +1,28 @@
+"""What rests on the keys of approval links: their rotation, and the sessions they seal."""
+
+from __future__ import annotations
+
+from governor.adapters.seals import HmacSealer
+from governor.adapters.secrets import SecretVersions
+from governor.ports import RotatingSecret, Sealer
+from governor.usecases.rotate_keys import RotateKeys
+from governor.web.sessions import Sessions
+from governor.wiring.parts import Parts
+
+
+def rotate_keys(parts: Parts, secret: RotatingSecret | None = None) -> RotateKeys:
+    """For `rotate_link_keys`."""
+    parts.clients.client("secretsmanager")
+    return RotateKeys(secret or SecretVersions(parts.clients, parts.settings.need("link_key_secret_arn")))
+
+
+def sealer(parts: Parts) -> Sealer:
+    """Seals cookies."""
+    return HmacSealer(parts.link_keys.read)
+
+
+def sessions(parts: Parts) -> Sessions:
+    """Of people who have signed in."""
+    known = parts.settings
+    scope = known.oidc_issuer, known.oidc_client_id, known.oidc_groups_claim, known.oidc_approver_group
+    return Sessions(sealer(parts), scope)

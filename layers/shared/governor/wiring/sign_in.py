@@ -1,0 +1,36 @@
+"""Signing in at the OIDC issuer."""
+
+from __future__ import annotations
+
+from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secret
+from governor.adapters.secrets import SecretDocument
+from governor.ports import IdentityProvider
+from governor.web.sign_in import Rules, SignInSite
+from governor.wiring.keys import sealer, sessions
+from governor.wiring.parts import Parts
+
+
+def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
+    """For `sign_in`."""
+    known = parts.settings
+    return SignInSite(
+        provider=provider or _provider(parts),
+        sealer=sealer(parts),
+        sessions=sessions(parts),
+        signer=parts.signer,
+        rules=Rules(known.oidc_groups_claim, known.oidc_approver_group),
+        base_url=known.need("approval_base_url"),
+        clock=parts.clock,
+    )
+
+
+def _provider(parts: Parts) -> OidcProvider:
+    known, secret = parts.settings, parts.settings.oidc_client_secret_arn
+    read = SecretDocument(parts.clients, secret).read if secret else None
+    client = Client(
+        issuer=known.need("oidc_issuer"),
+        client_id=known.need("oidc_client_id"),
+        secret=(lambda: client_secret(read())) if read else None,
+        wants_groups=bool(known.oidc_approver_group),
+    )
+    return OidcProvider(client, HttpsFetch())

@@ -1,0 +1,59 @@
+"""Calls the handler of a function as Lambda does, with what it is wired with replaced."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from tests.unit.wiring.samples import VARIABLES
+
+ROOT = Path(__file__).parents[3]
+_RUNTIME = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "POWERTOOLS_METRICS_NAMESPACE": "test",
+}
+_CONTEXT = SimpleNamespace(
+    function_name="function",
+    memory_limit_in_mb=256,
+    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:function",
+    aws_request_id="request",
+)
+
+
+def sample(name: str) -> Any:
+    """An event of `events/`: `put_away/stop`."""
+    return json.loads((ROOT / "events" / f"{name}.json").read_text())
+
+
+def call(function: str, event: Any, wired: Any) -> dict[str, Any]:
+    """What the handler returns for the event."""
+    handler = module(function).handler
+    with mock.patch.dict("os.environ", _RUNTIME):
+        found: dict[str, Any] = handler(event, _CONTEXT, wired)
+    return found
+
+
+@cache
+def module(function: str) -> ModuleType:
+    """The handler's module, as its cold start leaves it."""
+    return load(function, VARIABLES)
+
+
+def load(function: str, variables: Mapping[str, str]) -> ModuleType:
+    """Cold start it with these variables and no others."""
+    path = ROOT / "functions" / function / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"handler_of_{function}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    environment = {**_RUNTIME, "POWERTOOLS_SERVICE_NAME": function, **variables}
+    with mock.patch.dict("os.environ", environment, clear=True):
+        spec.loader.exec_module(found)
+    return found

@@ -1,0 +1,127 @@
+"""What a function loads and checks before its first invocation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from governor.contracts.settings import Settings, parse_settings
+from governor.errors import ConfigurationError
+from governor.wiring.parts import Parts
+from tests.unit.template.machines import ROOT
+from tests.unit.wiring.samples import SIGN_IN, VARIABLES, settings
+
+ISSUER_PROTOCOL = {"jwt", "cryptography", "governor.adapters.oidc", "governor.web.sign_in"}
+
+
+def run(function: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The handler of a function, imported in a fresh process; prints the modules it has loaded."""
+    return subprocess.run(
+        [sys.executable, "-c", "import sys, handler; print(*sys.modules)"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{ROOT}/layers/shared:{ROOT}/functions/{function}",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "POWERTOOLS_METRICS_NAMESPACE": "test",
+            **environment,
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def loaded(function: str, **more: str) -> set[str]:
+    """The modules of its cold start."""
+    done = run(function, {**VARIABLES, **more})
+    assert 0 == done.returncode, done.stderr[-2000:]
+    return set(done.stdout.split())
+
+
+def test_the_page_loads_nothing_of_a_sign_in_that_is_not_configured() -> None:
+    """Cold starts stay what they were."""
+    assert set() == loaded("serve_approval") & (ISSUER_PROTOCOL | {"governor.contracts.policy"})
+
+
+def test_the_page_never_loads_the_issuer_s_protocol() -> None:
+    """It reads sessions; only the function that signs in speaks to the issuer."""
+    modules = loaded("serve_approval", **SIGN_IN)
+
+    assert "governor.contracts.policy" in modules
+    assert set() == modules & ISSUER_PROTOCOL
+    assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("function", "missing"),
+    [("put_away", "TABLE_NAME"), ("deliver_alert", "DELIVERY_QUEUE_URL"), ("plan_sweep", "HUB_ACCOUNT_ID")],
+)
+def test_a_missing_variable_ends_the_cold_start_by_its_name(function: str, missing: str) -> None:
+    """Not the first invocation that happens to need it."""
+    done = run(function, {**VARIABLES, missing: ""})
+
+    assert 0 != done.returncode
+    assert f"ConfigurationError: the environment variable {missing} is missing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        ({"OIDC_CLIENT_ID": "gpu-governor"}, "OIDC_ISSUER"),
+        ({"OIDC_APPROVER_GROUP": "gpu-approvers"}, "OIDC_ISSUER"),
+        ({"OIDC_ISSUER": "https://issuer.example.com"}, "OIDC_CLIENT_ID"),
+        ({"OIDC_ISSUER": "https://issuer.example.com", "OIDC_CLIENT_ID": " "}, "OIDC_CLIENT_ID"),
+    ],
+)
+def test_half_a_sign_in_stands_open_to_nobody(variables: dict[str, str], missing: str) -> None:
+    """The cold start fails, and names what is missing."""
+    with pytest.raises(ConfigurationError, match=missing):
+        settings(**variables)
+
+
+def test_no_setting_is_no_sign_in() -> None:
+    """The template gives empty texts; the claim has its default."""
+    empty = dict.fromkeys(("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP", "OIDC_GROUPS_CLAIM"), "")
+    found = settings(**empty)
+
+    assert not found.signs_in
+    assert ("groups", "", "") == (
+        found.oidc_groups_claim,
+        found.oidc_approver_group,
+        found.oidc_client_secret_arn,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "match"),
+    [({"HUB_ACCOUNT_ID": "12345"}, "twelve digits"), ({"AWS_REGION": ""}, "AWS_REGION is missing")],
+)
+def test_what_every_function_needs_is_checked_for_every_function(
+    variables: dict[str, str], match: str
+) -> None:
+    """The account and the Region of the stack."""
+    with pytest.raises(ConfigurationError, match=match):
+        settings(**variables)
+
+
+def test_a_setting_is_read_without_what_surrounds_it() -> None:
+    """Spaces around it, and the slash that a base address may end with."""
+    found = parse_settings({**VARIABLES, "TABLE_NAME": " state ", "AWS_REGION": "cn-north-1"})
+
+    assert ("state", "https://api.example.com", "aws-cn") == (
+        found.table_name,
+        found.approval_base_url,
+        found.partition,
+    )
+    assert Settings(aws_region="us-gov-west-1").partition == "aws-us-gov"
+
+
+def test_a_part_of_an_unknown_name_is_refused() -> None:
+    """Or a test would replace nothing and reach for AWS."""
+    with pytest.raises(TypeError, match="stat"):
+        Parts(settings(), stat=None)
