@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -35,7 +36,9 @@ def sample(name: str) -> Any:
 def call(function: str, event: Any, wired: Any) -> dict[str, Any]:
     """What the handler returns for the event."""
     handler = module(function).handler
-    with mock.patch.dict("os.environ", _RUNTIME):
+    with mock.patch.dict("os.environ", _RUNTIME), warnings.catch_warnings():
+        # Powertools says so at each invocation that counted nothing.
+        warnings.filterwarnings("ignore", "No application metrics to publish")
         found: dict[str, Any] = handler(event, _CONTEXT, wired)
     return found
 
