@@ -20,7 +20,8 @@ from governor.adapters.stepfunctions import StepFunctionsWorkflow
 from governor.adapters.table import EventStore, StateTable, Table
 from governor.contracts.settings import Settings, from_environment
 from governor.domain.instance import Target
-from governor.ports import Announcer, Clock, EventLog, LinkSigner, Policies, Workflow
+from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
+from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once
 
