@@ -84,9 +84,10 @@ bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks 
 evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
 	@$(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)"
 
-checkov: ## security linter for the templates; its environment is large and made on demand
+checkov: env-project ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov
-	.tools/checkov/bin/checkov --quiet --compact --skip-download $(addprefix -f ,$(TEMPLATES))
+	@mkdir -p build && $(VENV)/python -m local.templates template.yaml >build/template.json
+	.tools/checkov/bin/checkov $(addprefix -f ,build/template.json $(wildcard stacks/*.yaml))
 
 publisher: env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum
 	@$(VENV)/python scripts/bundle_publisher.py build

@@ -32,6 +32,7 @@ from governor.usecases.read_health import ReadHealth
 from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
+from local.templates import expand_template
 from tests.twins import (
     FakeClock,
     MemoryEventLog,
@@ -42,9 +43,9 @@ from tests.twins import (
 )
 
 SIZES = (200, 2_000, 10_000)
-_TEMPLATE = Path(__file__).parents[1] / "template.yaml"
-ALARMS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::CloudWatch::Alarm")
-SECRETS = _TEMPLATE.read_text(encoding="utf-8").count("Type: AWS::SecretsManager::Secret\n")
+_RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"].values()
+ALARMS = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in _RESOURCES)
+SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES)
 PROJECTS = 5
 """Assumed: each has a metric of its own."""
 OWN_METRICS = 3 + len(VerdictKind) + 3 + PROJECTS

@@ -210,6 +210,8 @@ class LocalCloud:
 
     def _upload_parts(self, document: dict[str, Any], base: Path) -> None:
         for resource in document["Resources"].values():
+            if isinstance(resource, list):
+                continue  # a loop, which the engine expands; none makes functions
             properties = resource.get("Properties", {})
             match resource["Type"]:
                 case "AWS::Serverless::Function":

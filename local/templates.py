@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +39,33 @@ def load_template(path: Path) -> dict[str, Any]:
     # _Loader is a SafeLoader with CloudFormation's tags.
     document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
     return document
+
+
+def expand_template(path: Path) -> dict[str, Any]:
+    """Return the template with the loops of its resources written out.
+
+    cfn-lint's own `AWS::LanguageExtensions` does it. A look-up inside a loop by the value of a parameter
+    comes back as the value for one of those that are allowed.
+    """
+    return deepcopy(_expanded(path))
+
+
+@cache
+def _expanded(path: Path) -> dict[str, Any]:
+    # Imported late: it takes two seconds, and only tests and linters need it.
+    from cfnlint.template import Template
+    from cfnlint.template.transforms._language_extensions import language_extension
+
+    document = load_template(path)
+    # A copy, because cfn-lint sorts what it reads.
+    problems, expanded = language_extension(Template(str(path), deepcopy(document), ["us-east-1"]))
+    if problems:
+        raise ValueError(f"{path.name} cannot be expanded: {problems[0].message}")
+    written = {
+        name: one for name, one in document["Resources"].items() if not name.startswith("Fn::ForEach::")
+    }
+    return {**document, "Resources": {**expanded["Resources"], **written}}
+
+
+if __name__ == "__main__":
+    print(json.dumps(expand_template(Path(sys.argv[1])), indent=1))

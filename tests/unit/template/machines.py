@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.templates import load_template
+from local.templates import expand_template
 
 ROOT = Path(__file__).parents[3]
 MACHINES = ("remediation", "sweep")
@@ -21,8 +21,20 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def template(path: str = "template.yaml") -> dict[str, Any]:
-    """A template of the project."""
-    return load_template(ROOT / path)
+    """A template of the project, its loops written out."""
+    return expand_template(ROOT / path)
+
+
+def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
+    """All statements of the role of a function or state machine, those of shared policies included."""
+    resources = template()["Resources"]
+    policies = [
+        resources[one["Ref"]]["Properties"]["PolicyDocument"] if "Ref" in one else one
+        for one in properties["Policies"]
+    ]
+    found = [s for policy in policies for s in policy["Statement"]]
+    # A statement may depend on a parameter: what it is when it is there.
+    return [s["Fn::If"][1] if "Fn::If" in s else s for s in found]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.template.machines import template
+from tests.unit.template.machines import statements, template
 
 HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
 MEMBER = template("stacks/member.yaml")
@@ -55,7 +55,7 @@ REACHING = sorted(function for function in HUB if suffix_of(function))
 def test_a_function_assumes_its_own_role_and_no_other(function: str) -> None:
     """The name in its environment, the resource of its permission and the trust of the role agree."""
     suffix = suffix_of(function)
-    reach = [s for p in HUB[function]["Policies"] for s in p["Statement"] if s["Action"] == "sts:AssumeRole"]
+    reach = [s for s in statements(HUB[function]) if s["Action"] == "sts:AssumeRole"]
 
     assert suffix is not None
     assert [f"arn:${{AWS::Partition}}:iam::*:role/${{MemberRoleName}}-{suffix}"] == [
@@ -74,8 +74,8 @@ def test_no_role_trusts_a_function_that_does_not_assume_it() -> None:
 @pytest.mark.parametrize("function", REACHING)
 def test_a_role_allows_there_what_the_function_may_do_here(function: str) -> None:
     """Not less, or members could not be governed."""
-    here = [s for policy in HUB[function]["Policies"] for s in policy["Statement"]]
-    wanted = {action for action in allowed(here) if not IN_THE_HUB.match(action)}
+    here = allowed(statements(HUB[function]))
+    wanted = {action for action in here if not IN_THE_HUB.match(action)}
 
     assert wanted <= allowed(statements_of(role_of(suffix_of(function) or "")))
 

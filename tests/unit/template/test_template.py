@@ -9,7 +9,7 @@ import pytest
 
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
-from tests.unit.template.machines import ROOT, rules, template
+from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
@@ -44,13 +44,6 @@ NO_RESOURCE_SCOPE = re.compile(
     r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""
-
-
-def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
-    """All statements of a function's role."""
-    found = [s for policy in properties["Policies"] for s in policy["Statement"]]
-    # A statement may depend on a parameter: what it is when it is there.
-    return [s["Fn::If"][1] if "Fn::If" in s else s for s in found]
 
 
 def actions(statement: dict[str, Any]) -> list[str]:
@@ -236,6 +229,30 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("DELIVERY_FAILURES_URL" in environment) == ("DeliveryFailures" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
+
+
+def test_every_other_route_asks_iam() -> None:
+    """These six authorize by a signature of their own, which their function checks first of all."""
+    routes = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Route"]
+
+    assert {
+        "GET /approvals/{approval_id}",
+        "HEAD /approvals/{approval_id}",
+        "POST /approvals/{approval_id}",
+        "GET /sign-in",
+        "GET /sign-in/callback",
+        "POST /slack/actions",
+    } == {route["RouteKey"] for route in routes if route["AuthorizationType"] != "AWS_IAM"}
+
+
+def test_shared_policies_are_used_and_fit_on_a_role() -> None:
+    """IAM allows ten managed policies on a role; SAM adds three at the most."""
+    policies = {name for name, r in RESOURCES.items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
+    machines = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::Serverless::StateMachine"]
+    attached = [[p["Ref"] for p in one["Policies"] if "Ref" in p] for one in (*FUNCTIONS.values(), *machines)]
+
+    assert policies == {name for names in attached for name in names}
+    assert max(len(names) for names in attached) <= 7
 
 
 def test_the_api_is_throttled_at_its_stage() -> None:

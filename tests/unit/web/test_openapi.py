@@ -13,7 +13,7 @@ from governor.domain.approval import Answer, ApprovalStatus
 from governor.domain.episode import Outcome
 from governor.domain.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
-from local.templates import load_template
+from local.templates import expand_template
 from tests.unit.usecases.world import APPROVAL_ID, World
 from tests.unit.web.test_api import ALICE, STOP, api, post
 
@@ -28,7 +28,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 }
 ROUTES: dict[str, dict[str, Any]] = {
     resource["Properties"]["RouteKey"]: resource["Properties"]
-    for resource in load_template(ROOT / "template.yaml")["Resources"].values()
+    for resource in expand_template(ROOT / "template.yaml")["Resources"].values()
     if resource["Type"] == "AWS::ApiGatewayV2::Route"
 }
 
