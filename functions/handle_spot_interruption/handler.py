@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor.contracts.payloads import InterruptionEvent, QueueBatch, parse, queued_event
+from governor.contracts.payloads import QueueBatch, parse, queued_event, warned_of
 from governor.domain.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
@@ -21,7 +21,7 @@ def handler(event: dict[str, Any], context: Any, wired: events.ToInterruptions) 
     """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event, wired)
-    warned = parse(InterruptionEvent, event).to_domain()
+    warned = warned_of(event)
     return _note(warned, wired.respond().one(warned))
 
 
@@ -30,7 +30,7 @@ def _handle_batch(event: dict[str, Any], wired: events.ToInterruptions) -> dict[
     unreadable: list[tuple[str, str, Exception]] = []
     for record in parse(QueueBatch, event).records:
         try:
-            warned = parse(InterruptionEvent, queued_event(record.body)).to_domain()
+            warned = warned_of(queued_event(record.body))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no matter of the others
             unreadable.append((record.message_id, record.body, error))
         else:

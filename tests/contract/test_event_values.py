@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.payloads import InterruptionEvent, NoticeEvent, OtherBlockEvent, parse
+from governor.contracts.payloads import (
+    InterruptionEvent,
+    NoticeEvent,
+    OtherBlockEvent,
+    parse,
+    warned_of,
+)
 from governor.domain.interruption import Cause
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.errors import InputError
@@ -200,3 +206,12 @@ def test_a_warning_without_an_action_is_read() -> None:
 
     long = sample("handle_spot_interruption/terminate", **{"instance-action": "x" * 1000})
     assert "x" * 64 == parse(InterruptionEvent, long).to_domain().action
+
+
+def test_a_warning_is_read_by_its_detail_type() -> None:
+    """One table says which model reads which warning; what is none of them is refused with the reason."""
+    assert Cause.SPOT is warned_of(sample("handle_spot_interruption/terminate")).cause
+    assert Cause.REBALANCE is warned_of(sample("handle_rebalance_recommendation/recommended")).cause
+    for other in (sample("handle_lifecycle_action/scale-in"), "text", None):
+        with pytest.raises(InputError, match="refused"):
+            warned_of(other)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal, TypeVar
@@ -320,6 +321,24 @@ class RebalanceEvent(_Envelope):
             cause=Cause.REBALANCE,
             at=self.time,
         )
+
+
+WARNINGS: Mapping[str, type[InterruptionEvent | RebalanceEvent]] = {
+    "EC2 Spot Instance Interruption Warning": InterruptionEvent,
+    "EC2 Capacity Reservation Instance Interruption Warning": InterruptionEvent,
+    "EC2 Instance Rebalance Recommendation": RebalanceEvent,
+}
+"""By detail type, the warnings that `handle_spot_interruption` reads from its queue."""
+
+
+def warned_of(event: object) -> Warned:
+    """Return the warning that an event holds.
+
+    Raises:
+        InputError: it is none, or misses what a warning needs.
+    """
+    kind = event.get("detail-type") if isinstance(event, dict) else None
+    return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
 
 
 class _LifecycleDetail(_Event):
