@@ -14,20 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
-from types import GenericAlias, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from pydantic import (
-    AfterValidator,
-    GetCoreSchemaHandler,
-    PlainSerializer,
-    PlainValidator,
-    Strict,
-    TypeAdapter,
-    ValidationError,
-    ValidationInfo,
-)
+from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, core_schema, from_json
 
 from governor.domain.approval import Approval
@@ -209,50 +198,52 @@ def _share(pair: _Pair, info: ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
     return info.context.setdefault(pair, pair)
 
 
-def _leaf(kind: Any, reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> Any:
-    return Annotated[kind, PlainValidator(reader), PlainSerializer(writer)]
+def _leaf(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
+    return core_schema.no_info_plain_validator_function(reader, serialization=_as(writer))
 
 
-_LEAVES: dict[Any, Any] = {
-    **{kind: Annotated[kind, Strict()] for kind in (str, int, bool)},
-    datetime: _leaf(datetime, lambda value: parse_iso(_text(value)), moment),
-    date: _leaf(date, lambda value: date.fromisoformat(_text(value)), date.isoformat),
-    timedelta: _leaf(timedelta, _seconds, lambda value: int(value.total_seconds())),
-    Decimal: _leaf(Decimal, _decimal, str),
-    float: _leaf(float, lambda value: float(_decimal(value)), str),
-    EpisodeRef: _leaf(
-        EpisodeRef, lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name
-    ),
+_as = core_schema.plain_serializer_function_ser_schema
+_STR = core_schema.str_schema(strict=True)
+_LEAVES: dict[Any, CoreSchema] = {
+    str: _STR,
+    int: core_schema.int_schema(strict=True),
+    bool: core_schema.bool_schema(strict=True),
+    datetime: _leaf(lambda value: parse_iso(_text(value)), moment),
+    date: _leaf(lambda value: date.fromisoformat(_text(value)), date.isoformat),
+    timedelta: _leaf(_seconds, lambda value: int(value.total_seconds())),
+    Decimal: _leaf(_decimal, str),
+    float: _leaf(lambda value: float(_decimal(value)), str),
+    _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
+    EpisodeRef: _leaf(lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name),
     # Evidence keeps its hash: the domain's own form, to the last digit.
     Evidence: _leaf(
-        Evidence,
-        lambda data: evidence_from_document(_unpacked(data)),
-        lambda evidence: _packed(evidence_document(evidence)),
+        lambda data: evidence_from_document(_unpacked(data)), lambda one: _packed(evidence_document(one))
     ),
     History: _leaf(
-        History,
-        lambda data: history_from_document(_unpacked(data)),
-        lambda history: _packed(history_document(history)),
+        lambda data: history_from_document(_unpacked(data)), lambda one: _packed(history_document(one))
     ),
 }
 
 
-def _stored_type(hint: Any) -> Any:
-    """The type hint of a field with the stored form of its parts."""
+def _schema(hint: Any) -> CoreSchema:
+    """The stored form of a field's type."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint in _LEAVES:
         return _LEAVES[hint]
-    if hint is type(None) or hint is ... or origin in (Literal, Annotated):
-        return hint
+    if origin is Literal:
+        return core_schema.literal_schema(list(parts))
     if origin is None and is_dataclass(hint):
-        return Annotated[hint, _STORED.get(cast("type", hint), _Form())]
-    if origin is None and issubclass(hint, StrEnum):
-        return Annotated[hint, PlainSerializer(lambda value: value.value)]
-    stored = tuple(map(_stored_type, parts))
-    if origin in (Union, UnionType):
-        return Union[stored]  # noqa: UP007 - of parts that only run time knows
-    whole = GenericAlias({Mapping: dict}.get(origin, origin), stored)
-    return Annotated[whole, PlainSerializer(sorted)] if origin is frozenset else whole
+        return _STORED.get(cast("type", hint), _Form()).schema(hint)
+    if origin is None:
+        return core_schema.enum_schema(hint, list(hint), serialization=_as(lambda one: one.value))
+    inner = [_schema(part) for part in parts if part not in (None.__class__, ...)]
+    if origin is Mapping:
+        return core_schema.dict_schema(*inner)
+    if origin is frozenset:
+        return core_schema.frozenset_schema(*inner, serialization=_as(sorted))
+    if origin is tuple:
+        return core_schema.tuple_schema(inner, variadic_item_index=0 if ... in parts else None)
+    return core_schema.nullable_schema(*inner)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,16 +256,18 @@ class _Form:
     """Attributes that are not called like their field."""
     older: Mapping[str, Any] = field(default_factory=dict)
     """What a missing attribute means."""
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    """Types of fields that are read in another way."""
     omitted: tuple[str, ...] = ()
     """Fields that are not stored."""
 
-    def __get_pydantic_core_schema__(self, kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        hints = get_type_hints(kind) | dict(self.hints)
+    def __get_pydantic_core_schema__(self, kind: Any, _: object) -> CoreSchema:
+        return self.schema(kind)
+
+    def schema(self, kind: Any) -> CoreSchema:
+        """The core schema of the dataclass."""
+        hints = get_type_hints(kind)
         parts = []
         for one in fields(kind):
-            schema = handler.generate_schema(_stored_type(hints[one.name]))
+            schema = _schema(hints[one.name])
             if one.name in self.older or one.default is None:
                 schema = core_schema.with_default_schema(schema, default=self.older.get(one.name))
             name, omitted = self.names.get(one.name), one.name in self.omitted
@@ -338,10 +331,7 @@ _STORED: dict[type, _Form] = {
     LedgerEntry: _Form(names={"episode": "execution_name"}, older={"false_stop": False, "ours": True}),
     Meter: _Form(flat=("target",)),
     Delivery: _Form(older={"given_up": False}),
-    Observation: _Form(
-        older={"reason": "", "policy_version": "", "told_silent": False, "advice": ()},
-        hints={"dimensions": tuple[tuple[Annotated[_Pair, AfterValidator(_share)], ...], ...] | None},
-    ),
+    Observation: _Form(older={"reason": "", "policy_version": "", "told_silent": False, "advice": ()}),
     _Line: _Form(flat=("seen",)),
 }
 
@@ -351,5 +341,6 @@ _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 def _adapter(kind: type) -> TypeAdapter[Any]:
     if kind not in _adapters:
-        _adapters[kind] = TypeAdapter(_stored_type(kind))
+        stored: Any = Annotated[kind, _STORED.get(kind, _Form())]
+        _adapters[kind] = TypeAdapter(stored)
     return _adapters[kind]
