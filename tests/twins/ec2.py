@@ -50,7 +50,6 @@ class MemoryEc2:
     # InstanceReader
 
     def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
-        """As the port says."""
         self._raise_planned("list_selected")
         return [
             instance
@@ -59,25 +58,21 @@ class MemoryEc2:
         ]
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """As the port says."""
         self._raise_planned("describe")
         return self.instances.get(instance_id)
 
     def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
-        """As the port says."""
         self._raise_planned("describe_all")
         return {one: self.instances[one] for one in instance_ids if one in self.instances}
 
     def protection(self, target: Target, instance_id: str) -> Protection:
-        """As the port says."""
         return self.protections.get(instance_id, Protection())
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
-        """As the port says."""
         return self.spot_requests.get(spot_request_id)
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
-        """As the port says: every volume that has none yet has 100 GiB."""
+        """Every volume that has none yet has 100 GiB."""
         return tuple(
             volume if volume.size_gib is not None else replace(volume, size_gib=100, volume_type="gp3")
             for volume in instance.volumes
@@ -88,14 +83,11 @@ class MemoryEc2:
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, str]:
-        """As the port says."""
         return self._retag(instance_ids, lambda old: {**old, **tags}, "set_tags", dry_run)
 
     def remove_tags(
         self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
     ) -> dict[str, str]:
-        """As the port says."""
-
         def without(old: Mapping[str, str]) -> dict[str, str]:
             return {key: value for key, value in old.items() if key not in keys}
 
@@ -124,7 +116,6 @@ class MemoryEc2:
     # InstanceController
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """As the port says."""
         instance = self._checked("stop", instance_id, dry_run, self.protection(target, instance_id).stop)
         request = instance.spot_request_id and self.spot_requests.get(instance.spot_request_id)
         one_time = instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
@@ -139,14 +130,13 @@ class MemoryEc2:
     # InstanceStarter
 
     def start(self, target: Target, instance_id: str) -> None:
-        """As the port says: it runs at once, since `started_at`."""
+        """It runs at once, since `started_at`."""
         instance = self._checked("start", instance_id, False, False)
         if instance.state not in ("stopped", "pending", "running"):
             raise WrongState(f"{instance_id} is {instance.state}")
         self.instances[instance_id] = replace(instance, state="running", launch_time=self.started_at)
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """As the port says."""
         protected = self.protection(target, instance_id).termination
         instance = self._checked("terminate", instance_id, dry_run, protected)
         if not dry_run:
@@ -154,7 +144,6 @@ class MemoryEc2:
             self.instances[instance_id] = replace(instance, state=state)
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
-        """As the port says."""
         assert companion is Step.CANCEL_SPOT_REQUEST
         request = instance.spot_request_id or ""
         self.calls.append(("cancel_spot_request", request, dry_run))
@@ -188,7 +177,6 @@ class MemoryEc2:
         dry_run: bool,
         boot_volume: bool = True,
     ) -> list[Snapshot]:
-        """As the port says."""
         self.calls.append(("create_snapshots", instance_id, dry_run))
         self._raise_planned("create_snapshots")
         instance = self._existing(instance_id)
@@ -202,7 +190,6 @@ class MemoryEc2:
         return created
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
-        """As the port says."""
         return [
             snapshot
             for snapshot, own in self.snapshots.values()

@@ -50,7 +50,6 @@ class MemoryMetrics:
             self.published[metric, key] = tuple(values)
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """As the port says."""
         self.reads += queries
         series, problems = {}, {}
         for query in queries:
@@ -69,7 +68,6 @@ class MemoryMetrics:
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[Dimensions]]:
-        """As the port says."""
         self.lists += 1
         if self.list_failure is not None:
             raise self.list_failure
@@ -83,7 +81,6 @@ class MemoryMetrics:
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, Dimensions]]]:
-        """As the port says."""
         self.lists_of_work += 1
         if self.list_failure is not None:
             raise self.list_failure

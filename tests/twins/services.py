@@ -30,7 +30,6 @@ class FakeClock:
     moment: UtcDatetime
 
     def now(self) -> UtcDatetime:
-        """As the port says."""
         return self.moment
 
 
@@ -42,11 +41,9 @@ class StaticPolicies:
     version: str = "test"
 
     def base(self) -> AppliedPolicy:
-        """As the port says."""
         return AppliedPolicy(self.policy, self.version)
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """As the port says."""
         return self.base()
 
 
@@ -57,7 +54,6 @@ class StaticPrices:
     fixed: Price
 
     def price(self, instance: Instance, policy: Policy) -> Price:
-        """As the port says."""
         return self.fixed
 
 
@@ -71,17 +67,14 @@ class MemoryWorkflow:
     failure: CloudError | None = None
 
     def start(self, ref: EpisodeRef) -> bool:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         return self.executions.setdefault(ref.execution_name, True)
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """As the port says."""
         return self.executions.get(ref.execution_name)
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         if task_token not in self.waiting:
@@ -101,13 +94,11 @@ class RecordingAnnouncer:
     by_people: bool = True
 
     def must_be_heard(self) -> bool:
-        """As the port says."""
         if not self.is_heard:
             raise NobodyListens("nobody is subscribed")
         return self.by_people
 
     def announce(self, alert: Alert) -> None:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         self.sent.append(alert)
@@ -124,14 +115,12 @@ class StaticSpotMarket:
     scored: list[tuple[str, ...]] = field(default_factory=list)
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
-        """As the port says."""
         self.asked.append(tuple(regions))
         return self.answer
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """As the port says."""
         self.scored.append(tuple(instance_types))
         if self.failure is not None:
             raise self.failure
@@ -147,7 +136,6 @@ class StaticBatch:
     failure: CloudError | None = None
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """As the port says."""
         self.asked.append(name)
         if self.failure is not None:
             raise self.failure
@@ -170,7 +158,6 @@ class RecordingHook:
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         if self.unmanaged.intersection(instance_ids):
@@ -180,7 +167,6 @@ class RecordingHook:
         return f"command-{len(self.commands)}"
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        """As the port says."""
         self.asked.append(tuple(instance_ids))
         if self.failure is not None:
             raise self.failure
@@ -196,13 +182,11 @@ class MemoryLifecycleHooks:
     failure: CloudError | None = None
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         return self.waits.get((group, hook))
 
     def complete(self, target: Target, action: LifecycleAction) -> None:
-        """As the port says."""
         if self.failure is not None:
             raise self.failure
         self.completed.append(action)

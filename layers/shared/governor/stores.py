@@ -185,13 +185,13 @@ class Ledger(Protocol):
     """Booked savings, and what projects cost."""
 
     def open_entries(self, target: Target, instance_id: str) -> Sequence[LedgerEntry]:
-        """Return the entries that are booked and not settled."""
+        """Return the entries that are booked and not settled, oldest episode first."""
 
     def settle_entry(self, entry: LedgerEntry, ended_at: datetime, *, false_stop: bool) -> bool:
         """End a ledger entry once; true when this call did."""
 
     def entries(self, month: str) -> Sequence[LedgerEntry]:
-        """Return all entries booked in a month (`yyyy-mm`)."""
+        """Return all entries booked in a month (`yyyy-mm`), in that order."""
 
     def meter(self, target: Target, month: str) -> Meter | None:
         """Return what a target has cost in a month (`yyyy-mm`); `None` when nothing was counted."""
@@ -203,7 +203,7 @@ class Ledger(Protocol):
         """
 
     def meters(self, month: str) -> Sequence[Meter]:
-        """Return those of all targets."""
+        """Return those of all targets, by account and Region."""
 
 
 class Deliveries(Protocol):

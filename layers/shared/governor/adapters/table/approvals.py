@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from governor.adapters.table import keys
-from governor.adapters.table.client import Document, Table, Write, absent, update, where
+from governor.adapters.table.client import Document, Store, Write, absent, update, where
 from governor.adapters.table.codec import moment, read_item, written
 from governor.domain.approval import Approval, ApprovalStatus, Decision, hold_after, status_after
 from governor.domain.verdict import NO_HOLD
@@ -14,26 +14,20 @@ from governor.errors import ConflictError, NotFound
 _PENDING = where("status", "=", ApprovalStatus.PENDING.value)
 
 
-class ApprovalStore:
+class ApprovalStore(Store):
     """The port `Approvals`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def approval(self, approval_id: str) -> Approval | None:
-        """As the port says."""
         item = self._table.get(keys.approval(approval_id))
         return read_item(Approval, item) if item else None
 
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
-        """As the port says."""
         asked = {"task_token": task_token, "stage": stage, "expires_at": moment(expires_at)}
         return self._noted(update(keys.approval(approval_id), asked, _PENDING), approval_id)
 
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
-        """As the port says."""
         is_first = absent("first_yes") | where("first_yes", "=", None)
         noted = {"first_yes": written(decision)}
         return self._noted(update(keys.approval(approval_id), noted, _PENDING & is_first), approval_id)
@@ -45,7 +39,6 @@ class ApprovalStore:
             return self._existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
-        """As the port says."""
         approval = self._pending(approval_id)
         changes = {"status": status_after(decision.answer).value, "decision": written(decision)}
         writes = [update(keys.approval(approval_id), changes, _PENDING)]
@@ -57,7 +50,6 @@ class ApprovalStore:
         return self._existing(approval_id)
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
-        """As the port says."""
         self._pending(approval_id)
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status.value, "void_reason": reason, "void_outcome": outcome}

@@ -204,6 +204,13 @@ class Table:
         return self._clients.client("dynamodb")
 
 
+class Store:
+    """The items of one aggregate. Its port in `governor.stores` documents the methods."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+
 def epoch(at: datetime) -> int:
     """A time to live, in the seconds that DynamoDB compares."""
     return int(at.timestamp())

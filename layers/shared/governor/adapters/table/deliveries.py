@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from governor.adapters.table.client import (
     Document,
     Key,
-    Table,
+    Store,
     absent,
     delete,
     epoch,
@@ -24,57 +24,44 @@ _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)
 
 
-class DeliveryStore:
+class DeliveryStore(Store):
     """The port `Deliveries`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def deliveries(self, subject: str) -> list[Delivery]:
-        """As the port says."""
         return [read_item(Delivery, item) for item in self._table.query(f"DELIVERIES#{subject}")]
 
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
-        """As the port says."""
         # Text in UTC compares like the times; a settled delivery has none.
         is_due = is_text("not_before") & where("not_before", "<=", moment(now))
         is_free = absent() | where("given_up", "=", True) | is_due
         return self._table.wins(put(_key(claim), _document(claim), is_free))
 
     def note_delivery(self, delivery: Delivery) -> None:
-        """As the port says."""
         self._table.write(put(_key(delivery), _document(delivery)))
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
-        """As the port says."""
         waiting = {"document": document, "expires_at_epoch": epoch(at + _OUTBOX_KEPT)}
         self._table.write(put((f"OUTBOX#{group}", message), waiting))
 
     def outbox(self, group: str) -> list[tuple[str, str]]:
-        """As the port says."""
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
 
     def drop_outbox(self, group: str, message: str) -> None:
-        """As the port says."""
         self._table.write(delete((f"OUTBOX#{group}", message)))
 
     def take_lease(self, name: str, now: datetime, seconds: int) -> bool:
-        """As the port says."""
         document = {"expires_at_epoch": epoch(now + timedelta(seconds=seconds))}
         is_free = absent() | where("expires_at_epoch", "<=", epoch(now))
         return self._table.wins(put((f"LEASE#{name}", "LEASE"), document, is_free))
 
     def end_lease(self, name: str) -> None:
-        """As the port says."""
         self._table.write(delete((f"LEASE#{name}", "LEASE")))
 
     def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
-        """As the port says."""
         document = {"approval_ids": list(approval_ids), "expires_at_epoch": epoch(at + _DELIVERIES_KEPT)}
         self._table.write(put((f"DIGEST#{digest_id}", "DIGEST"), document))
 
     def digest(self, digest_id: str) -> tuple[str, ...]:
-        """As the port says."""
         item = self._table.get((f"DIGEST#{digest_id}", "DIGEST"))
         return tuple(item["approval_ids"]) if item else ()
 

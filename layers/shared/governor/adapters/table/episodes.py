@@ -9,7 +9,7 @@ from governor.adapters.table import keys
 from governor.adapters.table.client import (
     Condition,
     Document,
-    Table,
+    Store,
     Write,
     absent,
     check,
@@ -33,14 +33,10 @@ _CLOSED = where("phase", "=", Phase.CLOSED.value)
 _OPEN = present() & where("phase", "<>", Phase.CLOSED.value)
 
 
-class EpisodeStore:
+class EpisodeStore(Store):
     """The port `Episodes`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """As the port says."""
         key = keys.instance(ref.target, ref.instance_id)
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
@@ -51,7 +47,6 @@ class EpisodeStore:
         return True
 
     def save_opened(self, episode: Episode) -> Episode:
-        """As the port says."""
         ref, question = episode.ref, first_approval(episode)
         expiry = {"expires_at_epoch": epoch(question.created_at + _APPROVALS_KEPT)}
         try:
@@ -68,12 +63,10 @@ class EpisodeStore:
         return episode
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
-        """As the port says."""
         item = self._table.get(keys.episode(ref))
         return read_item(Episode, item) if item else None
 
     def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """As the port says."""
         cleared = {
             "phase": Phase.ACTING.value,
             "phase_since": moment(at),
@@ -83,20 +76,16 @@ class EpisodeStore:
         self._table.write(update(keys.episode(ref), cleared, _OPEN))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
-        """As the port says."""
         self._table.write(update(keys.episode(ref), {"snapshots": dict(snapshots)}, present()))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """As the port says."""
         # Last barrier before EC2 is called: a late invocation finds its episode closed.
         self._table.write(update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, moment(at))))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
-        """As the port says."""
         self._table.write(update(keys.episode(ref), {"outcome_told_at": moment(at)}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """As the port says."""
         key = keys.episode(ref)
         is_first = absent("undone_at") | where("undone_at", "=", None)
         try:
@@ -117,7 +106,6 @@ class EpisodeStore:
         quiet_until: datetime | None,
         ledger: LedgerEntry | None,
     ) -> bool:
-        """As the port says."""
         became = ledger.outcome.value if ledger is not None and ledger.ours else None
         closed = {
             "phase": Phase.CLOSED.value,

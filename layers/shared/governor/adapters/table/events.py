@@ -14,6 +14,7 @@ from governor.adapters.table.client import (
     Condition,
     Document,
     Key,
+    Store,
     Table,
     Write,
     absent,
@@ -41,15 +42,14 @@ _NOTICE_KEPT = timedelta(days=30)
 _TOLD = "TOLD#"
 
 
-class EventStore:
+class EventStore(Store):
     """The port `EventLog`."""
 
     def __init__(self, table: Table) -> None:
-        self._table = table
+        super().__init__(table)
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """As the port says."""
         try:
             self._hasty.write(_taking(key, now + lease, _is_free(now)))
         except ConflictError:
@@ -57,7 +57,7 @@ class EventStore:
         return True
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
-        """As the port says. A hundred in one transaction; one by one where any of them is not free."""
+        """Claim a hundred in one transaction; one by one where any of them is not free."""
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
@@ -72,15 +72,12 @@ class EventStore:
         return frozenset(claimed)
 
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
-        """As the port says."""
         self._hasty.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
-        """As the port says."""
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
-        """As the port says."""
         key, over = (target_pk(target), f"BURST#{name}"), epoch(now - window)
         counting = update(key, {}, where("started_at_epoch", ">", over), add={"warnings": 1})
         begun = {
@@ -100,7 +97,6 @@ class EventStore:
         raise ConflictError(f"the count of {name} in {target} kept beginning anew")
 
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
-        """As the port says."""
         said = iso(notice.said_at)
         # The same date again, or none: all that is kept stays, and was said now.
         same = present("at") if notice.at is None else where("at", "=", iso(notice.at))
@@ -113,18 +109,15 @@ class EventStore:
         )
 
     def drop_notice(self, notice: Notice) -> None:
-        """As the port says."""
         newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
         self._holds(put(_notice_key(notice), _said(notice), newer))
 
     def notices(self, target: Target) -> list[Notice]:
-        """As the port says."""
         place = {"account": target.account, "region": target.region}
         kept = self._table.query(target_pk(target), "NOTICE#")
         return [read_item(Notice, item, **place) for item in kept if item.get("remind")]
 
     def told(self, target: Target, now: datetime) -> frozenset[str]:
-        """As the port says."""
         return frozenset(
             item["sk"].removeprefix(_TOLD)
             for item in self._table.query(target_pk(target), _TOLD)
@@ -132,7 +125,6 @@ class EventStore:
         )
 
     def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
-        """As the port says."""
         document = {"expires_at_epoch": epoch(until)}
         self._table.write_all(
             [put((target_pk(target), f"{_TOLD}{key}"), document) for key in sorted(set(keys))]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from governor.adapters.table import keys
-from governor.adapters.table.client import Key, Table, absent, delete, present, update, where
+from governor.adapters.table.client import Key, Store, absent, delete, present, update, where
 from governor.adapters.table.codec import moment, read_item
 from governor.domain.episode import InstanceRecord
 from governor.domain.instance import Target
@@ -23,14 +23,10 @@ _BESIDE_A_WARNING = (
 )
 
 
-class InstanceStore:
+class InstanceStore(Store):
     """The port `Instances`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def records(self, target: Target) -> dict[str, InstanceRecord]:
-        """As the port says."""
         found = {}
         for item in self._table.query(keys.target_pk(target), "INSTANCE#"):
             instance_id = item["sk"].partition("#")[2]
@@ -42,12 +38,10 @@ class InstanceStore:
         return found
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
-        """As the port says."""
         item = self._table.get(keys.instance(target, instance_id)) or {}
         return read_item(InstanceRecord, item, **_named(target, instance_id))
 
     def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
-        """As the port says."""
         key = keys.instance(target, instance_id)
         if at is None:
             self._remove(key, "marked_at")
@@ -55,24 +49,20 @@ class InstanceStore:
             self._table.write(update(key, {"marked_at": moment(at)}))
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
-        """As the port says."""
         self._table.write_all(
             [update(keys.instance(target, one), {"warned_until": moment(at)}) for one, at in until.items()]
         )
 
     def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
-        """As the port says."""
         condition = where("warned_until", "<=", moment(now))
         for attribute in _BESIDE_A_WARNING:
             condition &= absent(attribute)
         self._table.wins(delete(keys.instance(target, instance_id), condition))
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
-        """As the port says."""
         self._table.write(update(keys.instance(target, instance_id), {"snoozed_until": moment(until)}))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
-        """As the port says."""
         self._remove(keys.instance(target, instance_id), "quiet_until", "quiet_launch_time")
 
     def _remove(self, key: Key, *attributes: str) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from governor.adapters.table.client import (
     Key,
-    Table,
+    Store,
     Write,
     absent,
     delete,
@@ -27,42 +27,33 @@ from governor.domain.units import iso
 _METERS_KEPT = timedelta(days=400)
 
 
-class LedgerStore:
+class LedgerStore(Store):
     """The port `Ledger`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """As the port says, oldest episode first."""
         items = self._table.query(target_pk(target), f"OPENLEDGER#{instance_id}#")
         return [read_item(LedgerEntry, item) for item in items]
 
     def settle_entry(self, entry: LedgerEntry, ended_at: datetime, *, false_stop: bool) -> bool:
-        """As the port says."""
         ended = {"ended_at": moment(ended_at), "false_stop": false_stop}
         return self._table.wins(
             delete(_open_key(entry), present()), update(_ledger_key(entry), ended, present())
         )
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """As the port says, in the order of booking."""
         return [read_item(LedgerEntry, item) for item in self._table.query(f"LEDGER#{month}")]
 
     def meter(self, target: Target, month: str) -> Meter | None:
-        """As the port says."""
         item = self._table.get(_meter_key(target, month))
         return read_item(Meter, item) if item else None
 
     def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
-        """As the port says."""
         expiry = {"expires_at_epoch": epoch(parse_month(meter.month) + _METERS_KEPT)}
         unchanged = absent() if seen is None else where("counted_until", "=", moment(seen.counted_until))
         key = _meter_key(meter.target, meter.month)
         return self._table.wins(put(key, {**written(meter), **expiry}, unchanged))
 
     def meters(self, month: str) -> list[Meter]:
-        """As the port says, by account and Region."""
         return [read_item(Meter, item) for item in self._table.query(f"COST#{month}")]
 
 

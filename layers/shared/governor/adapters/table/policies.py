@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from governor.adapters.table.client import Key, Table, put
+from governor.adapters.table.client import Key, Store, put
 from governor.domain.units import as_utc
 
 _KEY: Key = ("POLICY", "ACCEPTED")
 
 
-class PolicyStore:
+class PolicyStore(Store):
     """The text to fall back on where the document in force cannot be used."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
 
     def keep_policy(self, text: str, at: datetime) -> None:
         """Keep the text of an accepted policy document."""

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from governor.adapters.table.client import Key, Table, delete, epoch, insert, present, put
+from governor.adapters.table.client import Key, Store, delete, epoch, insert, present, put
 from governor.adapters.table.codec import (
     moment,
     packed_observations,
@@ -32,14 +32,11 @@ _OBSERVATIONS_FORMAT = 1
 _SWEEPS_KEPT = timedelta(days=30)
 
 
-class SweepStore:
+class SweepStore(Store):
     """The port `Sweeps`."""
 
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
     def observations(self, target: Target) -> dict[str, Observation]:
-        """As the port says. What another version packed, or a half-written set, counts as never seen."""
+        """Count what another version packed, or a half-written set, as never seen."""
         items = list(self._table.query(target_pk(target), "OBSERVATIONS#"))
         if not items or items[0]["sk"] != _chunk_key(target, 0)[1]:
             return {}
@@ -55,7 +52,6 @@ class SweepStore:
             return {}
 
     def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
-        """As the port says."""
         data = packed_observations(observations)
         parts = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
         chunk = {
@@ -72,21 +68,17 @@ class SweepStore:
             self._table.write(delete((stale["pk"], stale["sk"])))
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """As the port says."""
         item = self._table.get(_days_key(target))
         return sweep_days(item) if item else ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
-        """As the port says."""
         self._table.write(put(_days_key(target), sweep_days_document(days)))
 
     def breaker(self, target: Target) -> BreakerState | None:
-        """As the port says."""
         item = self._table.get(_breaker_key(target))
         return read_item(BreakerState, item) if item else None
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
-        """As the port says."""
         key = _breaker_key(target)
         if state is None:
             # Read first: nearly every sweep finds it closed, and a read costs less than a write.
@@ -97,7 +89,6 @@ class SweepStore:
         return False
 
     def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
-        """As the port says."""
         document = {"at": moment(at), "counts": dict(counts), "expires_at_epoch": epoch(at + _SWEEPS_KEPT)}
         self._table.write(put((target_pk(target), f"SWEEP#{iso(at)}"), document))
 
