@@ -190,6 +190,32 @@ class LocalCloud:
         Raises:
             LocalCloudError: the stack failed; with the reasons of its events.
         """
+        cloudformation = self.client("cloudformation")
+        cloudformation.create_stack(
+            StackName=stack_name,
+            TemplateURL=self._upload_template(template, stack_name),
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in parameters.items()],
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
+        )
+        return self._await_stack(cloudformation, stack_name)
+
+    def update(self, template: Path, stack_name: str) -> dict[str, str]:
+        """Update the stack to another template, with the values its parameters have, and return its outputs.
+
+        Raises:
+            LocalCloudError: the update failed; with the reasons of its events.
+        """
+        cloudformation = self.client("cloudformation")
+        given = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["Parameters"]
+        cloudformation.update_stack(
+            StackName=stack_name,
+            TemplateURL=self._upload_template(template, stack_name),
+            Parameters=[{"ParameterKey": one["ParameterKey"], "UsePreviousValue": True} for one in given],
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
+        )
+        return self._await_stack(cloudformation, stack_name)
+
+    def _upload_template(self, template: Path, stack_name: str) -> str:
         document = load_template(template)
         if self._enforce_iam:
             _relax_conditions(document)
@@ -197,16 +223,8 @@ class LocalCloud:
         with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
             s3.create_bucket(Bucket=_BUCKET)
         self._upload_parts(document, template.parent)
-        body = json.dumps(document)
-        s3.put_object(Bucket=_BUCKET, Key=f"{stack_name}.json", Body=body.encode())
-        cloudformation = self.client("cloudformation")
-        cloudformation.create_stack(
-            StackName=stack_name,
-            TemplateURL=f"{self.endpoint_url}/{_BUCKET}/{stack_name}.json",
-            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in parameters.items()],
-            Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
-        )
-        return self._await_stack(cloudformation, stack_name)
+        s3.put_object(Bucket=_BUCKET, Key=f"{stack_name}.json", Body=json.dumps(document).encode())
+        return f"{self.endpoint_url}/{_BUCKET}/{stack_name}.json"
 
     def _upload_parts(self, document: dict[str, Any], base: Path) -> None:
         for resource in document["Resources"].values():

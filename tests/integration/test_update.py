@@ -1,0 +1,66 @@
+"""A stack deployed from an earlier release is updated while a question is open."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.cloud import ROOT, LocalCloud
+from local.receivers import Receivers
+from local.scene import STACK, TEMPLATE, deploy_scene
+from tests.integration.people import decide
+from tests.integration.stage import Stage
+
+EARLIER = Path(__file__).with_name("template_2428e04.yaml.gz")
+"""The template of that release; the functions and state machines in it are today's."""
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Iterator[Stage]:
+    """A stack of the earlier template, in an engine of its own that enforces IAM."""
+    template = tmp_path / "template.yaml"
+    template.write_bytes(gzip.decompress(EARLIER.read_bytes()))
+    for folder in ("functions", "layers", "statemachines"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    with (
+        Receivers() as receivers,
+        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
+    ):
+        before = dict(os.environ)
+        os.environ.update(cloud.environment())
+        try:
+            scene = deploy_scene(cloud, receivers, mode="ask", template=template)
+            scene.subscribe_a_person()
+            yield Stage(scene)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def resources(cloud: LocalCloud) -> dict[str, str]:
+    """The physical id of every resource of the stack, by its logical id."""
+    pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK)
+    return {
+        one["LogicalResourceId"]: one["PhysicalResourceId"]
+        for page in pages
+        for one in page["StackResourceSummaries"]
+    }
+
+
+def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
+    """Every resource keeps its physical id; link, task token and episode of the question still work."""
+    cloud = earlier.scene.cloud
+    instance_id, link = earlier.ask()
+    before = resources(cloud)
+
+    outputs = cloud.update(TEMPLATE, STACK)
+
+    after = resources(cloud)
+    assert {name: after.get(name) for name in before} == before
+    assert earlier.scene.outputs.items() <= outputs.items()
+    assert 303 == decide(earlier.personal(link), "approve")[0]
+    assert "stopped" == earlier.outcome(instance_id)
