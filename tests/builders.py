@@ -17,8 +17,8 @@ NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")
 POLICY = Policy()
 QUIET: Series = (1.0,) * 12
-QUIET_BEFORE: Series = (1.0,) * 13
-"""Together with the window it is as long as `detector: survival` asks of an instance without a past."""
+QUIET_BEFORE: Series = (1.0,) * 36
+"""Together with the window it is longer than a question asks."""
 
 
 def by_window(**settings: Any) -> Policy:
@@ -56,6 +56,7 @@ def make_evidence(*gpus: Sequence[float | None], **changes: Any) -> Evidence:
         network_bytes_per_second=5_000.0,
         measured_percent={"power": 100.0, "cpu": 100.0, "network": 100.0, "memory": 100.0},
         read=frozenset({"power", "cpu", "network"}),
+        last_measured=dict.fromkeys(("power", "cpu", "network", "memory"), window.end),
     )
     return replace(plain, **changes)
 

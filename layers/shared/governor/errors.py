@@ -14,6 +14,7 @@
     │   └── NotAllowed              this person may not give this answer; others may
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   └── Interrupted             EC2 itself takes the instance back, and it may be saving its work
+    ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
@@ -139,6 +140,10 @@ class SafetyError(GovernorError):
 
 class Interrupted(SafetyError):
     """EC2 has announced that it takes the instance back: it may be saving its work."""
+
+
+class MetricsLate(GovernorError):
+    """The newest readings of an instance are missing, but not for long; the recheck is repeated."""
 
 
 class StepTimedOut(GovernorError):

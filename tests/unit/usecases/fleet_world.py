@@ -80,9 +80,9 @@ class FleetWorld:
         """An instance with these readings over the last hour; idle by default."""
         instance_id = f"i-{number:017x}"
         self.ec2.add(make_instance(instance_id=instance_id, **changes))
-        self.publish(instance_id, utilization if utilization is not None else [1.0] * 12)
+        self.publish(instance_id, utilization if utilization is not None else [1.0] * 48)
         for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
-            self.metrics.publish(metric, {"InstanceId": instance_id}, [1.0] * 12)
+            self.metrics.publish(metric, {"InstanceId": instance_id}, [1.0] * 48)
         return instance_id
 
     def publish(self, instance_id: str, utilization: Sequence[float | None]) -> None:

@@ -96,7 +96,7 @@ def test_work_of_the_last_minute_is_seen_gpu_by_gpu() -> None:
     bursts = Bursts(at=ago(minutes=1))
     world = world_with(bursts)
     bursts.published.pop((UTILIZATION, own(world)))
-    bursts.publish(UTILIZATION, dict(by_gpu(world)), [1.0] * 25)
+    bursts.publish(UTILIZATION, dict(by_gpu(world)), [1.0] * 48)
     bursts.series = {by_gpu(world)}
 
     assert VerdictKind.BUSY is verdict_of(world).kind
@@ -142,17 +142,12 @@ def test_the_look_at_the_last_minutes_leaves_no_gap(minutes: int) -> None:
     assert VerdictKind.BUSY is verdict_of(world).kind
 
 
-def test_periods_of_an_hour_leave_no_gap_either() -> None:
-    """At half past, the last whole hour ended half an hour ago."""
-    bursts = Bursts(at=NOW + timedelta(minutes=12))
-    world = world_with(
-        bursts,
-        detector="threshold",
-        metrics=Metrics(period_seconds=3600),
-        idle=IdleRule(window_minutes=240),
+def test_periods_of_an_hour_are_never_enough() -> None:
+    """They cannot show that idleness lasts up to now, so nothing is asked and nothing is done."""
+    hourly = Metrics(period_seconds=3600)
+    verdict = verdict_of(
+        world_with(Bursts(at=ago(days=30)), metrics=hourly, idle=IdleRule(window_minutes=240))
     )
-    bursts.series = {own(world)}
-    later = NOW + timedelta(minutes=30)
-    verdict, _ = world.inspect.judge(world.instance, world.policies.policy, later)
 
-    assert VerdictKind.BUSY is verdict.kind
+    assert VerdictKind.NO_DATA is verdict.kind
+    assert "metrics.period_seconds is 3600" in verdict.reason

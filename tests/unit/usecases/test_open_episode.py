@@ -180,7 +180,7 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
     instance_id = world.add(1, instance_type="g5.12xlarge", tags=TAGS)
     for index in range(4):
         dimensions = {"InstanceId": instance_id, "index": str(index), "name": "A10G"}
-        world.metrics.publish(UTILIZATION, dimensions, [float(index)] * 25)
+        world.metrics.publish(UTILIZATION, dimensions, [float(index)] * 48)
     opener(world)(ref_of(world, instance_id))
 
     evidence = stored_episode(world, ref_of(world, instance_id)).evidence

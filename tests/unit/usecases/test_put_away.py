@@ -356,7 +356,7 @@ def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
     world = World(phase=Phase.ASKING)
     world.metrics.reads.clear()
     own = {"InstanceId": world.instance.instance_id}
-    quiet = [1.0] * 25
+    quiet = [1.0] * 48
 
     class Recent(type(world.metrics)):  # type: ignore[misc]
         """Answers by the minute that the GPU works, by five minutes that it is quiet."""

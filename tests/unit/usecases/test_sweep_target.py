@@ -418,10 +418,9 @@ def turn(world: FleetWorld, ids: Sequence[str], *, bins: int) -> None:
         world.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, readings)
 
 
-@pytest.mark.parametrize("detector", ["survival", "threshold"])
-def test_no_detector_hides_a_simultaneous_turn(detector: str) -> None:
-    """The past may ask for two hours; that all stopped at once is seen after one, and holds until then."""
-    world = FleetWorld(Policy(mode=Mode.AUTO, detector=detector))  # type: ignore[arg-type]
+def test_a_simultaneous_turn_is_seen_before_a_question_could_start() -> None:
+    """A question takes three hours; that all stopped at once is seen after one, and holds until then."""
+    world = FleetWorld(Policy(mode=Mode.AUTO))
     ids = [world.add(n, BUSY) for n in range(1, 7)]
     world.sweep()
     turn(world, ids, bins=12)
@@ -432,17 +431,17 @@ def test_no_detector_hides_a_simultaneous_turn(detector: str) -> None:
 
 
 def test_silence_after_a_turn_is_an_outage_too() -> None:
-    """An instance that rests has data, and is heard."""
+    """An idle instance about which nobody was asked yet has data, and is heard."""
     world = FleetWorld(Policy(mode=Mode.ASK, breaker=Breaker(turned_idle_percent=100)))
     ids = [world.add(n, BUSY) for n in range(1, 7)]
     world.add(7, BUSY)
     world.sweep()
     turn(world, ids, bins=12)
     assert not world.sweep(65).frozen
-    assert {"resting"} == {world.verdict(instance_id) for instance_id in ids}
+    assert {"idle"} == {world.verdict(instance_id) for instance_id in ids}
     for instance_id in ids:
         world.silence(instance_id)
-    assert world.sweep(30).frozen  # what rests is not read for so long
+    assert world.sweep(30).frozen
 
 
 def test_in_auto_mode_a_freeze_ends_when_most_of_those_that_turned_have_worked() -> None:

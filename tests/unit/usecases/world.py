@@ -94,9 +94,9 @@ class World:
         """An hour of readings, quiet before them."""
         own = {"InstanceId": self.instance.instance_id}
         self.metrics.publish("nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12))
-        self.metrics.publish("CPUUtilization", own, [1.0] * 12)
-        self.metrics.publish("NetworkIn", own, [1000.0] * 12)
-        self.metrics.publish("NetworkOut", own, [1000.0] * 12)
+        self.metrics.publish("CPUUtilization", own, [1.0] * 48)
+        self.metrics.publish("NetworkIn", own, [1000.0] * 48)
+        self.metrics.publish("NetworkOut", own, [1000.0] * 48)
 
     def _open(self) -> None:
         instance = self.instance

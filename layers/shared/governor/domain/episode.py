@@ -242,13 +242,11 @@ class Observation:
     """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
-    """Of what another service runs: from when on it is proved idle."""
+    """From when on it is proved idle without a break."""
     managed_told_at: UtcDatetime | None = None
     """When the owner of its environment was last told of it."""
-    not_before: UtcDatetime | None = None
-    """Until when the verdict `resting` holds, whatever its metrics show."""
-    proof_at: UtcDatetime | None = None
-    """When the proof that its own past asks for can be complete; its past need not be read before."""
+    is_late: bool = False
+    """Whether it is `no-data` only because its newest readings are missing, and not for long."""
     last_known: str | None = None
     """The newest verdict that was one: not `no-data`."""
     project: str | None = None

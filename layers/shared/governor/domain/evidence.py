@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -96,6 +96,14 @@ class Evidence:
     the last one that held any."""
     work: str | None = None
     """The metric by which a job has said that it works: namespace and name."""
+    samples: Series = ()
+    """Of an aggregate of several GPUs: how many samples each period holds, which tells a GPU's hole."""
+    memory_newest_percent: Percent | None = None
+    """The most memory any GPU holds in the newest minutes; `None` where one of them was not measured."""
+    last_measured: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a reading."""
+    longest_hole_minutes: Mapping[str, float] = field(default_factory=dict)
+    """For the same figures: the longest time without a reading."""
 
 
 def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:
@@ -143,6 +151,61 @@ def last_at_or_above(series: Series, threshold: float) -> int | None:
     return None
 
 
+END_BIN = timedelta(minutes=5)
+"""Ends are looked at in bins of this length, however short the period is."""
+LONGEST_HOLE = timedelta(minutes=15)
+"""More time than this without a reading ends a proof of idleness."""
+
+
+def newest_bins(series: Series, window: Window, count: int) -> list[Series] | None:
+    """The newest bins of five minutes (of a period, where that is longer), newest first.
+
+    A series that is shorter than the window has its holes at the end. `None` where the window is too short.
+    """
+    step = max(1, int(END_BIN / window.period))
+    whole = padded(series, window)
+    if len(whole) < step * count:
+        return None
+    end = len(whole)
+    return [whole[end - step * (back + 1) : end - step * back] for back in range(count)]
+
+
+def padded(series: Series, window: Window) -> Series:
+    """The series in the length of its window: what it lacks are holes at its end."""
+    return (*series, *(None,) * (window.bins - len(series)))
+
+
+def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
+    """The largest reading in the newest part of the window; `None` unless every bin of it was measured."""
+    bins = newest_bins(series, window, max(1, -(-length // max(END_BIN, window.period))))
+    peaks = [peak(one) for one in bins] if bins else [None]
+    return None if None in peaks else max(value for value in peaks if value is not None)
+
+
+def last_reading_end(series: Series, window: Window) -> UtcDatetime:
+    """The end of the newest period with a reading; the start of the window where there is none."""
+    for index in range(min(len(series), window.bins) - 1, -1, -1):
+        if is_reading(series[index]):
+            return window.bin_end(index)
+    return window.start
+
+
+def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDatetime]]:
+    """The times without a reading, newest last: how long each is and when it ends."""
+    length = 0
+    for index, value in enumerate((*padded(series, window), 0.0)):
+        if value is None or not value >= 0:
+            length += 1
+        elif length:
+            yield window.period * length, window.start + window.period * index
+            length = 0
+
+
+def longest_hole(series: Series, window: Window) -> timedelta:
+    """The longest time without a reading."""
+    return max((length for length, _ in holes(series, window)), default=timedelta(0))
+
+
 def last_not_zero(series: Series) -> int | None:
     """Index of the latest reading that says anything but nothing."""
     return max((index for index, value in enumerate(series) if value and value == value), default=None)
@@ -170,8 +233,24 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
         "read": sorted(evidence.read),
         "read_problem": evidence.read_problem,
         "last_active": {key: iso(value) for key, value in sorted(evidence.last_active.items())},
-        # Only where there is any: evidence that was frozen before this figure existed keeps its hash.
+        # Only where there are any: evidence that was frozen before these figures existed keeps its hash.
         **({} if evidence.work is None else {"work": evidence.work}),
+        **({"samples": list(evidence.samples)} if evidence.samples else {}),
+        **(
+            {}
+            if evidence.memory_newest_percent is None
+            else {"memory_newest_percent": evidence.memory_newest_percent}
+        ),
+        **(
+            {"last_measured": {key: iso(value) for key, value in sorted(evidence.last_measured.items())}}
+            if evidence.last_measured
+            else {}
+        ),
+        **(
+            {"longest_hole_minutes": dict(sorted(evidence.longest_hole_minutes.items()))}
+            if evidence.longest_hole_minutes
+            else {}
+        ),
     }
 
 
@@ -203,6 +282,10 @@ def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
         read_problem=document["read_problem"],
         last_active={key: _moment(value) for key, value in document["last_active"].items()},
         work=document.get("work"),
+        samples=tuple(document.get("samples", ())),
+        memory_newest_percent=document.get("memory_newest_percent"),
+        last_measured={key: _moment(value) for key, value in document.get("last_measured", {}).items()},
+        longest_hole_minutes=dict(document.get("longest_hole_minutes", {})),
     )
 
 

@@ -8,7 +8,7 @@ This module must not know YAML, pydantic or AWS.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from governor.domain.contacts import Contact, Directory
 from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.detection.survival import SurvivalDetector
+from governor.domain.evidence import END_BIN
 from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
 from governor.domain.settings import (
@@ -298,10 +299,21 @@ Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """The times of an approval. Each stage begins when the one before has passed without an answer."""
+    """When people are asked, and the times of an approval.
+
+    Each stage begins when the one before has passed without an answer.
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
+    ask_after_minutes: int = between(180, 5, 20_160)
+    """How long an instance must have been idle before anybody is asked, and before anything is done."""
+    ask_after_released_minutes: int = between(90, 5, 20_160)
+    """The same while every GPU's memory is released. Never used where something is done unasked."""
+    released_memory_below_percent: float = between(10.0, 0.1, 50)
+    """GPU memory is released while every GPU holds less than this. Unknown memory counts as held."""
+    released_for_minutes: int = between(15, 5, 60)
+    """Over how many of the newest minutes the memory is measured for that."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200)
     escalate_after_minutes: float = between(240.0, 0.01, 43_200)
     expire_after_minutes: float = between(960.0, 0.01, 43_200)
@@ -328,6 +340,18 @@ class ApprovalRule:
         check(self, self._contradictions())
 
     def _contradictions(self) -> Iterator[Mistake]:
+        if self.ask_after_released_minutes > self.ask_after_minutes:
+            yield (
+                ("ask_after_released_minutes",),
+                f"ask_after_released_minutes ({self.ask_after_released_minutes}) must be at most "
+                f"ask_after_minutes ({self.ask_after_minutes})",
+            )
+        if self.released_for_minutes > self.ask_after_released_minutes:
+            yield (
+                ("released_for_minutes",),
+                f"released_for_minutes ({self.released_for_minutes}) must be at most "
+                f"ask_after_released_minutes ({self.ask_after_released_minutes})",
+            )
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
             yield (
                 ("delivery_limit_minutes",),
@@ -687,6 +711,16 @@ class Policy:
                 f"metrics.period_seconds ({self.metrics.period_seconds})",
             )
 
+        for name in ("ask_after_minutes", "ask_after_released_minutes"):
+            minutes = getattr(self.approval, name)
+            # Periods of an hour start no question at all.
+            if self.can_ask and (minutes * 60) % self.metrics.period_seconds:
+                yield (
+                    ("approval", name),
+                    f"approval.{name} ({minutes}) must be a whole number of periods of "
+                    f"metrics.period_seconds ({self.metrics.period_seconds})",
+                )
+
     @property
     def past_detector(self) -> SurvivalDetector:
         """Judges an instance's own past, where `detector` is `survival`; never by less than the window."""
@@ -709,6 +743,28 @@ class Policy:
     def window(self) -> timedelta:
         """Length of the idle window."""
         return timedelta(minutes=self.idle.window_minutes)
+
+    @property
+    def ask_window(self) -> timedelta:
+        """How long an instance must have been idle before anybody is asked or anything is done."""
+        return max(self.window, timedelta(minutes=self.approval.ask_after_minutes))
+
+    @property
+    def released_window(self) -> timedelta:
+        """The same while its GPU memory is released."""
+        return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its readings are fine enough to show that idleness lasts up to now."""
+        return self.period <= END_BIN
+
+    def over(self, window: timedelta) -> Policy:
+        """The same policy with another idle window."""
+        minutes = int(window / timedelta(minutes=1))
+        if minutes == self.idle.window_minutes:
+            return self
+        return replace(self, idle=replace(self.idle, window_minutes=minutes))
 
     @property
     def period(self) -> timedelta:

@@ -11,23 +11,29 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
-from math import ceil, floor
+from math import ceil
 
 from governor.domain.evidence import (
+    END_BIN,
+    LONGEST_HOLE,
     Evidence,
     GpuReadings,
     MetricSource,
     Series,
     Window,
     coverage_percent,
+    holes,
     is_reading,
     last_at_or_above,
+    last_reading_end,
     mean,
+    newest_bins,
+    padded,
     peak,
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, duration, iso
 
 FIGURES = ("power", "memory", "cpu", "network")
 """Evidence besides utilization that a policy may let veto, in the order it is looked at."""
@@ -35,6 +41,10 @@ FIGURES = ("power", "memory", "cpu", "network")
 
 WORK = "work"
 """What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
+_LATE = timedelta(minutes=30)
+"""So long missing readings may still come: nobody is alerted, and nothing is counted."""
+_NEWEST_FIGURE = timedelta(minutes=20)
+"""A required figure must be measured up to so long ago, or to the newest periods that the lag leaves."""
 
 
 class VerdictKind(StrEnum):
@@ -51,6 +61,17 @@ class VerdictKind(StrEnum):
     SNOOZED = "snoozed"
     MANAGED_ELSEWHERE = "managed-elsewhere"
     FROZEN = "frozen"
+
+
+def known_kind(name: str) -> VerdictKind | None:
+    """The verdict of that name; `None` for one that this release does not know.
+
+    Earlier releases wrote `resting` for an instance that was idle and about which nobody was asked yet.
+    """
+    try:
+        return VerdictKind.IDLE if name == "resting" else VerdictKind(name)
+    except ValueError:
+        return None
 
 
 WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
@@ -87,6 +108,8 @@ class Verdict:
     """Of one that rests: when the proof that its past asks for can be complete."""
     is_unread: bool = False
     """What it should rest on could not be read, for the reason given: neither silence nor an answer."""
+    is_late: bool = False
+    """No data only because the newest readings are missing, and not for long: they may still come."""
 
     @property
     def is_idle(self) -> bool:
@@ -155,18 +178,8 @@ def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, no
     if verdict is None or verdict.kind is VerdictKind.NO_DATA:
         # A job that says it works is believed where its GPUs cannot be seen, too.
         verdict = _judge_work(evidence, policy) or verdict
-    verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence)
-    if verdict is not None:
-        return verdict
-    manager = managed_by(instance)
-    if manager is not None:
-        return Verdict(
-            VerdictKind.MANAGED_ELSEWHERE,
-            f"{_idle_sentence(evidence, policy)}, but {manager.service} runs it ({manager.mark})",
-            evidence=evidence,
-            manager=manager,
-        )
-    return Verdict(VerdictKind.IDLE, _idle_sentence(evidence, policy), evidence=evidence)
+    verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence, policy)
+    return verdict or _idle(instance, evidence, policy)
 
 
 def judge_utilization_only(
@@ -177,13 +190,58 @@ def judge_utilization_only(
     Reads only what shows that work has resumed; whatever acts judges in full again before it does.
     """
     verdict = judge_unread(instance, hold, policy, now) or _judge_utilization(evidence, policy)
-    if verdict is not None:
-        return verdict
-    manager = managed_by(instance)
+    return verdict or _idle(instance, evidence, policy)
+
+
+def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
+    manager, span = managed_by(instance), evidence.window.end - evidence.window.start
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
-    return Verdict(
-        kind, f"{_idle_sentence(evidence, policy)}, as told before", evidence=evidence, manager=manager
-    )
+    return Verdict(kind, idle_sentence(span, policy, manager), evidence=evidence, manager=manager)
+
+
+def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data where any GPU, or a required figure, was not measured for too long within the window.
+
+    `not_before` is when the window no longer holds the newest such hole.
+    """
+    window = evidence.window
+    for gpu in evidence.gpus:
+        ends = [end for length, end in holes(gpu.utilization, window) if length > LONGEST_HOLE]
+        if ends:
+            return _hole(evidence, policy, _label(gpu), ends[-1])
+    hidden = _hidden_gpu_until(evidence, policy)
+    if hidden is not None:
+        return _hole(evidence, policy, "one of the GPUs", hidden)
+    for figure in policy.vetoes.required:
+        longest = evidence.longest_hole_minutes.get(figure, 0.0)
+        if policy.vetoes.limit(figure) is not None and longest > LONGEST_HOLE / timedelta(minutes=1):
+            return _no_data(
+                evidence, f"{_FIGURE_TEXT[figure]} was not measured for {longest:.0f} min of the window"
+            )
+    return None
+
+
+def _hole(evidence: Evidence, policy: Policy, who: str, ended: UtcDatetime) -> Verdict:
+    most = LONGEST_HOLE // timedelta(minutes=1)
+    reason = f"{who} was not measured for more than {most} min, up to {iso(ended)}"
+    return replace(_no_data(evidence, reason), not_before=ended + policy.window)
+
+
+def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
+    """Until when an aggregate holds no more samples than one GPU less would publish, for too long."""
+    gpus, window = evidence.gpus_expected or 1, evidence.window
+    if not _is_counted(evidence):
+        return None
+    run = int(LONGEST_HOLE / window.period) + 1
+    most = (gpus - 1) * run * window.period.total_seconds() / policy.metrics.collection_interval_seconds
+    counts = [count or 0.0 for count in evidence.samples]
+    ends = [end for end in range(run, len(counts) + 1) if sum(counts[end - run : end]) <= most]
+    return window.bin_end(ends[-1] - 1) if ends else None
+
+
+def _is_counted(evidence: Evidence) -> bool:
+    """Whether an aggregate stands for several GPUs, whose samples are counted."""
+    return evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1
 
 
 def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
@@ -200,7 +258,7 @@ def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], 
 
 def freeze(verdict: Verdict, why: str) -> Verdict:
     """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
-    return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason}; frozen: {why}")
+    return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}")
 
 
 def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -217,7 +275,40 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
         )
     if evidence.source is MetricSource.NONE or not evidence.gpus:
         return _no_data(evidence, _silence(evidence, policy))
-    return _judge_coverage(evidence, policy)
+    return _judge_end(evidence) or _judge_coverage(evidence, policy)
+
+
+def _judge_end(evidence: Evidence) -> Verdict | None:
+    """No data unless every GPU was measured in the two newest bins of five minutes."""
+    window = evidence.window
+    unmeasured = [gpu for gpu in evidence.gpus if not _has_end(gpu.utilization, window)]
+    if not unmeasured:
+        return None
+    last = {gpu.gpu: last_reading_end(gpu.utilization, window) for gpu in unmeasured}
+    oldest = min(unmeasured, key=lambda gpu: last[gpu.gpu])
+    silent = window.end - last[oldest.gpu]
+    reason = f"{_label(oldest)} has missing readings in the newest {_newest(window)} min"
+    if silent:
+        reason = f"{_label(oldest)} published nothing in the newest {duration(silent)}"
+    return replace(_no_data(evidence, reason), is_late=silent < _LATE)
+
+
+def _has_end(series: Series, window: Window) -> bool:
+    bins = newest_bins(series, window, _ends(window))
+    return bins is not None and all(peak(one) is not None for one in bins)
+
+
+def _ends(window: Window) -> int:
+    """How many of the newest bins must be measured; periods of an hour cannot show the last minutes."""
+    return 2 if window.period <= END_BIN else 1
+
+
+def _newest(window: Window) -> int:
+    return int(_ends(window) * max(END_BIN, window.period) / timedelta(minutes=1))
+
+
+def _label(gpu: GpuReadings) -> str:
+    return "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
 
 
 def _utilization(evidence: Evidence) -> list[Series]:
@@ -236,9 +327,8 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     for gpu in evidence.gpus:
         seen = _coverage(evidence, gpu)
         if seen < needed:
-            label = "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
             return _no_data(
-                evidence, f"{label} was measured {seen:.0f} % of the window, {needed:g} % are needed"
+                evidence, f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
             )
     expected, reporting = evidence.gpus_expected, _reporting(evidence)
     if expected is None:
@@ -276,13 +366,33 @@ def _reporting(evidence: Evidence) -> int | None:
     return seen if evidence.gpus_reporting is None else min(seen, evidence.gpus_reporting)
 
 
-def _judge_count(evidence: Evidence) -> Verdict | None:
-    """No data where an aggregate of several GPUs does not tell how many are in it."""
-    if _reporting(evidence) is not None or evidence.gpus_expected == 1:
+def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data where an aggregate does not tell that all GPUs are in it, up to its end."""
+    if evidence.gpus_expected == 1:
         return None
-    return _no_data(
-        evidence, f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
-    )
+    counted = _is_counted(evidence)
+    if _reporting(evidence) is None or (counted and not evidence.samples):
+        return _no_data(
+            evidence, f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
+        )
+    return _judge_counted_end(evidence, policy) if counted else None
+
+
+def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """As `_judge_end`, by the samples of the newest bins; one collection in them may be missing."""
+    gpus, window = evidence.gpus_expected or 1, evidence.window
+    bins = newest_bins(evidence.samples, window, _ends(window)) or []
+    counts = [sum(count or 0.0 for count in one) for one in bins]
+    interval = policy.metrics.collection_interval_seconds
+    collections = len(counts) * max(END_BIN, window.period).total_seconds() / interval
+    # Agents that collect more than once a minute may miss a minute.
+    most_missing = max(1, 60 // interval)
+    if counts and min(counts) >= gpus and sum(counts) >= gpus * (collections - most_missing):
+        return None
+    lately = padded(evidence.samples, window)[-max(1, _LATE // window.period) :]
+    late = any((count or 0.0) >= gpus for count in lately)
+    reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
+    return replace(_no_data(evidence, reason), is_late=late)
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -330,7 +440,23 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
                 f"{_FIGURE_TEXT[figure]} is required by the policy and was measured {seen:.0f} % of the "
                 f"window, {needed:g} % are needed",
             )
+        late = _judge_figures_end(evidence, policy, figure)
+        if late is not None:
+            return late
     return None
+
+
+def _judge_figures_end(evidence: Evidence, policy: Policy, figure: str) -> Verdict | None:
+    """No data where a required figure was not measured lately."""
+    ended = evidence.last_measured.get(figure, evidence.window.start)
+    period = max(END_BIN, evidence.window.period)
+    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
+    behind = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
+    silent = evidence.window.end - ended
+    if silent <= behind:
+        return None
+    reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
+    return replace(_no_data(evidence, reason), is_late=silent < _LATE)
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
@@ -441,18 +567,15 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
     return text
 
 
-def _idle_sentence(evidence: Evidence, policy: Policy) -> str:
-    tops = [value for gpu in evidence.gpus if (value := peak(gpu.utilization)) is not None]
-    who = "every GPU" if (evidence.gpus_expected or len(evidence.gpus)) > 1 else "the GPU"
-    return (
-        f"{who} stayed under {policy.idle.utilization_below_percent:g} % for {_minutes(evidence.window)} min "
-        f"(highest {_down(max(tops)):.1f} %)"
-    )
-
-
-def _down(percent: float) -> float:
-    """To a tenth, downwards: 4.96 under a limit of 5 must not read as 5.0."""
-    return floor(percent * 10) / 10
+def idle_sentence(
+    span: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
+) -> str:
+    """How long it has been idle, in the words of a message."""
+    if released:
+        return f"Idle for {duration(span)} and GPU memory is released."
+    below = f"{policy.idle.utilization_below_percent:g}%"
+    managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."
+    return f"Idle for {duration(span)} (every GPU under {below}).{managed}"
 
 
 def _minutes(window: Window) -> int:

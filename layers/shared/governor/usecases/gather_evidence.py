@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from statistics import median_low
 
 from governor.domain.evidence import (
+    END_BIN,
     Evidence,
     GpuReadings,
     MetricSource,
@@ -22,6 +23,9 @@ from governor.domain.evidence import (
     coverage_percent,
     empty_evidence,
     last_not_zero,
+    last_reading_end,
+    longest_hole,
+    newest_peak,
     peak,
     window_before,
 )
@@ -35,6 +39,7 @@ Dimensions = tuple[tuple[str, str], ...]
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
+_SHORTEST = 2 * END_BIN
 _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 _LISTED_SINGLY = 5
@@ -69,8 +74,8 @@ class EvidenceRequest:
 
     @property
     def window(self) -> timedelta:
-        """How far it looks back."""
-        return self.policy.window if self.length is None else self.length
+        """How far it looks back: at least as far as the end of a proof."""
+        return max(self.policy.window if self.length is None else self.length, _SHORTEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +359,9 @@ class _Batch:
         }
         values: dict[str, float | None] = {}
         last_active: dict[str, datetime] = {}
+        last_measured: dict[str, datetime] = {}
         measured: dict[str, float] = {}
+        hole_minutes: dict[str, float] = {}
         for figure in FIGURES:
             series, factor, window = scaled[figure]
             top = peak(series) if series is not None else None
@@ -363,6 +370,9 @@ class _Batch:
                 # Of the network, both directions: one alone says nothing about the other.
                 parts = [by_letter.get("i", ()), by_letter.get("o", ())] if figure == "network" else [series]
                 measured[figure] = round(min(map(coverage_percent, parts)), 3)
+                last_measured[figure] = min(last_reading_end(part, window) for part in parts)
+                hole = max(longest_hole(part, window) for part in parts)
+                hole_minutes[figure] = hole / timedelta(minutes=1)
             if series is not None and top is not None:
                 last_active[figure] = window.bin_end(_last_index(series, top))
         return replace(
@@ -376,7 +386,33 @@ class _Batch:
             read=work.request.figures,
             read_problem=problem,
             last_active=last_active,
+            samples=by_letter.get("s", ()),
+            memory_newest_percent=self._memory_newest(work, keys, answers),
+            last_measured=last_measured,
+            longest_hole_minutes=hole_minutes,
         )
+
+    def _memory_newest(
+        self, work: _Work, keys: tuple[list[str], ...], answers: tuple[MetricAnswer, MetricAnswer]
+    ) -> float | None:
+        """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
+        whole = work.shape.memory_mib_each if work.shape else None
+        by_gpu: dict[str, Series] = {}
+        for own, answer in zip(keys, answers, strict=True):
+            for key in own:
+                series = answer.series.get(key)
+                if key[0] == "m" and series is not None:
+                    label = _gpu_label(work.sets[int(key.partition("|")[0][1:])])
+                    by_gpu[label] = _merge_max(by_gpu.get(label), series)
+        length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
+        peaks = [
+            newest_peak(by_gpu[label], self._window, length) if label in by_gpu else None
+            for label in work.readings
+        ]
+        known = [value for value in peaks if value is not None]
+        if not whole or not known or len(known) < len(peaks):
+            return None
+        return round(max(known) * 100.0 / whole, 3)
 
     def _reporting(self, work: _Work, evidence: Evidence, samples: Series | None) -> int | None:
         if work.source is not MetricSource.AGGREGATE or samples is None:

@@ -11,14 +11,14 @@ from datetime import timedelta
 
 from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.judging import is_released, judge_question, may_ask_sooner
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import FIGURES, Verdict, VerdictKind, activity, judge
+from governor.domain.verdict import FIGURES, Hold, Verdict, VerdictKind, activity
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook
 from governor.stores import Instances
-from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
 _SHORTEST_LOOK_MINUTES = 10
@@ -39,32 +39,40 @@ class InspectInstance:
         """As EC2 describes it now, or `None`."""
         return self.instances.describe(target, instance_id)
 
-    def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence | None]:
-        """The verdict on all figures, GPU by GPU where the series exist.
+    def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:
+        """The verdict on which a question, and whatever follows from it, may rest; `idle` where it may.
+
+        All figures over the window of a question, GPU by GPU where the series exist; over the shorter window
+        while memory is released and a person has to say yes.
 
         Raises:
             Unavailable: CloudWatch could not be read. Waiting is right then, judging is not.
         """
+        hold = self.state.record(instance.target, instance.instance_id).hold
+        verdict, gathered = self._look(instance, hold, policy, policy.ask_window, now)
+        released = may_ask_sooner(policy) and is_released(gathered.evidence, policy)
+        if not verdict.is_idle and released and policy.released_window < policy.ask_window:
+            verdict, gathered = self._look(instance, hold, policy, policy.released_window, now)
+        works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
+        if works is not None:
+            reason = f"work began in the last minutes: {works}"
+            verdict = Verdict(VerdictKind.BUSY, reason, evidence=gathered.evidence, last_busy=now)
+        return verdict, gathered.evidence
+
+    def _look(
+        self, instance: Instance, hold: Hold, policy: Policy, window: timedelta, now: UtcDatetime
+    ) -> tuple[Verdict, Gathered]:
         request = EvidenceRequest(
             instance=instance,
             policy=policy,
             per_gpu=True,
             figures=frozenset(FIGURES),
             always=True,
+            length=window,
         )
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
         _must_be_read(gathered, instance)
-        hold = self.state.record(instance.target, instance.instance_id).hold
-        verdict = judge(instance, hold, gathered.evidence, policy, now)
-        proved = Proved(instance, policy, gathered, verdict)
-        verdict = AskThePast(ReadPast(self.gather))(instance.target, [proved], now)[instance.instance_id]
-        if verdict.is_unread:
-            raise _unavailable(instance, verdict.reason)
-        works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
-        if works is not None:
-            reason = f"work began in the last minutes: {works}"
-            verdict = Verdict(VerdictKind.BUSY, reason, evidence=gathered.evidence)
-        return verdict, gathered.evidence
+        return judge_question(instance, hold, gathered.evidence, policy, window, now), gathered
 
     def _works_now(
         self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime

@@ -10,10 +10,12 @@ from typing import Protocol
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.evidence import Evidence, evidence_hash
+from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
+from governor.domain.judging import asked_because
 from governor.domain.owner import owner_of
 from governor.domain.plan import acts_on_silence, mode_of
-from governor.domain.policy import Action, AppliedPolicy, Mode
+from governor.domain.policy import Action, AppliedPolicy, Mode, Policy
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
@@ -87,7 +89,7 @@ class OpenEpisode:
         if self.state.record(target, ref.instance_id).is_warned(now):
             return self._close(ref, Outcome.INTERRUPTED, "EC2 has announced that it takes the instance back")
         verdict, evidence = self.inspect.judge(instance, applied.policy, now)
-        if not verdict.is_idle or evidence is None:
+        if not verdict.is_idle:
             working = verdict.kind in WORKING
             outcome = Outcome.WOKE_UP if working else Outcome.VOID
             return self._close(ref, outcome, f"not idle on the second look: {verdict.reason}")
@@ -108,6 +110,7 @@ class OpenEpisode:
         owner, project = owner_of(instance, applied.policy.ownership)
         directory = applied.policy.ownership.directory
         contacts = directory.asked(owner, project)
+        history = self.history(sized, applied.policy, now)
         planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
             Episode(
@@ -120,7 +123,7 @@ class OpenEpisode:
                 policy_version=applied.version,
                 overrides=applied.overrides,
                 instance=sized,
-                reason=verdict.reason,
+                reason=_reason(verdict, evidence, applied.policy, history, instance),
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),
                 plan=plan,
@@ -128,7 +131,7 @@ class OpenEpisode:
                 owner=owner,
                 project=project,
                 keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
-                history=self.history(sized, applied.policy, now),
+                history=history,
                 idle_below_percent=applied.policy.idle.utilization_below_percent,
                 schedule=planned if asks else None,
                 time_zone=contacts[0].time_zone if contacts else "UTC",
@@ -144,3 +147,14 @@ class OpenEpisode:
         quiet = quiet_until(outcome, rule, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, None, reason)
+
+
+def _reason(
+    verdict: Verdict, evidence: Evidence, policy: Policy, history: History | None, instance: Instance
+) -> str:
+    """The reason with the whole time that the instance has been idle, as far as its last day shows it."""
+    below = policy.idle.utilization_below_percent
+    seen = idle_span(history, below, instance.launch_time) if history is not None else None
+    if seen is None or seen.since >= evidence.window.start:
+        return verdict.reason
+    return asked_because(evidence.window.end - seen.since, policy, verdict)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
-from governor.domain.episode import EpisodeRef, Outcome
+from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.plan import Step
-from governor.domain.verdict import WORKING, VerdictKind
-from governor.errors import Interrupted, SafetyError
+from governor.domain.verdict import Verdict, VerdictKind
+from governor.errors import Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import Episodes
 from governor.usecases.guards import Guards
@@ -37,6 +38,7 @@ class RecheckEpisode:
 
         Raises:
             CloudError: something could not be read. A retry is right, going on is not.
+            MetricsLate: the newest readings are missing, for less than half an hour. Tried again in minutes.
         """
         try:
             cleared = self.guards.clear(ref, before)
@@ -53,9 +55,10 @@ class RecheckEpisode:
             return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
         else:
             verdict, _ = self.inspect.judge(instance, cleared.applied.policy, now)
+            if verdict.is_late:
+                raise MetricsLate(f"{instance.instance_id}: {verdict.reason}; they may still come")
             if verdict.kind is not VerdictKind.IDLE:
-                woke = verdict.kind in WORKING
-                outcome = Outcome.WOKE_UP if woke else Outcome.REFUSED
+                outcome = _outcome(verdict, cleared.episode)
                 return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")
         self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")
@@ -66,3 +69,24 @@ class RecheckEpisode:
         instance = self.inspect.describe(target, ref.instance_id)
         gone = instance is None or instance.launch_time != ref.launch_time
         return Outcome.VOID if gone else Outcome.REFUSED
+
+
+def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
+    """Work that the question's evidence excluded woke it up; older work means that the proof is too short."""
+    match verdict.kind:
+        case VerdictKind.BUSY | VerdictKind.PARTLY_IDLE:
+            is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
+            return Outcome.WOKE_UP if is_news else Outcome.REFUSED
+        case (
+            VerdictKind.IDLE
+            | VerdictKind.NO_DATA
+            | VerdictKind.TOO_YOUNG
+            | VerdictKind.RESTING
+            | VerdictKind.EXEMPT
+            | VerdictKind.SNOOZED
+            | VerdictKind.MANAGED_ELSEWHERE
+            | VerdictKind.FROZEN
+        ):
+            return Outcome.REFUSED
+        case _:
+            assert_never(verdict.kind)

@@ -11,7 +11,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
@@ -34,27 +34,26 @@ from governor.domain.episode import (
     Outcome,
     Phase,
 )
-from governor.domain.evidence import MetricSource, window_before
+from governor.domain.evidence import MetricSource
 from governor.domain.instance import Instance, Target, managed_by
+from governor.domain.judging import (
+    Memory,
+    after_reading,
+    before_reading,
+    judge_question,
+    remembered,
+    wants_memory,
+    window_to_prove,
+)
 from governor.domain.managed import IdleMember
 from governor.domain.owner import by_owner
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.domain.verdict import (
-    WORKING,
-    Verdict,
-    VerdictKind,
-    freeze,
-    judge,
-    judge_unread,
-    judge_utilization_only,
-    still_busy,
-)
+from governor.domain.verdict import WORKING, Verdict, VerdictKind, freeze, known_kind
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
 from governor.stores import Episodes, Instances, Ledger, Sweeps
-from governor.usecases.ask_the_past import AskThePast, Proved, ReadPast, needs_past, resting
 from governor.usecases.close_dead import CloseDead
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
@@ -73,8 +72,6 @@ _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
-_NEVER = datetime.min.replace(tzinfo=UTC)
-_WAITS = Verdict(VerdictKind.RESTING, "idle by the rules; its own past is asked in one of the next sweeps")
 _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is looked at: longer than any policy lets a stop wait to be booked."""
 
@@ -102,7 +99,10 @@ class _Case:
     applied: AppliedPolicy
     record: InstanceRecord
     before: Observation | None
+    memory: Memory | None = None
     verdict: Verdict | None = None
+    proof: Verdict | None = None
+    """The verdict over the longer window that a question needs, where it was worth reading."""
     gathered: Gathered | None = None
     was_read: bool = False
     checked_gpus: bool = False
@@ -198,7 +198,8 @@ class SweepTarget:
             applied = self.policies.applied_to(instance)
         except PolicyError as error:
             return _Case(instance, self.policies.base(), record, before, unknown=str(error), told_silent=told)
-        return _Case(instance, applied, record, before, unknown=record.problem, told_silent=told)
+        memory = None if before is None else _memory(before, applied.version)
+        return _Case(instance, applied, record, before, memory, unknown=record.problem, told_silent=told)
 
     def _judge_all(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
         to_read = []
@@ -207,41 +208,42 @@ class SweepTarget:
             if case.unknown is not None:
                 case.verdict = Verdict(VerdictKind.NO_DATA, case.unknown)
                 continue
-            case.verdict = (
-                judge_unread(case.instance, case.record.hold, case.policy, now)
-                or _cannot_be_idle(case, now)
-                or _needs_longer(case, now)
-            )
+            hold = case.record.hold
+            case.verdict = before_reading(case.instance, hold, case.memory, case.policy, now)
             if case.verdict is None:
                 to_read.append(case)
-        requests = [self._request(case, now) for case in to_read]
-        gathered = self.gather(target, requests, now)
+        gathered = self.gather(target, [self._request(case, now) for case in to_read], now)
         for case in to_read:
             case.was_read = True
-            case.gathered = gathered[case.instance.instance_id]
-            verdict_of = judge_utilization_only if _is_told(case, now) else judge
-            case.verdict = verdict_of(
-                case.instance, case.record.hold, case.gathered.evidence, case.policy, now
+            case.gathered = gathered[_id(case)]
+            case.verdict = after_reading(
+                case.instance,
+                case.record.hold,
+                case.memory,
+                case.gathered.evidence,
+                case.policy,
+                now,
+                told=_is_told(case, now),
             )
-        self._ask_the_past(target, [case for case in to_read if not _is_told(case, now)], now)
+        self._prove(target, [case for case in to_read if not _is_told(case, now)], now)
 
-    def _ask_the_past(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
-        """Of those that have waited longest, and of no more than one sweep has time for."""
-        asked: dict[str, Proved] = {}
-        for case in sorted(cases, key=_proof_at):
-            if case.gathered is None:
-                continue
-            proved = Proved(case.instance, case.policy, case.gathered, case.settled)
-            if not needs_past(proved):
-                continue
-            standing = _standing(case, now)
-            if standing is None:
-                asked[_id(case)] = proved
-            case.verdict = standing or _WAITS
-        most = self.policies.base().policy.targets.pasts_asked_per_sweep
-        judged = AskThePast(ReadPast(self.gather))(target, list(asked.values())[:most], now)
+    def _prove(self, target: Target, cases: Sequence[_Case], now: datetime) -> None:
+        """Reads the longer window of those about which a question may start, and of nobody else."""
+        windows: dict[str, timedelta] = {}
+        requests = []
         for case in cases:
-            case.verdict = judged.get(_id(case), case.verdict)
+            window = window_to_prove(case.instance, case.memory, case.settled, case.policy)
+            if window is not None and case.gathered is not None:
+                windows[_id(case)] = window
+                requests.append(_longer(case, case.gathered, window))
+        if not requests:
+            return
+        found = self.gather(target, requests, now)
+        for case in cases:
+            if _id(case) in windows:
+                window, evidence = windows[_id(case)], found[_id(case)].evidence
+                hold = case.record.hold
+                case.proof = judge_question(case.instance, hold, evidence, case.policy, window, now)
 
     def _spread_gpu_checks(self, cases: Sequence[_Case], now: datetime) -> None:
         """When instances new to the sweep are first looked at GPU by GPU: a small fleet soon, a large one
@@ -265,7 +267,7 @@ class SweepTarget:
             search=searched is None or now - searched >= again,
             per_gpu=case.checked_gpus,
             # Told idleness is watched by utilization alone: whatever acts reads everything again.
-            figures=frozenset() if _is_told(case, now) else wanted_figures(case.policy),
+            figures=frozenset() if _is_told(case, now) else _figures(case, now),
         )
 
     # the breaker
@@ -414,7 +416,8 @@ class SweepTarget:
             self.state.clear_quiet(case.instance.target, case.instance.instance_id)
         if record.is_warned(now):
             return  # its work is being saved, and soon there is nothing to ask about
-        if verdict.kind is VerdictKind.IDLE and not _is_quiet(record, case.instance, now):
+        proved = case.proof is not None and case.proof.kind is VerdictKind.IDLE
+        if verdict.kind is VerdictKind.IDLE and proved and not _is_quiet(record, case.instance, now):
             self._start_episode(case, now)
             summary.episodes_started += 1
 
@@ -551,48 +554,32 @@ def wanted_figures(policy: Policy) -> frozenset[str]:
     return frozenset(f for f in figures if policy.vetoes.limit(f) is not None)
 
 
-def _cannot_be_idle(case: _Case, now: datetime) -> Verdict | None:
-    """A busy verdict from memory when the window still holds the last work; saves the read."""
-    before, policy = case.before, case.policy
-    if before is None or before.last_busy is None or before.policy_version != case.applied.version:
-        return None
-    kind = VerdictKind(before.verdict)
-    if kind not in WORKING or before.last_busy > now:
-        return None
-    window = window_before(now, policy.window, policy.period, policy.lag)
-    # The first window that no longer holds the busy period starts where that period ended.
-    if window.start >= before.last_busy:
-        return None
-    return still_busy(kind, before.last_busy, before.advice, policy)
+def _figures(case: _Case, now: datetime) -> frozenset[str]:
+    wanted = wanted_figures(case.policy)
+    return wanted | {"memory"} if wants_memory(case.memory, case.policy, now) else wanted
 
 
-def _proof_at(case: _Case) -> datetime:
-    """When its past is worth asking; where that was never found out, before all else."""
-    return (case.before and case.before.proof_at) or _NEVER
+def _longer(case: _Case, gathered: Gathered, window: timedelta) -> EvidenceRequest:
+    """The same series over the window of a question, with everything that may speak against it."""
+    return EvidenceRequest(
+        instance=case.instance,
+        policy=case.policy,
+        dimensions=gathered.dimensions,
+        source=gathered.source,
+        search=False,
+        figures=wanted_figures(case.policy) | {"memory"},
+        length=window,
+    )
 
 
-def _standing(case: _Case, now: datetime) -> Verdict | None:
-    """What its past has said of the idleness that goes on: it need not be read for it again."""
-    before, policy = case.before, case.policy
-    # The window of this sweep's readings must reach back to what that verdict rested on.
-    if before is None or now - before.at > policy.window or before.policy_version != case.applied.version:
+def _memory(before: Observation, version: str) -> Memory | None:
+    """The observation as far as it holds under this version of the policy."""
+    kind = known_kind(before.verdict)
+    if kind is None:
         return None
-    if before.verdict in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN):
-        return case.settled
-    if before.verdict == VerdictKind.RESTING and before.proof_at is not None and now < before.proof_at:
-        again = now + timedelta(minutes=policy.survival.ask_again_after_minutes)
-        return resting(before.reason, case.settled.evidence, before.proof_at, again)
-    return None
-
-
-def _needs_longer(case: _Case, now: datetime) -> Verdict | None:
-    """What its past has said a moment ago, from memory: the past is dear to read, and changes slowly."""
-    before = case.before
-    if before is None or before.not_before is None or before.not_before <= now:
-        return None
-    if before.policy_version != case.applied.version or _is_told(case, now):
-        return None
-    return replace(_WAITS, reason=before.reason, not_before=before.not_before, proof_at=before.proof_at)
+    if before.policy_version != version:
+        return Memory(before.at, kind)
+    return Memory(before.at, kind, before.last_busy, before.advice, before.idle_since)
 
 
 def _gpu_check_is_due(before: Observation, now: datetime) -> bool:
@@ -625,19 +612,13 @@ def _idles(case: _Case) -> bool:
     return case.settled.kind is VerdictKind.MANAGED_ELSEWHERE
 
 
-def _idle_since(case: _Case) -> UtcDatetime | None:
-    """From when on a managed instance is proved idle without a break."""
-    evidence, before = case.settled.evidence, case.before
-    if not _idles(case) or evidence is None:
-        return None
-    if before is None or before.idle_since is None:
-        return evidence.window.start
-    seen_until = before.at - case.policy.lag - case.policy.period
-    return before.idle_since if evidence.window.start <= seen_until else evidence.window.start
+def _idle_since(case: _Case, now: datetime) -> UtcDatetime | None:
+    """From when on it is proved idle without a break."""
+    return remembered(case.memory, case.settled, case.proof, case.policy, now).idle_since
 
 
 def _candidate(case: _Case, rates: Mapping[str, Rate], now: UtcDatetime) -> Candidate | None:
-    since, manager, evidence = _idle_since(case), case.settled.manager, case.settled.evidence
+    since, manager, evidence = _idle_since(case, now), case.settled.manager, case.settled.evidence
     if since is None or manager is None or evidence is None:
         return None
     if evidence.window.end - since < timedelta(minutes=case.policy.managed.idle_for_minutes):
@@ -685,6 +666,7 @@ def _has_several_gpus(catalogue: Catalogue, instance: Instance) -> bool:
 def _fell_silent(case: _Case) -> bool:
     """Silence that was seen, and that people were not told of: a read that failed is neither."""
     was_seen = case.gathered is not None and case.gathered.evidence.read_problem is None
+    was_seen = was_seen and not case.settled.is_late
     return case.settled.kind is VerdictKind.NO_DATA and was_seen and not case.told_silent
 
 
@@ -718,12 +700,15 @@ def _last_known(kind: VerdictKind, before: Observation | None) -> str | None:
 def _change(case: _Case) -> Change:
     read_failed = case.gathered is not None and case.gathered.evidence.read_problem is not None
     before = case.before
+    last_known = known_kind(before.last_known) if before and before.last_known else None
+    # Silence is counted when it has lasted: until then the sweep before is the last one that heard it.
+    verdict = known_kind(before.verdict) if before else None
     return Change(
         _id(case),
-        before=VerdictKind(before.verdict) if before else None,
-        last_known=VerdictKind(before.last_known) if before and before.last_known else None,
+        before=last_known if before and before.is_late else verdict,
+        last_known=last_known,
         after=case.settled.kind,
-        was_read=case.was_read and not read_failed,
+        was_read=case.was_read and not read_failed and not case.settled.is_late,
     )
 
 
@@ -757,11 +742,10 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         next_gpu_check_at=due,
         told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
-        idle_since=_idle_since(case),
+        idle_since=_idle_since(case, now),
         managed_told_at=case.managed_told_at,
-        not_before=verdict.not_before if verdict.kind is VerdictKind.RESTING else None,
-        proof_at=verdict.proof_at,
         last_known=_last_known(verdict.kind, before),
+        is_late=verdict.is_late,
         project=rate.project,
         usd_per_hour=rate.usd_per_hour,
     )
