@@ -150,8 +150,8 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
     replays: list[Replay] = []
     compared = {
         "default": policy,
-        "threshold": replace(policy, detector="threshold"),
-        "180 min": replace(policy, detector="threshold", idle=replace(policy.idle, window_minutes=180)),
+        "threshold": replace(policy),
+        "180 min": replace(policy, idle=replace(policy.idle, window_minutes=180)),
     }
     for name, one in compared.items():
         started = _clocks()

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
-from governor.domain.policy import Policy
-
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 
@@ -61,16 +59,16 @@ class StubFleet:
         calls = math.ceil(self.size / 1000) + math.ceil(self.size / 500)
         if self.style == "per-gpu":
             calls += 2 * math.ceil(self.series / 500)
-        return calls + self._pages_of_pasts()
+        return calls + self._longer_looks()
 
-    def _pages_of_pasts(self) -> int:
-        """Six weeks of each candidate that a sweep asks about: the pages that hold them."""
-        policy = Policy()
-        idle = [number for number in range(self.size) if self.is_idle(number)]
-        asked = idle[: policy.targets.pasts_asked_per_sweep]
-        series = sum(self.gpus(number) if self.style == "per-gpu" else 1 for number in asked)
-        length = timedelta(days=policy.survival.history_days)
-        return math.ceil(series / series_of_a_page(length, timedelta(minutes=5)))
+    def _longer_looks(self) -> int:
+        """Pages of the longer window of each idle instance, of which a first sweep knows nothing yet."""
+        metrics = sum(
+            3 * (self.gpus(number) if self.style == "per-gpu" else 1) + 3
+            for number in range(self.size)
+            if self.is_idle(number)
+        )
+        return math.ceil(metrics / 500)
 
     def client(self, service: str, target: object = None) -> Any:
         """A client of the service."""

@@ -41,6 +41,8 @@ def check(arguments: argparse.Namespace) -> int:
             f"{path}: warning: it has {len(text)} characters, and the SSM parameter that holds the policy "
             f"{_PARAMETER_CHARACTERS}; leave out comments, and settings that are the defaults"
         )
+    for problem in sorted(book.retired(), key=lambda one: one.line or 0):
+        print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
     meetings = book.meetings()
     alone = [((), book.base().policy), *(((name,), policy) for name, policy in book.policies()[1:])]
     told: dict[tuple[str, ...], frozenset[str]] = {}

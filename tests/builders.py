@@ -21,11 +21,6 @@ QUIET_BEFORE: Series = (1.0,) * 36
 """Together with the window it is longer than a question asks."""
 
 
-def by_window(**settings: Any) -> Policy:
-    """A policy whose verdicts rest on the window alone, for tests that are exact about times."""
-    return Policy(detector="threshold", **settings)
-
-
 def make_instance(**changes: Any) -> Instance:
     """A g5.xlarge that has run since yesterday, with a root volume of 100 GiB."""
     plain = Instance(

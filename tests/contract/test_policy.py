@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
+from datetime import timedelta
 from decimal import Decimal
 from time import perf_counter
 
@@ -12,8 +13,7 @@ import yaml
 
 from governor.contracts.policy import parse_policy, policy_schema
 from governor.contracts.yaml_document import read_document
-from governor.domain.detection.survival import SurvivalDetector
-from governor.domain.policy import Action, Health, Mode, Policy, Survival, Targets
+from governor.domain.policy import Action, Health, Mode, Policy, Targets
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -80,24 +80,21 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("managed: {tell_again_after_hours: 1}", "managed.tell_again_after_hours"),
         ("metrics: {work: {namespace: AWS/EC2}}", "metrics.work.namespace"),
         ("metrics: {work: {name: Loss}}", "metrics.work.name"),
-        ("survival: {chance: 65}", "survival.chance"),
-        ("survival: {needed_chance_percent: 0.65}", "survival.needed_chance_percent"),
-        ("survival: {needed_chance_percent: 100}", "survival.needed_chance_percent"),
-        ("survival: {needed_chance_percent: .nan}", "survival.needed_chance_percent"),
-        ("survival: {worthwhile_hours: 0}", "survival.worthwhile_hours"),
-        ("survival: {similar_start_hours: 0}", "survival.similar_start_hours"),
-        ("survival: {minimum_evidence: -1}", "survival.minimum_evidence"),
-        ("survival: {minimum_evidence: 0, prior_weight: 0}", "survival.minimum_evidence"),
-        ("survival: {prior_weight: -1}", "survival.prior_weight"),
-        ("survival: {unproven_minutes: 0}", "survival.unproven_minutes"),
-        ("survival: {unproven_minutes: 780}", "survival.unproven_minutes"),
-        ("survival: {interruption_times: 0}", "survival.interruption_times"),
-        ("survival: {interruption_up_to_hours: 0}", "survival.interruption_up_to_hours"),
-        ("survival: {longest_proof_hours: 36, history_days: 1}", "survival.longest_proof_hours"),
-        ("survival: {history_days: 64}", "survival.history_days"),
-        ("survival: {history_days: 0}", "survival.history_days"),
-        ("survival: {ask_again_after_minutes: -1}", "survival.ask_again_after_minutes"),
-        ("{idle: {window_minutes: 7200}, survival: {history_days: 4}}", "idle.window_minutes"),
+        ("survival: {chance: 65}", "survival"),
+        ("survival: 7", "survival"),
+        ("overrides: [{name: x, match: {}, set: {survival: {chance: 65}}}]", "overrides.0.set.survival"),
+        ("targets: {pasts_asked: 7}", "targets.pasts_asked"),
+        ("approval: {ask_after_minutes: 4}", "approval.ask_after_minutes"),
+        ("approval: {ask_after_minutes: 20161}", "approval.ask_after_minutes"),
+        ("approval: {ask_after_minutes: 181}", "approval.ask_after_minutes"),
+        ("approval: {ask_after_minutes: 60}", "approval.ask_after_released_minutes"),
+        ("approval: {ask_after_released_minutes: 185}", "approval.ask_after_released_minutes"),
+        ("approval: {released_memory_below_percent: 51}", "approval.released_memory_below_percent"),
+        ("approval: {released_for_minutes: 0}", "approval.released_for_minutes"),
+        (
+            "approval: {ask_after_released_minutes: 10, released_for_minutes: 15}",
+            "approval.released_for_minutes",
+        ),
     ],
 )
 def test_a_mistake_is_refused_with_its_path(text: str, path: str) -> None:
@@ -131,7 +128,7 @@ overrides:
       plan: {action: nuke}
   - name: b
     match: {}
-    set: {breaker: {turned_idle_percent: 9}, survival: {history_days: 99}}
+    set: {breaker: {turned_idle_percent: 9}, approval: {ask_after_minutes: 1}}
 """
     )
 
@@ -143,7 +140,7 @@ overrides:
         (9, "overrides.0.match.tagz", "unknown setting"),
         (11, "overrides.0.set.plan.action", "is 'nuke'; it must be 'stop', 'terminate' or 'notify-only'"),
         (14, "overrides.1.set.breaker", "is a setting of the whole sweep and cannot be overridden"),
-        (14, "overrides.1.set.survival.history_days", "is 99; it must be at most 63"),
+        (14, "overrides.1.set.approval.ask_after_minutes", "is 1; it must be at least 5"),
     ] == found
 
 
@@ -310,12 +307,12 @@ def test_overrides_apply_in_order_to_whom_they_match() -> None:
     assert Mode.ASK is book.applied_to(make_instance()).policy.mode
 
 
-CONTRADICTION = """detector: threshold
+CONTRADICTION = """metrics: {period_seconds: 60}
 overrides:
-  - {name: a, match: {tags: {A: a}}, set: {idle: {utilization_below_percent: 10}}}
+  - {name: a, match: {tags: {A: a}}, set: {idle: {window_minutes: 61}}}
   - name: b
     match: {%s}
-    set: {detector: survival}
+    set: {metrics: {period_seconds: 300}}
 """
 
 
@@ -335,28 +332,29 @@ def test_overrides_that_contradict_each_other_where_they_meet_are_found(match: s
 
     assert ([(4, "overrides.1", "where 'a', 'b' meet")] if can_meet else []) == found
     if "B" in match:
-        with pytest.raises(PolicyError, match=r"overrides.a\+b.idle.utilization_below_percent"):
+        with pytest.raises(PolicyError, match=r"overrides.a\+b.idle.window_minutes"):
             book.applied_to(make_instance(tags={"A": "a", "B": "b"}))
 
 
 def test_three_that_contradict_only_together_are_found() -> None:
     """And not once more for each that may come along."""
     book = parse_policy(
-        """detector: threshold
-overrides:
-  - {name: a, match: {tags: {A: a}}, set: {idle: {window_minutes: 6000}}}
-  - {name: b, match: {tags: {B: b}}, set: {survival: {history_days: 4}}}
-  - {name: c, match: {tags: {C: c}}, set: {detector: survival}}
+        """overrides:
+  - {name: a, match: {tags: {A: a}}, set: {approval: {remind_after_minutes: 10000}}}
+  - {name: b, match: {tags: {B: b}}, set: {approval: {escalate_after_minutes: 10000}}}
+  - {name: c, match: {tags: {C: c}}, set: {approval: {expire_after_minutes: 10000}}}
   - {name: d, match: {tags: {D: d}}, set: {mode: ask}}
 """
     )
     (problem,) = book.meetings().problems
-    assert problem.reason.startswith("where 'a', 'b', 'c' meet: idle.window_minutes (6000)")
+    assert problem.reason.startswith("where 'a', 'b', 'c' meet: a question would stay open for 20 days")
 
 
 def test_an_override_for_all_is_always_with_the_others() -> None:
     """What it mends is no contradiction."""
-    mended = CONTRADICTION % "tags: {B: b}" + "  - {name: all, match: {}, set: {detector: threshold}}\n"
+    mended = (
+        CONTRADICTION % "tags: {B: b}" + "  - {name: all, match: {}, set: {metrics: {period_seconds: 60}}}\n"
+    )
     meetings = parse_policy(mended).meetings()
 
     assert () == meetings.problems
@@ -529,7 +527,7 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
     document = text.split("```yaml\n")[1].split("```")[0]
 
     policy = parse_policy(document).base().policy
-    assert (Mode.ASK, Policy().detector) == (policy.mode, policy.detector)
+    assert Mode.ASK is policy.mode
 
 
 def test_the_document_in_the_docs_shows_defaults_but_where_it_says(
@@ -560,30 +558,53 @@ def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest
     assert asdict(Health()) == written
 
 
-def test_every_setting_of_survival_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:
-    """They are the detector's own defaults, which the evaluation scores."""
-    text = (request.config.rootpath / "docs" / "policy.md").read_text()
-    written = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["survival"]
+RETIRED = """
+mode: auto
+detector: threshold
+idle: {window_minutes: 120}
+survival: {needed_chance_percent: 80, history_days: 21}
+targets: {pasts_asked_per_sweep: 20, regions: [us-east-1]}
+overrides:
+  - name: notebooks
+    match: {tags: {Team: notebooks}}
+    set:
+      detector: survival
+      survival: {unproven_minutes: 240}
+      idle: {window_minutes: 90}
+"""
 
-    assert asdict(Survival()) == written
-    assert SurvivalDetector() == Policy().past_detector
 
+def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
+    """A stack that holds them goes on with everything else that its document says."""
+    book = parse_policy(RETIRED)
+    notebook = book.applied_to(make_instance(tags={"Team": "notebooks"})).policy
 
-def test_the_past_never_asks_for_less_than_the_window() -> None:
-    """A longer window moves what is asked of an instance without a past, and the longest proof."""
-    detector = parse_policy("idle: {window_minutes: 180}").base().policy.past_detector
-    assert (180, 180, 12) == (
-        detector.minimum_minutes,
-        detector.unproven_minutes,
-        detector.longest_proof_hours,
+    assert [
+        (3, "detector"),
+        (5, "survival.history_days"),
+        (5, "survival.needed_chance_percent"),
+        (6, "targets.pasts_asked_per_sweep"),
+        (11, "overrides.0.set.detector"),
+        (12, "overrides.0.set.survival.unproven_minutes"),
+    ] == [(one.line, one.path) for one in book.retired()]
+    assert (Mode.AUTO, 120, ("us-east-1",)) == (
+        book.base().policy.mode,
+        book.base().policy.idle.window_minutes,
+        book.base().policy.targets.regions,
     )
-    longest = parse_policy("idle: {window_minutes: 1430}").base().policy.past_detector
-    assert (1430, 24) == (longest.unproven_minutes, longest.longest_proof_hours)
+    assert 90 == notebook.idle.window_minutes
+    assert () == book.meetings().problems
+    assert () == parse_policy("mode: ask").retired()
 
 
-def test_a_limit_that_only_the_window_knows_says_what_to_set() -> None:
-    """The past is told apart by the mission's 5 %; the window takes any limit."""
-    with pytest.raises(PolicyError, match="set detector: threshold"):
-        parse_policy("idle: {utilization_below_percent: 10}")
-    other = "{detector: threshold, idle: {utilization_below_percent: 10}}"
-    assert 10 == parse_policy(other).base().policy.idle.utilization_below_percent
+def test_a_longer_window_is_the_time_before_a_question_too() -> None:
+    """An override keeps it; released memory does not shorten it."""
+    policy = parse_policy("idle: {window_minutes: 720}").base().policy
+    assert (timedelta(hours=12), timedelta(hours=12)) == (policy.ask_window, policy.released_window)
+    assert (timedelta(hours=3), timedelta(minutes=90)) == (Policy().ask_window, Policy().released_window)
+
+
+def test_periods_of_an_hour_are_accepted_and_start_no_question() -> None:
+    """Documents that hold them are not refused; the times of questions need not fit them."""
+    assert not parse_policy("metrics: {period_seconds: 3600}").base().policy.can_ask
+    assert parse_policy("metrics: {period_seconds: 60}").base().policy.can_ask

@@ -42,10 +42,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
             ":3: error: overrides.1.name: is the name of overrides.0, too",
         ),
         (
-            "detector: threshold\noverrides:\n"
-            "  - {name: a, match: {}, set: {idle: {utilization_below_percent: 9}}}\n"
-            "  - {name: b, match: {tags: {A: a}}, set: {detector: survival}}\n",
-            ":4: error: overrides.1: where 'a', 'b' meet: detector: survival is made for",
+            "metrics: {period_seconds: 60}\noverrides:\n"
+            "  - {name: a, match: {}, set: {idle: {window_minutes: 61}}}\n"
+            "  - {name: b, match: {tags: {A: a}}, set: {metrics: {period_seconds: 300}}}\n",
+            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes (61) must be a whole number",
         ),
         ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence is no yes"),
     ],

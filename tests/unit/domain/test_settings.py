@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from governor.domain.policy import (
+    ApprovalRule,
     Breaker,
     Budget,
     Health,
@@ -17,7 +18,6 @@ from governor.domain.policy import (
     Metrics,
     OverrideMatch,
     Prices,
-    Survival,
     Vetoes,
 )
 from governor.domain.settings import SettingError
@@ -45,7 +45,7 @@ from governor.domain.settings import SettingError
         (Budget, {"monthly_usd": Decimal("1e10")}, {"monthly_usd"}),
         (Budget, {"monthly_usd": Decimal("nan")}, {"monthly_usd"}),
         (Health, {"hot_periods": 0, "check_every_minutes": 4}, {"hot_periods", "check_every_minutes"}),
-        (Survival, {"unproven_minutes": 780, "longest_proof_hours": 12}, {"unproven_minutes"}),
+        (ApprovalRule, {"ask_after_minutes": 60}, {"ask_after_released_minutes"}),
     ],
 )
 def test_each_setting_out_of_range_is_named(

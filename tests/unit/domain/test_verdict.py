@@ -38,7 +38,7 @@ from governor.domain.verdict import (
     ripe_at,
     still_busy,
 )
-from tests.builders import NOW, POLICY, QUIET, ago, by_window, make_evidence, make_instance
+from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 INSTANCE = make_instance()
 IDLE_KINDS = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
@@ -418,7 +418,7 @@ def test_the_same_evidence_gives_the_same_verdict_at_any_later_time(
 @given(one_gpu, st.floats(0.1, 50), st.floats(50, 100))
 def test_the_policys_figures_decide(values: list[float | None], threshold: float, coverage: float) -> None:
     """Another threshold and another coverage are obeyed to the letter."""
-    policy = by_window(
+    policy = Policy(
         idle=IdleRule(
             utilization_below_percent=threshold, minimum_coverage_percent=coverage, window_minutes=60
         )

@@ -18,7 +18,7 @@ from governor.domain.policy import Policy
 from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay
-from tests.builders import by_window, make_instance
+from tests.builders import make_instance
 from tests.twins import StaticPolicies
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
@@ -74,7 +74,7 @@ def run(
     *recordings: Recording, policy: Policy | None = None, delay: timedelta = timedelta(minutes=30)
 ) -> Replay:
     """A replay of one policy for all."""
-    return replay("test", StaticPolicies(policy or by_window()), recordings, approval_delay=delay)
+    return replay("test", StaticPolicies(policy or Policy()), recordings, approval_delay=delay)
 
 
 def at(hours: float) -> datetime:

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.domain.detection.history import IDLE_BELOW_PERCENT
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
 from governor.domain.plan import Price
@@ -29,7 +28,7 @@ from simulation.recording import PERIOD, Dimensions
 from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of
-from tests.builders import TARGET, by_window, make_instance
+from tests.builders import TARGET, make_instance
 from tests.twins import MemoryEc2, StaticPrices
 from tests.unit.simulation.builders import BUSY, HOLE, IDLE, anywhere, bins, run
 
@@ -309,7 +308,7 @@ def test_policies_that_read_different_things_are_refused() -> None:
 
 def test_a_wish_serves_the_most_demanding_policy() -> None:
     """The highest threshold, the shortest window, every figure that any of them looks at."""
-    eager = by_window(
+    eager = Policy(
         idle=IdleRule(utilization_below_percent=10, window_minutes=30), vetoes=Vetoes(memory_used_percent=5)
     )
     wish = wish_of([Policy(), eager])
@@ -372,7 +371,7 @@ def test_hours_first_finds_what_reading_everything_would_find(
         if not any(value < threshold for value in past[part]) and any(value > 0 for value in past[part]):
             past[part] = [BUSY] * 12  # holes among nothing but work count as work
     rule = IdleRule(window_minutes=window, utilization_below_percent=threshold)
-    policy = Policy(idle=rule) if threshold == IDLE_BELOW_PERCENT else by_window(idle=rule)
+    policy = Policy(idle=rule)
     results: list[InstanceResult] = []
     for shortest in (None, timedelta(0)):
         store = SeriesStore(Path(":memory:"), anywhere)

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
-from governor.domain.policy import IdleRule, Metrics, Mode, Prices
+from governor.domain.policy import IdleRule, Metrics, Mode, Policy, Prices
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.traces import UtilizationOnly, as_recording, read_traces
-from tests.builders import by_window
 from tests.twins import StaticPolicies
 from tests.unit.simulation.builders import BUSY, IDLE
 
@@ -38,7 +37,7 @@ def test_a_replay_agrees_with_the_evaluation(gpus: list[list[tuple[float, int]]]
     columns = [[BUSY, *(value for value, count in parts for _ in range(count))] for parts in gpus]
     length = min(map(len, columns))
     trace = Trace("made-up", "one", 1_000, tuple(array("d", one[:length]) for one in columns))
-    policy = by_window(
+    policy = Policy(
         mode=Mode.AUTO,
         idle=IdleRule(window_minutes=window, grace_after_launch_minutes=0, minimum_coverage_percent=100),
         metrics=replace(Metrics(), lag_seconds=0),
@@ -56,7 +55,7 @@ def test_a_replay_agrees_with_the_evaluation(gpus: list[list[tuple[float, int]]]
 
 def test_policies_require_nothing_that_traces_do_not_hold() -> None:
     """Everything else is as it was."""
-    policy = by_window(idle=IdleRule(window_minutes=120))
+    policy = Policy(idle=IdleRule(window_minutes=120))
     changed = UtilizationOnly(StaticPolicies(policy)).base().policy
     assert () == changed.vetoes.required
     assert policy == replace(changed, vetoes=policy.vetoes)
@@ -68,7 +67,7 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text("instance_id,gpu_index,timestamp_s,utilization_gpu\n" + "".join(rows))
     (recording,) = read_traces(file, Metrics(), pytest.fail)
-    policy = by_window(prices=Prices(usd_per_hour={"trace-2-gpu": Decimal(2)}))
+    policy = Policy(prices=Prices(usd_per_hour={"trace-2-gpu": Decimal(2)}))
     found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
     one = summarise(found)
     assert (1, 0) == (one.stops, one.unpriced_stops)

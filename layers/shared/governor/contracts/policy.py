@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
-from governor.domain.policy import AppliedPolicy, OverrideMatch, Policy
+from governor.domain.policy import RETIRED_SETTINGS, AppliedPolicy, OverrideMatch, Policy
 from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
@@ -69,10 +69,16 @@ class PolicyBook:
             PolicyError: unknown settings, values out of range or of another kind, overrides of one name.
         """
         settings, items, mistakes = _split(document.settings)
+        settings, retired = _without_retired(settings)
         base, in_base = _checked(settings)
         mistakes += in_base
         overrides: list[_Override] = []
-        for index, item in enumerate(items):
+        for index, written in enumerate(items):
+            item = written
+            if isinstance(item, dict) and isinstance(item.get("set"), dict):
+                patch, old = _without_retired(item["set"], in_base=False)
+                item = {**item, "set": patch}
+                retired += [("overrides", str(index), "set", *path) for path in old]
             override, in_override = _override(item, settings, frozenset(in_base))
             mistakes += [(("overrides", str(index), *path), reason) for path, reason in in_override]
             overrides += [override] if override else []
@@ -80,6 +86,12 @@ class PolicyBook:
         if base is None or mistakes:
             problems = [PolicyProblem(dotted(path), why, document.line(path)) for path, why in mistakes]
             raise PolicyError(sorted(problems, key=lambda problem: problem.line or 0))
+        self._retired = tuple(
+            PolicyProblem(
+                dotted(path), "is no longer a setting and is ignored; remove it", document.line(path)
+            )
+            for path in retired
+        )
         self._raw = settings
         self._lines = document
         self._overrides = tuple(overrides)
@@ -93,6 +105,10 @@ class PolicyBook:
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
         return self._base
+
+    def retired(self) -> tuple[PolicyProblem, ...]:
+        """Settings of the release before that the document still holds: ignored, with a warning."""
+        return self._retired
 
     def policies(self) -> list[tuple[str, Policy]]:
         """The base and, each by itself on top of it, every override, with their names."""
@@ -285,6 +301,28 @@ def _split(document: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[Any], 
         mistakes.append((("overrides",), "must be a list"))
         overrides = None
     return settings, overrides or (), mistakes
+
+
+def _without_retired(
+    settings: Mapping[str, Any], *, in_base: bool = True
+) -> tuple[dict[str, Any], list[Path]]:
+    """The settings without those of the release before, and the paths of these."""
+    left, found = dict(settings), []
+    for path in sorted(RETIRED_SETTINGS):
+        section = left.get(path[0])
+        if path[0] not in left or (not in_base and path[0] in _ONLY_IN_BASE):
+            continue
+        if len(path) == 1:
+            del left[path[0]]
+        elif isinstance(section, dict) and path[1] in section:
+            left[path[0]] = {name: value for name, value in section.items() if name != path[1]}
+        else:
+            continue
+        found.append(path)
+    # A section of which nothing is left is none.
+    if left.get("survival") == {}:
+        del left["survival"]
+    return left, found
 
 
 def _override(

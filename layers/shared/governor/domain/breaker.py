@@ -12,8 +12,8 @@ from datetime import date, timedelta
 from governor.domain.policy import Breaker, Mode, Policy
 from governor.domain.verdict import WORKING, VerdictKind
 
-_IDLE = (VerdictKind.IDLE, VerdictKind.RESTING, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
-"""By the rules, that is by what is measured: whatever a detector makes of it comes after."""
+_IDLE = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+"""By what is measured, whether or not a question has started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from math import inf
 from typing import Any, ClassVar, Literal
 
 from governor.domain.contacts import Contact, Directory
-from governor.domain.detection.history import IDLE_BELOW_PERCENT
-from governor.domain.detection.survival import SurvivalDetector
 from governor.domain.evidence import END_BIN
 from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
@@ -37,6 +35,26 @@ from governor.domain.settings import (
 )
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
+RETIRED_SETTINGS: frozenset[tuple[str, ...]] = frozenset(
+    {("detector",), ("targets", "pasts_asked_per_sweep")}
+    | {
+        ("survival", name)
+        for name in (
+            "needed_chance_percent",
+            "worthwhile_hours",
+            "similar_start_hours",
+            "minimum_evidence",
+            "unproven_minutes",
+            "interruption_times",
+            "interruption_up_to_hours",
+            "prior_weight",
+            "longest_proof_hours",
+            "history_days",
+            "ask_again_after_minutes",
+        )
+    }
+)
+"""Settings of the release before: accepted and ignored with a warning, until the next release."""
 
 
 class Mode(StrEnum):
@@ -91,8 +109,6 @@ class Targets:
 
     accounts: tuple[str, ...] = named(_ACCOUNT)
     regions: tuple[str, ...] = named(_REGION)
-    pasts_asked_per_sweep: int = between(100, 1, 10_000)
-    """How many instances' own pasts are read in one sweep of an account and Region; the others wait."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -169,58 +185,6 @@ class IdleRule:
 
     def __post_init__(self) -> None:
         check(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Survival:
-    """What `detector: survival` asks of an instance's own past, besides the rules. `docs/detector.md`."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
-    needed_chance_percent: float = between(65.0, 1, 99)
-    """How likely it must be that `worthwhile_hours` more stay idle. Higher: fewer wrong flags, later ones."""
-    worthwhile_hours: float = between(4.0, 0.5, 168)
-    """A stop is worth its trouble when nothing runs for so long."""
-    similar_start_hours: float = between(1.0, 0.1, 24)
-    """An earlier stretch counts by how near its start lies in time of day: the width of a bell curve."""
-    minimum_evidence: float = between(0.5, 0, 100)
-    """So many stretches, counted like that, or the own past is silent and the next three figures decide."""
-    unproven_minutes: int = between(120, 5, 20_160)
-    """What is asked at least of an instance whose own past is silent."""
-    interruption_times: float = between(1.5, 0.1, 10)
-    """How many times the longest interruption of its work such an instance must be idle."""
-    interruption_up_to_hours: float = between(4.0, 0.5, 168)
-    """Up to this length a stretch is an interruption of work; a longer one is a night, and worth a stop."""
-    prior_weight: float = between(2.0, 0, 100)
-    """How many stretches the assumption counts for that what is idle longer stays idle longer."""
-    longest_proof_hours: int = between(12, 1, 336)
-    """Idle this long is idle, whatever the past says."""
-    history_days: int = between(42, 1, 63)
-    """How much of the past is read; six weeks hold every weekday six times. CloudWatch keeps 63 days."""
-    ask_again_after_minutes: int = between(30, 0, 240)
-    """How long at most an instance is not looked at again whose past has asked for a longer proof."""
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        if self.unproven_minutes > self.longest_proof_hours * 60:
-            yield (
-                ("unproven_minutes",),
-                f"unproven_minutes ({self.unproven_minutes}) must be at most longest_proof_hours "
-                f"({self.longest_proof_hours})",
-            )
-        if self.longest_proof_hours > self.history_days * 24:
-            yield (
-                ("longest_proof_hours",),
-                f"longest_proof_hours ({self.longest_proof_hours}) must fit in history_days "
-                f"({self.history_days}): what is not read cannot be proved",
-            )
-        if not self.minimum_evidence + self.prior_weight > 0:
-            yield (
-                ("minimum_evidence",),
-                "minimum_evidence and prior_weight must not both be 0: no past is no chance",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -661,14 +625,11 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     mode: Mode = Mode.OBSERVE
-    detector: Literal["survival", "threshold"] = "survival"
-    """`survival`: the instance's own past may ask for a longer proof. `threshold`: the rules alone."""
     selector: TagMatch = field(default_factory=lambda: TagMatch("Purpose", "GPU-Workload"))
     exemption: TagMatch = field(default_factory=lambda: TagMatch("GpuGovernor", "exempt"))
     targets: Targets = field(default_factory=Targets)
     metrics: Metrics = field(default_factory=Metrics)
     idle: IdleRule = field(default_factory=IdleRule)
-    survival: Survival = field(default_factory=Survival)
     vetoes: Vetoes = field(default_factory=Vetoes)
     plan: PlanRule = field(default_factory=PlanRule)
     approval: ApprovalRule = field(default_factory=ApprovalRule)
@@ -692,18 +653,6 @@ class Policy:
                 ("approval", "on_expiry"),
                 "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
             )
-        if self.detector == "survival" and self.idle.utilization_below_percent != IDLE_BELOW_PERCENT:
-            yield (
-                ("idle", "utilization_below_percent"),
-                f"detector: survival is made for idle.utilization_below_percent: {IDLE_BELOW_PERCENT:g}; "
-                "with another limit, set detector: threshold",
-            )
-        if self.detector == "survival" and self.idle.window_minutes > self.survival.history_days * 1440:
-            yield (
-                ("idle", "window_minutes"),
-                f"idle.window_minutes ({self.idle.window_minutes}) must fit in survival.history_days "
-                f"({self.survival.history_days}), or set detector: threshold",
-            )
         if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
             yield (
                 ("idle", "window_minutes"),
@@ -720,24 +669,6 @@ class Policy:
                     f"approval.{name} ({minutes}) must be a whole number of periods of "
                     f"metrics.period_seconds ({self.metrics.period_seconds})",
                 )
-
-    @property
-    def past_detector(self) -> SurvivalDetector:
-        """Judges an instance's own past, where `detector` is `survival`; never by less than the window."""
-        rule, window_minutes = self.survival, self.idle.window_minutes
-        return SurvivalDetector(
-            minimum_minutes=window_minutes,
-            needed_chance=rule.needed_chance_percent / 100,
-            worthwhile_hours=rule.worthwhile_hours,
-            similar_start_hours=rule.similar_start_hours,
-            minimum_evidence=rule.minimum_evidence,
-            unproven_minutes=max(rule.unproven_minutes, window_minutes),
-            interruption_margin=rule.interruption_times,
-            interruption_hours=rule.interruption_up_to_hours,
-            prior_weight=rule.prior_weight,
-            longest_proof_hours=max(rule.longest_proof_hours, -(-window_minutes // 60)),
-            minimum_coverage=self.idle.minimum_coverage_percent / 100,
-        )
 
     @property
     def window(self) -> timedelta:

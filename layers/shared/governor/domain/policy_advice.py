@@ -63,6 +63,10 @@ def _of_judging(policy: Policy) -> Iterator[str]:
     vetoes, breaker = policy.vetoes, policy.breaker
     if policy.idle.window_minutes < _SHORT_WINDOW_MINUTES:
         yield f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle; use 60"
+    if policy.ask_window.total_seconds() < _SHORT_WINDOW_MINUTES * 60:
+        yield f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during coffee breaks; use 180"
+    if not policy.can_ask:
+        yield "metrics.period_seconds: 3600 cannot show the last minutes, so nobody is ever asked; set 300"
     limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)
     if all(limit is None for limit in (*limits, vetoes.network_bytes_per_second)):
         yield "no veto is on: utilization alone makes an instance idle; switch on vetoes.cpu_percent at least"

@@ -55,8 +55,6 @@ class VerdictKind(StrEnum):
     PARTLY_IDLE = "partly-idle"
     NO_DATA = "no-data"
     TOO_YOUNG = "too-young"
-    RESTING = "resting"
-    """Idle by the rules, and its own past asks for a longer proof."""
     EXEMPT = "exempt"
     SNOOZED = "snoozed"
     MANAGED_ELSEWHERE = "managed-elsewhere"
@@ -104,10 +102,6 @@ class Verdict:
     last_busy: UtcDatetime | None = None
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
-    proof_at: UtcDatetime | None = None
-    """Of one that rests: when the proof that its past asks for can be complete."""
-    is_unread: bool = False
-    """What it should rest on could not be read, for the reason given: neither silence nor an answer."""
     is_late: bool = False
     """No data only because the newest readings are missing, and not for long: they may still come."""
 

@@ -81,7 +81,6 @@ def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
             VerdictKind.IDLE
             | VerdictKind.NO_DATA
             | VerdictKind.TOO_YOUNG
-            | VerdictKind.RESTING
             | VerdictKind.EXEMPT
             | VerdictKind.SNOOZED
             | VerdictKind.MANAGED_ELSEWHERE

@@ -672,9 +672,7 @@ def _fell_silent(case: _Case) -> bool:
 
 def _problem(case: _Case) -> str | None:
     """Why its verdict is none."""
-    if case.unknown is not None:
-        return case.unknown
-    return case.settled.reason if case.settled.is_unread else None
+    return case.unknown
 
 
 def _without_work(cases: Sequence[_Case], tripped: BreakerState | None) -> frozenset[str]:

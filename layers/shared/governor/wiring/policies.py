@@ -27,7 +27,13 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
 def swept_accounts(parts: Parts) -> Ready[Places]:
     """For `plan_sweep`: account and Region of every target of the policy."""
     hub = parts.hub
-    return ready(present(parts), lambda policies: swept(policies.base().policy, hub.account, hub.region))
+
+    def places(policies: PolicyBook) -> Places:
+        for problem in policies.retired():
+            _log.warning("the policy: %s", problem)
+        return swept(policies.base().policy, hub.account, hub.region)
+
+    return ready(present(parts), places)
 
 
 def present(parts: Parts) -> Ready[PolicyBook]:

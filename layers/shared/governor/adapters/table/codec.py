@@ -331,7 +331,9 @@ _STORED: dict[type, _Form] = {
     LedgerEntry: _Form(names={"episode": "execution_name"}, older={"false_stop": False, "ours": True}),
     Meter: _Form(flat=("target",)),
     Delivery: _Form(older={"given_up": False}),
-    Observation: _Form(older={"reason": "", "policy_version": "", "told_silent": False, "advice": ()}),
+    Observation: _Form(
+        older={"reason": "", "policy_version": "", "told_silent": False, "advice": (), "is_late": False}
+    ),
     _Line: _Form(flat=("seen",)),
 }
 
