@@ -11,8 +11,11 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/bytecode
 export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.
 
+# What a recipe that set SECONDS to 0 has taken, for `make figures`.
+took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
+
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -22,13 +25,13 @@ env-project env-cloud env-sam env-browser: env-%:
 	@$(PYTHON) scripts/environment.py $*
 
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
-	@$(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE))
+	@SECONDS=0; $(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE) && $(call took,demo))
 
 up: env-project env-cloud ## like demo, and keeps the cloud running for a look until Ctrl-C
 	@$(VENV)/python -m cli.demo --keep
 
 test: env-project env-cloud ## the whole suite, its two halves side by side
-	@$(VENV)/python -m scripts.run_tests
+	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)
 
 test-unit: env-project ## unit and contract tests only
 	@$(VENV)/python -m pytest -m "not integration and not browser and not fuzz"
@@ -42,7 +45,8 @@ test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried
 screenshots: env-cloud env-browser ## pages, mail and Slack message as pictures in docs/images; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots
 
-check: env-project env-cloud env-sam lint types imports template test ## everything that must hold; changes nothing
+check: env-project env-cloud env-sam ## everything that must hold, checks and tests side by side; changes nothing
+	@$(VENV)/python -m scripts.run_tests --checks
 
 lint: env-project
 	$(VENV)/ruff format --check $(SOURCES)
@@ -81,8 +85,11 @@ invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.js
 bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
 	@$(VENV)/python -m benchmarks
 
+figures: env-project ## lines, seconds and words beside their targets; runs what has not run yet
+	@$(VENV)/python -m scripts.figures
+
 evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
-	@$(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)"
+	@SECONDS=0; $(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" && $(call took,evaluate)
 
 checkov: env-project ## security linter for the templates; its environment is large and made on demand
 	@$(PYTHON) scripts/environment.py checkov

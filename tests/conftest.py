@@ -8,6 +8,10 @@ import pytest
 import pytest_socket
 from hypothesis import settings
 
+from local.service_models import remember_service_models
+
+remember_service_models()
+
 # Machines are noisy: how long an example takes says nothing about the promise.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")

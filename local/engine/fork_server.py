@@ -23,6 +23,10 @@ import types
 from contextlib import suppress
 from pathlib import Path
 
+from botocore import loaders
+
+from local.service_models import remember_service_models
+
 LIBRARIES = (
     "boto3.session",
     "botocore.client",
@@ -98,8 +102,7 @@ def _load(layers: list[str]) -> None:
     for name in LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(name)
-    with suppress(ImportError):
-        _remember_models()
+    _remember_models()
     # What is imported from here on lies in folders that are gone after this run.
     sys.dont_write_bytecode = True
     for layer in layers:
@@ -126,18 +129,8 @@ def _import_below(name: str) -> None:
 
 
 def _remember_models() -> None:
-    """Lets each description be parsed once, whichever session asks for it."""
-    from botocore import loaders
-
-    known: dict[str, object] = {}
-    parse = loaders.JSONFileLoader.load_file
-
-    def load(self: object, file_path: str) -> object:
-        if file_path not in known:
-            known[file_path] = parse(self, file_path)
-        return known[file_path]
-
-    loaders.JSONFileLoader.load_file = load
+    """Parses the descriptions that functions need, before they ask."""
+    remember_service_models()
     loader = loaders.Loader(include_default_search_paths=True)
     for name in ("endpoints", "partitions", "sdk-default-configuration", "_retry"):
         loader.load_data(name)

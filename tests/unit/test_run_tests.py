@@ -22,9 +22,28 @@ def test_a_half_that_fails_is_a_suite_that_fails(
     shown: int, kept: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever it is."""
-    status = run_tests.side_by_side(program("cloud", shown), program("rules", kept))
-    assert bool(shown or kept) == bool(status)
-    assert "cloud\nrules\n" == capfd.readouterr().out
+    status = run_tests.side_by_side(program("cloud", shown), program("checks", 0), program("rules", kept))
+    failed = (shown != 0) + (kept != 0)
+    assert bool(failed) == bool(status)
+    said = f"cloud\nchecks\nrules\n0 passed, {failed} failed, 0 skipped\n"
+    assert said == capfd.readouterr().out
+
+
+def test_what_comes_after_a_check_that_fails_runs_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
+    """One run tells everything that is wrong."""
+    assert 1 == run_tests.side_by_side(
+        program("cloud", 0), program("checks", 1), program("3 passed in 1s", 0)
+    )
+    assert capfd.readouterr().out.endswith("3 passed in 1s\n3 passed, 1 failed, 0 skipped\n")
+
+
+def test_the_last_line_sums_up_both_halves() -> None:
+    """As pytest closes: with and without a frame, skips and errors among them."""
+    said = (
+        "tests/a.py::x 3 passed in words\n== 1 failed, 20 passed, 2 skipped in 1.23s ==\n"
+        "100 passed, 1 error in 75.01s (0:01:15)\n"
+    )
+    assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
 
 def test_what_the_suite_leaves_out_is_what_the_halves_leave_out(pytestconfig: pytest.Config) -> None:

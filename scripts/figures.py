@@ -1,0 +1,200 @@
+"""`make figures`: how large, how slow and how wordy the project is, each figure beside its target.
+
+Lines and words are counted; seconds are those that `make demo APPROVE=auto`, `test`, `evaluate` and `bench`
+have left in `build/`. What has not run yet is run now, unless `--recorded` says not to.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYER = "layers/shared/governor"
+WORDS_A_PAGE = 1_200
+RUNS = {
+    "demo": (("demo", "APPROVE=auto"), 60),
+    "test": (("test",), 300),
+    "evaluate": (("evaluate",), 60),
+}
+"""What to measure: the arguments of make, and the target in seconds on two quiet cores."""
+COLD_START_RATIO = 1.3
+
+
+@dataclass(frozen=True)
+class Room:
+    """Files that serve one purpose, wherever they are, and how many lines they may have together."""
+
+    name: str
+    target: int
+    patterns: tuple[str, ...]
+
+
+ROOMS = (
+    Room(LAYER, 21_000, (f"{LAYER}/**/*.py",)),
+    Room(
+        "  table, ports and twins",
+        1_900,
+        (
+            f"{LAYER}/adapters/table/**/*.py",
+            *(f"{LAYER}/adapters/{name}.py" for name in ("documents", "dynamodb", "event_log", "memory")),
+            f"{LAYER}/ports.py",
+            f"{LAYER}/ports/**/*.py",
+            f"{LAYER}/stores.py",
+            "tests/twins/**/*.py",
+        ),
+    ),
+    Room(
+        "  wiring",
+        480,
+        (f"{LAYER}/bootstrap.py", f"{LAYER}/wiring/**/*.py", f"{LAYER}/contracts/settings.py"),
+    ),
+    Room(
+        "  policy",
+        1_150,
+        (
+            f"{LAYER}/contracts/policy*.py",
+            f"{LAYER}/contracts/policy/**/*.py",
+            f"{LAYER}/contracts/yaml_document.py",
+            f"{LAYER}/domain/policy.py",
+            f"{LAYER}/domain/policy/**/*.py",
+            f"{LAYER}/domain/settings.py",
+        ),
+    ),
+    Room(
+        "  warnings",
+        900,
+        tuple(
+            f"{LAYER}/usecases/**/{name}.py"
+            for name in (
+                "react*",
+                "respond*",
+                "tell_warning*",
+                "send_checkpoint*",
+                "advise_elsewhere",
+                "warning*",
+                "*_warning",
+                "*_warnings",
+            )
+        ),
+    ),
+    Room("  messages", 950, (f"{LAYER}/domain/**/*messages*.py", f"{LAYER}/domain/**/messages/**/*.py")),
+    Room("template.yaml", 2_000, ("template.yaml",)),
+    Room("remediation source", 600, ("statemachines/remediation.yaml", "statemachines/remediation.asl.yaml")),
+)
+BESIDE = (
+    Room("cli, not in the layer", 0, ("cli/**/*.py",)),
+    Room("tests/twins, not in the layer", 0, ("tests/twins/**/*.py",)),
+)
+PAGES = ("README.md", "docs/**/*.md", "agent/README.md", "local/README.md")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure beside its target; without a target it only informs, without a value it is not known."""
+
+    name: str
+    value: float | None
+    target: float | None
+    unit: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the target is missed."""
+        return self.value is not None and self.target is not None and self.value > self.target
+
+    def __str__(self) -> str:
+        value = "not run" if self.value is None else f"{self.value:,.10g}"
+        target = "" if self.target is None else f"{self.target:,.10g}"
+        verdict = "over" if self.is_over else "" if self.target is None or self.value is None else "ok"
+        return f"  {self.name:<34} {value:>9} {target:>9} {self.unit:<8} {verdict}".rstrip()
+
+
+def lines(root: Path, room: Room) -> int:
+    """Lines of a room's files; no file is counted twice, and folders that are not there have none."""
+    found = {path for pattern in room.patterns for path in root.glob(pattern) if path.is_file()}
+    return sum(path.read_text(encoding="utf-8").count("\n") for path in found)
+
+
+def words(text: str) -> int:
+    """Words of a page, without its code blocks."""
+    return len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split())
+
+
+def pages(root: Path) -> dict[str, int]:
+    """Words by page."""
+    found = {path for pattern in PAGES for path in root.glob(pattern)}
+    return {
+        path.relative_to(root).as_posix(): words(path.read_text(encoding="utf-8")) for path in sorted(found)
+    }
+
+
+def seconds(build: Path, name: str) -> float | None:
+    """What the last run took."""
+    path = build / f"{name}.seconds"
+    return float(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def cold_start(build: Path) -> float | None:
+    """The slowest function over a handler with the same imports and clients, in the last bench."""
+    path = build / "bench.json"
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8")).get("cold_start_over_same_clients_max")
+    return None if found is None else float(found)
+
+
+def counted(root: Path) -> Iterator[tuple[str, list[Figure]]]:
+    """All that can be read without running anything, by heading."""
+    yield "Lines", [Figure(room.name, lines(root, room), room.target) for room in ROOMS]
+    yield "Lines beside them", [Figure(room.name, lines(root, room), None) for room in BESIDE]
+    long = pages(root)
+    yield "Words a page", [Figure(name, count, WORDS_A_PAGE) for name, count in long.items()]
+    build = root / "build"
+    yield (
+        "Seconds, at the last run",
+        [
+            *(
+                Figure(f"make {name}", seconds(build, name), target, "s")
+                for name, (_, target) in RUNS.items()
+            ),
+            Figure("cold start over the same clients", cold_start(build), COLD_START_RATIO, "x"),
+        ],
+    )
+
+
+def run_what_is_missing(build: Path) -> None:
+    """Runs what has left no figure yet; what it prints goes to `build/`."""
+    commands = {name: arguments for name, (arguments, _) in RUNS.items() if seconds(build, name) is None}
+    if cold_start(build) is None:
+        commands["bench"] = ("bench",)
+    build.mkdir(exist_ok=True)
+    for name, arguments in commands.items():
+        print(f"running make {' '.join(arguments)} ...", file=sys.stderr, flush=True)
+        with (build / f"{name}.log").open("w") as log:
+            subprocess.run(["make", *arguments], cwd=ROOT, stdout=log, stderr=log, check=False)
+
+
+def shown(figures: Iterable[tuple[str, list[Figure]]]) -> Iterator[str]:
+    """The table."""
+    for heading, rows in figures:
+        yield f"{heading:<36} {'is':>9} {'target':>9}"
+        yield from map(str, rows)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Always 0: a target that is missed is for people to weigh."""
+    if "--recorded" not in arguments:
+        run_what_is_missing(ROOT / "build")
+    for line in shown(counted(ROOT)):
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
