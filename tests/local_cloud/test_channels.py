@@ -22,12 +22,7 @@ from governor.channels.email import EmailChannel
 from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Channel, Table
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key
-from governor.channels.slack import (
-    SlackAppChannel,
-    SlackWebhookChannel,
-    slack_app_client,
-    slack_webhook_client,
-)
+from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.slack_callback import parse_slack_answer, verify_slack_request
 from governor.channels.teams import TeamsChannel
 from governor.channels.transport import HttpsTransport
@@ -59,8 +54,8 @@ def receivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receivers]:
 
 def slack_app(receivers: Receivers, token: str | None = None, channel: str | None = None) -> SlackAppChannel:
     """In the receivers' conversation, with their token, unless told otherwise."""
-    client = slack_app_client(token or receivers.slack_token, receivers.slack_api_url)
-    return SlackAppChannel(client, channel or receivers.slack_channel, NowClock())
+    api = SlackApi(token or receivers.slack_token, HttpsTransport(), receivers.slack_api_url)
+    return SlackAppChannel(api, channel or receivers.slack_channel, NowClock())
 
 
 def sender(receivers: Receivers, name: str) -> Channel:
@@ -70,7 +65,7 @@ def sender(receivers: Receivers, name: str) -> Channel:
         case "slack":
             return slack_app(receivers)
         case "slack_webhook":
-            return SlackWebhookChannel(slack_webhook_client(receivers.slack_webhook_url), clock)
+            return SlackWebhookChannel(receivers.slack_webhook_url, transport, clock)
         case "teams":
             return TeamsChannel(receivers.teams_url, transport, clock)
         case "pagerduty":
@@ -148,7 +143,7 @@ def test_wrong_credentials_are_refused_and_say_so(receivers: Receivers) -> None:
         (slack_app(receivers, token="xoxb-other"), "invalid_auth: store the present bot token"),
         (slack_app(receivers, channel="C0OTHER"), "channel_not_found: invite the app"),
         (
-            SlackWebhookChannel(slack_webhook_client(f"{receivers.url}/services/T/B/other"), clock),
+            SlackWebhookChannel(f"{receivers.url}/services/T/B/other", transport, clock),
             "404: .*make a new one",
         ),
         (TeamsChannel(f"{receivers.url}/workflows/other", transport, clock), "404: .*make a new one"),

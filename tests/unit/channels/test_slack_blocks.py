@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from slack_sdk.models.blocks import Block
 
 from governor.channels.message import Message, Table
 from governor.channels.slack_blocks import BLOCKS, slack_blocks, slack_text
 from governor.domain.alert import Section
 from governor.domain.approval import Answer
+from local.receiver_checks import slack_problems
 from tests.unit.channels.builders import FACTS, LINK, make_message, make_outcome
 
 EVIL = "<!channel> <https://evil.example|approve> & *bold*"
@@ -43,13 +43,12 @@ def texts(message: Message) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("interactive", [True, False])
-def test_the_sdk_finds_nothing_wrong(interactive: bool) -> None:
-    """Its models know the limits of each block."""
+def test_slack_s_documentation_finds_nothing_wrong(interactive: bool) -> None:
+    """Its limits of each block, as the local receivers check them."""
     for message in (make_message(), make_outcome(), make_message(evidence=None, link=None, sections=())):
-        parsed = Block.parse_all(slack_blocks(message, interactive=interactive))
-        assert parsed
-        for block in parsed:
-            block.validate_json()
+        blocks = slack_blocks(message, interactive=interactive)
+        assert blocks
+        assert [] == slack_problems(blocks)
 
 
 def test_an_app_offers_the_answers_and_the_page() -> None:
@@ -114,8 +113,7 @@ def test_nothing_is_ever_too_long(title: str, lines: list[str], sections: int, r
     blocks = slack_blocks(message, interactive=True)
     assert len(blocks) <= BLOCKS
     assert 4 == len(buttons(message))
-    for block in Block.parse_all(blocks):
-        block.validate_json()
+    assert [] == slack_problems(blocks)
     for node in texts(message):
         assert 0 < len(node["text"]) <= 3000
     for node in nodes(blocks):

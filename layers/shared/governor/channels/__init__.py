@@ -4,12 +4,12 @@
     what became of it   message.Delivered, errors.DeliveryRetryable, errors.DeliveryRefused
     the Protocol        message.Channel
     email               email.EmailChannel over an email.MailService
-    Slack, as an app    slack.SlackAppChannel with slack.slack_app_client
-    Slack, webhook      slack.SlackWebhookChannel with slack.slack_webhook_client
+    Slack, as an app    slack.SlackAppChannel with slack.SlackApi
+    Slack, webhook      slack.SlackWebhookChannel
     Microsoft Teams     teams.TeamsChannel
     PagerDuty           pagerduty.PagerDutyChannel
     anybody else        webhook.WebhookChannel; receivers check with webhook.verify_webhook
-    over HTTPS          transport.HttpsTransport, for the last three
+    over HTTPS          transport.HttpsTransport, for all but mail
     answers from Slack  slack_callback.verify_slack_request, then slack_callback.parse_slack_answer
 
 A caller asks `channel.takes(message)`, then `channel.send(message)`, and keeps `Delivered.thread` for the

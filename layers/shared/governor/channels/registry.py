@@ -6,17 +6,19 @@ This module must not know what is sent.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
+from governor.channels.email import EmailChannel, MailService
 from governor.channels.errors import DeliveryRefused
 from governor.channels.message import Channel, Delivered, Message
+from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
+from governor.channels.slack import API_URL, SlackApi, SlackAppChannel, SlackWebhookChannel
+from governor.channels.teams import TeamsChannel
+from governor.channels.transport import HttpsTransport, Transport
+from governor.channels.webhook import WebhookChannel
 from governor.domain.contacts import Contact, addresses, list_addresses
 from governor.errors import ConfigurationError
 from governor.ports import Clock
-
-if TYPE_CHECKING:
-    from governor.channels.email import MailService
 
 KEYS = frozenset(
     {
@@ -74,6 +76,7 @@ class Registry:
     clock: Clock
     problem: str | None = None
     """Why the secret cannot be read as what it must be."""
+    transport: Transport = field(default_factory=HttpsTransport)
 
     def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
         """Every way to these contacts, to those who were told before, and those that are for everybody.
@@ -96,7 +99,6 @@ class Registry:
         mail, sender = self.mail, self.sender
         if mail is None or sender is None:
             return []
-        from governor.channels.email import EmailChannel
 
         def mailbox(address: str, person: str | None) -> Route:
             return _route(
@@ -115,21 +117,9 @@ class Registry:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
         if not token and not webhook:
             return []
-        from governor.channels.slack import (
-            API_URL,
-            SlackAppChannel,
-            SlackWebhookChannel,
-            slack_app_client,
-            slack_webhook_client,
-        )
-
         if webhook and not token:
             return [
-                _route(
-                    "slack",
-                    _INCOMING,
-                    lambda: SlackWebhookChannel(slack_webhook_client(webhook), self.clock),
-                )
+                _route("slack", _INCOMING, lambda: SlackWebhookChannel(webhook, self.transport, self.clock))
             ]
         api_url = self.secret.get("slack_api_url") or API_URL
         default = self.secret.get("slack_channel")
@@ -141,7 +131,7 @@ class Registry:
                 "slack",
                 place,
                 lambda: SlackAppChannel(
-                    slack_app_client(token or "", api_url),
+                    SlackApi(token or "", self.transport, api_url),
                     place,
                     self.clock,
                     takes_answers=bool(self.secret.get("slack_signing_secret")),
@@ -151,15 +141,8 @@ class Registry:
         return [conversation(place) for place in dict.fromkeys(places) if place]
 
     def _others(self) -> list[Route]:
-        secret, clock = self.secret, self.clock
-        if not {"teams_webhook_url", "pagerduty_routing_key", "webhook_url"} & secret.keys():
-            return []
-        from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
-        from governor.channels.teams import TeamsChannel
-        from governor.channels.transport import HttpsTransport
-        from governor.channels.webhook import WebhookChannel
-
-        transport, found = HttpsTransport(), []
+        secret, clock, transport = self.secret, self.clock, self.transport
+        found = []
         if secret.get("teams_webhook_url"):
             found.append(
                 _route(

@@ -5,29 +5,22 @@ This module must not know what a message is about.
 
 from __future__ import annotations
 
-import http.client
-import logging
+import json
 import re
-import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
-
-from slack_sdk.errors import SlackApiError, SlackClientError
-from slack_sdk.web.client import WebClient
-from slack_sdk.webhook.client import WebhookClient
-from slack_sdk.webhook.webhook_response import WebhookResponse
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Delivered, Message
 from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
-from governor.channels.transport import HttpAnswer, check_answer, https_url, retry_after_seconds, unanswered
+from governor.channels.transport import HttpAnswer, Transport, check_answer, https_url, retry_after_seconds
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
 API_URL = "https://slack.com/api/"
 _NAME = "slack"
-_SECONDS = 10
+_JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
@@ -48,8 +41,6 @@ _CANNOT_CHANGE = frozenset(
     {"message_not_found", "cant_update_message", "edit_window_closed", "update_failed"}
 )
 _NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_to_message"})
-_FOREIGN = (SlackClientError, http.client.HTTPException, OSError, UnicodeError, LookupError)
-"""What the SDK lets through: its own, the network's, and pages it cannot decode."""
 _RENEW = "store the present bot token in the channel's secret"
 _NO_CHANNEL = "invite the app to the channel, or name another one"
 _WHAT_TO_DO = {
@@ -59,6 +50,49 @@ _WHAT_TO_DO = {
     **dict.fromkeys(("channel_not_found", "not_in_channel", "is_archived", "restricted_action"), _NO_CHANNEL),
     "missing_scope": "give the app the scope chat:write and install it again",
 }
+
+
+class SlackApi:
+    """Slack's Web API. No redirects and no retries, as for every channel.
+
+    Raises:
+        ConfigurationError: no bot token, or the address is not https.
+    """
+
+    def __init__(self, token: str, transport: Transport, url: str = API_URL) -> None:
+        if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
+            raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
+        self._headers = {"Authorization": f"Bearer {token}", **_JSON}
+        self._url = https_url(url, _NAME).rstrip("/")
+        self._transport = transport
+
+    def call(self, method: str, arguments: Mapping[str, Any]) -> _Answer:
+        """Return what Slack says, yes or no. Raises: DeliveryError when it did not answer."""
+        body = json.dumps(arguments).encode()
+        return _Answer.of(self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """`refused` is Slack's error code, and empty when it said yes."""
+
+    http: HttpAnswer
+    data: Mapping[str, Any]
+    refused: str
+
+    @classmethod
+    def of(cls, http: HttpAnswer) -> _Answer:
+        """What stands in place of a code (a page of a proxy) is not repeated: it could hold anything."""
+        try:
+            data = json.loads(http.body)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            data = {}
+        if http.status == 200 and data.get("ok"):
+            return cls(http, data, "")
+        code = str(data.get("error", ""))
+        return cls(http, data, code if _CODE.fullmatch(code) else "without a code")
 
 
 class SlackAppChannel:
@@ -73,12 +107,10 @@ class SlackAppChannel:
 
     name = _NAME
 
-    def __init__(
-        self, client: WebClient, channel_id: str, clock: Clock, *, takes_answers: bool = True
-    ) -> None:
+    def __init__(self, api: SlackApi, channel_id: str, clock: Clock, *, takes_answers: bool = True) -> None:
         if _CHANNEL.fullmatch(channel_id) is None:
             raise ConfigurationError("the channel of Slack must be given by its id, like C0123456789")
-        self._client = client
+        self._api = api
         self._channel_id = channel_id
         self._clock = clock
         self._takes_answers = takes_answers
@@ -107,33 +139,33 @@ class SlackAppChannel:
     def _post(self, channel: str, stamp: str | None, content: Mapping[str, Any]) -> Delivered:
         # A reply alone is seen only by those who follow the thread.
         place: dict[str, Any] = {} if stamp is None else {"thread_ts": stamp, "reply_broadcast": True}
-        try:
-            answer = self._client.chat_postMessage(
-                channel=channel, unfurl_links=False, unfurl_media=False, parse="none", **place, **content
-            )
-        except _FOREIGN as error:
-            if stamp is not None and _code(error) in _NO_THREAD:
-                return self._post(channel, None, content)
-            raise self._translated(error) from None
-        return _delivered(answer.get("channel"), answer.get("ts"))
+        plain = {"channel": channel, "unfurl_links": False, "unfurl_media": False, "parse": "none"}
+        answer = self._api.call("chat.postMessage", {**plain, **place, **content})
+        if stamp is not None and answer.refused in _NO_THREAD:
+            return self._post(channel, None, content)
+        return self._delivered(answer)
 
     def _change(self, channel: str, stamp: str, content: Mapping[str, Any]) -> Delivered | None:
-        """`None` when the first message is gone or can no longer be changed: the outcome is told anew."""
-        try:
-            answer = self._client.chat_update(channel=channel, ts=stamp, parse="none", **content)
-        except _FOREIGN as error:
-            if _code(error) in _CANNOT_CHANGE:
-                return None
-            raise self._translated(error) from None
-        return _delivered(answer.get("channel"), answer.get("ts"))
+        """`None` when the first message is gone or can no longer be changed: the outcome is sent anew."""
+        answer = self._api.call("chat.update", {"channel": channel, "ts": stamp, "parse": "none", **content})
+        return None if answer.refused in _CANNOT_CHANGE else self._delivered(answer)
 
-    def _translated(self, error: Exception) -> DeliveryRetryable | DeliveryRefused:
-        """What an error of the SDK means. Its texts can hold the whole request, so none is repeated."""
-        if not isinstance(error, SlackApiError):
-            return unanswered(_NAME, error)
-        code, status = _code(error), int(error.response.status_code)
+    def _delivered(self, answer: _Answer) -> Delivered:
+        """Raises: DeliveryError when Slack said no, or the answer lacks what Slack always gives."""
+        if answer.refused:
+            raise self._error(answer.http, answer.refused)
+        stamp = answer.data.get("ts")
+        thread = f"{answer.data.get('channel')}:{stamp}"
+        if _THREAD.fullmatch(thread) is None:
+            raise DeliveryRefused(
+                "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
+            )
+        return Delivered(str(stamp), thread=thread)
+
+    def _error(self, http: HttpAnswer, code: str) -> DeliveryRetryable | DeliveryRefused:
+        status = http.status
         if code in _LATER or status == 429 or status >= 500:
-            wait = retry_after_seconds(_header(error.response.headers, "retry-after"), self._clock.now())
+            wait = retry_after_seconds(http.headers.get("retry-after"), self._clock.now())
             text = f"it answered {status} {code}"
             return DeliveryRetryable(text, channel=_NAME, retry_after_seconds=wait)
         advice = _WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage")
@@ -143,31 +175,33 @@ class SlackAppChannel:
 class SlackWhisper:
     """Fulfils `slack_actions.Whisper`: a message that only one person of a conversation sees."""
 
-    def __init__(self, client: Callable[[], WebClient]) -> None:
-        self._client = client
+    def __init__(self, api: Callable[[], SlackApi]) -> None:
+        self._api = api
 
     def __call__(self, thread: str, user_id: str, text: str) -> None:
         """As the Protocol says."""
         place = _thread(thread)
         if place is None:
             raise ValueError("a whisper needs the message that was answered")
-        try:
-            self._client().chat_postEphemeral(
-                channel=place[0], user=user_id, text=escaped(text, 3000), parse="none"
-            )
-        except _FOREIGN as error:
-            # Told to the log alone: whoever pressed sees the outcome in the conversation.
-            code = _code(error) if isinstance(error, SlackApiError) else type(error).__name__
-            raise DeliveryRefused(f"the whisper was not taken ({code})", channel=_NAME) from None
+        said = {"channel": place[0], "user": user_id, "text": escaped(text, 3000), "parse": "none"}
+        answer = self._api().call("chat.postEphemeral", said)
+        if answer.refused:
+            # For the log alone: whoever pressed sees the outcome in the conversation.
+            raise DeliveryRefused(f"the whisper was not taken ({answer.refused})", channel=_NAME)
 
 
 class SlackWebhookChannel:
-    """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards."""
+    """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards.
+
+    Raises:
+        ConfigurationError: the address is not https.
+    """
 
     name = _NAME
 
-    def __init__(self, client: WebhookClient, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
+        self._url = https_url(url, _NAME)
+        self._transport = transport
         self._clock = clock
 
     def takes(self, message: Message) -> bool:
@@ -177,92 +211,19 @@ class SlackWebhookChannel:
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
-        try:
-            answer = self._client.send(
-                text=slack_text(message),
-                blocks=slack_blocks(message, interactive=False),
-                unfurl_links=False,
-                unfurl_media=False,
-            )
-        except _FOREIGN as error:
-            raise unanswered(_NAME, error) from None
-        headers = {"retry-after": _header(answer.headers, "retry-after") or ""}
-        check_answer(_NAME, HttpAnswer(answer.status_code, headers), self._clock.now())
-        if answer.body.strip() != "ok":
+        content = {
+            "text": slack_text(message),
+            "blocks": slack_blocks(message, interactive=False),
+            "unfurl_links": False,
+            "unfurl_media": False,
+        }
+        answer = self._transport.post(_NAME, self._url, json.dumps(content).encode(), _JSON)
+        check_answer(_NAME, answer, self._clock.now())
+        if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME
             )
         return Delivered(message.delivery_key)
-
-
-def slack_app_client(token: str, api_url: str = API_URL) -> WebClient:
-    """The SDK's client: no redirects, no retries of its own, and silent, as its logs hold requests.
-
-    Raises:
-        ConfigurationError: no bot token, or the address is not https.
-    """
-    if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
-        raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
-    url = https_url(api_url, _NAME)
-    return _StrictWebClient(token=token, base_url=url, timeout=_SECONDS, logger=_silent(), retry_handlers=[])
-
-
-def slack_webhook_client(url: str) -> WebhookClient:
-    """As `slack_app_client`, for the address of an incoming webhook. Raises: ConfigurationError."""
-    return _StrictWebhookClient(
-        url=https_url(url, _NAME), timeout=_SECONDS, logger=_silent(), retry_handlers=[]
-    )
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirected POST becomes a GET that carries the token to wherever it was sent."""
-
-    def redirect_request(self, *args: object, **kwargs: object) -> None:
-        del args, kwargs
-
-
-def _opener(context: ssl.SSLContext | None) -> OpenerDirector:
-    return build_opener(_NoRedirects, HTTPSHandler(context=context))
-
-
-class _StrictWebClient(WebClient):
-    """The SDK opens its requests in this method; it has no setting for redirects."""
-
-    def _perform_urllib_http_request_internal(self, url: str, req: Request) -> dict[str, Any]:
-        del url
-        with _opener(self.ssl).open(req, timeout=self.timeout) as answer:
-            return {
-                "status": answer.status,
-                "headers": answer.headers,
-                "body": answer.read().decode("utf-8", "replace"),
-            }
-
-
-class _StrictWebhookClient(WebhookClient):
-    """As `_StrictWebClient`."""
-
-    def _perform_http_request_internal(self, url: str, req: Request) -> WebhookResponse:
-        with _opener(self.ssl).open(req, timeout=self.timeout) as answer:
-            body = answer.read().decode("utf-8", "replace")
-            return WebhookResponse(
-                url=url, status_code=answer.status, body=body, headers=dict(answer.headers)
-            )
-
-
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("governor.channels.slack_sdk")
-    logger.setLevel(logging.CRITICAL + 1)
-    return logger
-
-
-def _code(error: Exception) -> str:
-    """Slack's error code; what stands there instead of one (a page of a proxy) is not repeated."""
-    code = str(error.response.get("error", "")) if isinstance(error, SlackApiError) else ""
-    return code if _CODE.fullmatch(code) else "without a code"
-
-
-def _header(headers: Mapping[str, str], name: str) -> str | None:
-    return next((value for key, value in headers.items() if key.lower() == name), None)
 
 
 def _thread(thread: str | None) -> tuple[str, str] | None:
@@ -277,13 +238,3 @@ def _thread(thread: str | None) -> tuple[str, str] | None:
     if found is None:
         raise ValueError("the thread of a Slack message must be what Delivered.thread said")
     return found[1], found[2]
-
-
-def _delivered(channel: object, stamp: object) -> Delivered:
-    """Raises: DeliveryRefused when the answer lacks what Slack always gives."""
-    thread = f"{channel}:{stamp}"
-    if _THREAD.fullmatch(thread) is None:
-        raise DeliveryRefused(
-            "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
-        )
-    return Delivered(str(stamp), thread=thread)

@@ -20,8 +20,8 @@ from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.errors import ConfigurationError
 
 _CONNECT_SECONDS, _READ_SECONDS = 3.0, 10.0
-_BODY_BYTES = 65_536
-"""Answers are short; what is longer is not read to its end."""
+_BODY_BYTES = 1_048_576
+"""Slack repeats the whole message in its answer; what is longer than that is not read to its end."""
 LONGEST_WAIT_SECONDS = 43_200
 """The longest that SQS keeps a message invisible; a receiver that asks for more is asked again after this."""
 _LATER = frozenset({408, 425, 429})
@@ -85,7 +85,7 @@ class HttpsTransport:
 
 def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRefused:
     """What it means that no answer came; a certificate does not become good by asking again."""
-    # urllib3 and urllib wrap the reason, as their only argument.
+    # urllib3 wraps the reason, as its only argument.
     reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
         return DeliveryRefused("its certificate was not accepted; renew it there", channel=channel)

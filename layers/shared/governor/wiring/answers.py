@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from governor.channels.slack import API_URL, SlackWhisper, slack_app_client
+from governor.channels.slack import API_URL, SlackApi, SlackWhisper
 from governor.channels.slack_actions import SlackActions, Whisper
+from governor.channels.transport import HttpsTransport
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
@@ -31,7 +32,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 def slack_actions(parts: Parts, whisper: Whisper | None = None) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
     show, decide = parts.fill(ShowApproval), parts.fill(Decide)
-    secret, policies = parts.channel_secret, or_last(parts)
+    secret, policies, transport = parts.channel_secret, or_last(parts), HttpsTransport()
 
     def actions() -> SlackActions:
         stored = secret.read()
@@ -41,7 +42,7 @@ def slack_actions(parts: Parts, whisper: Whisper | None = None) -> Ready[SlackAc
             show=show,
             decide=decide,
             directory=lambda: policies().base().policy.ownership.directory,
-            whisper=whisper or SlackWhisper(lambda: slack_app_client(token, api_url)),
+            whisper=whisper or SlackWhisper(lambda: SlackApi(token, transport, api_url)),
             clock=parts.clock,
         )
 
