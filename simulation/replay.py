@@ -277,7 +277,7 @@ class _Sweeps:
             track.question = Question(now, None, now, True, verdict.reason)
             return
         # In observe, too: what would be asked is what one wants to know.
-        owner, project = owner_of(track.instance, track.policy.ownership)
+        owner, project, _ = owner_of(track.instance, track.policy.ownership)
         directory = track.policy.ownership.directory
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
         answered = times.ask_at + self._delay

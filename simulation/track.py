@@ -109,7 +109,7 @@ class Track:
     def result(self, base: Policy) -> InstanceResult:
         """The account at the end."""
         idle, left = self._idle_bins()
-        owner, _ = owner_of(self.recording.instance, base.ownership)
+        owner = owner_of(self.recording.instance, base.ownership).name
         return InstanceResult(
             recording=self.recording,
             owner=owner,

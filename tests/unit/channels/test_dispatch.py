@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,12 +25,12 @@ from governor.domain.alert import Alert, AlertKind
 from governor.domain.approval import Answer, Decision
 from governor.domain.contacts import Contact
 from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
-from governor.domain.episode import Episode, EpisodeRef, Outcome, Terms
+from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Terms
 from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.policy import Action, Ownership
 from governor.domain.units import iso
 from governor.errors import CloudError, InputError, Throttled
-from tests.builders import NOW
+from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import SIGNER, asked
 from tests.unit.usecases.world import APPROVAL_ID, World
 
@@ -1148,3 +1149,17 @@ def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
     post.world.state.end_lease(post.world.ref.execution_name)
     assert [] == worker(post, queue, [])([message])
     assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)
+
+
+@pytest.mark.parametrize("failure", [None, Throttled("busy")])
+def test_an_event_says_what_its_instance_cost_at_the_last_sweep(failure: CloudError | None) -> None:
+    """What reacts to events has no time to ask. A table that is busy keeps no message back."""
+    post = Post()
+    state, instance_id = post.world.state, post.world.ref.instance_id
+    seen = Observation(NOW, "busy", NOW, usd_per_hour=Decimal("5.67"))
+    state.remember(TARGET, {instance_id: seen}, NOW)
+    if failure is not None:
+        BusyTable(state, "observations", 1)
+    post.dispatch([replace(post.outcome(), facts={})])
+
+    assert (None if failure else Decimal("136.08")) == post.mail.sent[0].facts.usd_per_day

@@ -28,14 +28,25 @@ from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert
 from governor.domain.approval import Answer, Decision
-from governor.domain.episode import Episode, Outcome, Phase, Terms
+from governor.domain.breaker_messages import breaker_alert, breaker_release, breaker_reminder
+from governor.domain.cost import ProjectCost
+from governor.domain.cost_messages import budget_alert
+from governor.domain.episode import BreakerState, Episode, Outcome, Phase, Terms
+from governor.domain.event_messages import checkpoint_failed_alert, mass_alert, warning_alert
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.history import History
+from governor.domain.instance import Instance
+from governor.domain.interruption import Cause, Checkpoint, HookAnswer, HookState, LifecycleAction, Warned
+from governor.domain.managed import Home, IdleMember, Kind, managed_alert
 from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.notice import Notice
+from governor.domain.notice_messages import block_expiring_alert, notice_alert
+from governor.domain.owner import Owner
 from governor.domain.plan import Price
-from governor.domain.policy import Action, Mode
+from governor.domain.policy import Action, Mode, Policy
 from governor.domain.schedule import Schedule
-from tests.builders import NOW
+from governor.domain.silence_messages import silent_alert
+from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
@@ -422,6 +433,124 @@ def test_what_comes_between_says_what_is_next(
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+# what is no question
+
+BERLIN = Owner("ml-team", "vision", "Europe/Berlin")
+WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
+WAITS = LifecycleAction("e-1", TARGET.account, TARGET.region, "i-1", NOW, "trainers", "hook", "token")
+SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
+HOOK = Checkpoint(True, False, "the policy says so")
+PERSISTENT = Notice(TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1")
+COST = ProjectCost("vision", Decimal(8000), Decimal(0), Decimal(100), ((TARGET, Decimal(8000)),))
+ENDS_AT = "Fri 13:04 Berlin (12:04 UTC)"
+
+
+def _warning(cause: Cause, **changes: Any) -> Alert:
+    return warning_alert(_instance(), replace(WARNED, cause=cause, **changes), HOOK, BERLIN, NOW, SENT)
+
+
+def _instance() -> Instance:
+    return episode_of().instance
+
+
+EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
+    "spot": (_warning(Cause.SPOT), (ENDS_AT, "EC2 will terminate notebook-7", "Save your work now")),
+    "reservation": (
+        _warning(Cause.RESERVATION),
+        (ENDS_AT, "Save your work now", "of its reservation"),
+    ),
+    "rebalance": (_warning(Cause.REBALANCE), ("Interruption likely: notebook-7", "elevated risk")),
+    "group": (
+        _warning(Cause.AUTO_SCALING, waits=WAITS, stated_end=DEADLINE),
+        ("Auto Scaling will terminate notebook-7", "until Sat 04:02 Berlin (03:02 UTC) at most"),
+    ),
+    "hook": (
+        checkpoint_failed_alert(_instance(), WARNED, REFUSED, BERLIN, NOW),
+        ("Save by hand: the checkpoint hook of notebook-7 did not start", ENDS_AT, "no right", "Next step:"),
+    ),
+    "retirement": (
+        notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=True),
+        (
+            "notebook-7: instance retirement, in 15 h",
+            "Sat 04:02 Berlin (03:02 UTC), in 15 h",
+            "What to do: stop",
+        ),
+    ),
+    "block": (
+        block_expiring_alert("cr-1", [_instance()], DEADLINE, BERLIN, NOW, "e-1"),
+        ("cr-1 ends: its instances are terminated from Sat 04:02 Berlin", "local disks go with them"),
+    ),
+    "silent": (
+        silent_alert(TARGET, [(_instance(), "no agent")], BERLIN, NOW, outage=False),
+        ("No metrics: notebook-7", "no agent", "Next step: `governor doctor`"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: str) -> None:
+    """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is read."""
+    alert, said = EVENTS[name]
+    priced = replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"})
+    needed = {**ABOUT, **{words: words for words in said}}
+    for channel, text in texts(priced, None).items():
+        if channel != "slack text":
+            assert [] == lacks(text, needed), channel
+        assert None is _RAW_TIME.search(text), channel
+        assert " s left" not in text, channel
+
+
+SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
+    "mass": (
+        mass_alert(_instance(), WARNED, [_instance()], Policy(), NOW, NOW, owner=BERLIN),
+        (
+            "ml-team has 1 instance that run there",
+            "since Fri 13:02 Berlin",
+            "notebook-7 (i-0123456789abcdef0)",
+        ),
+    ),
+    "managed": (
+        managed_alert(
+            Home(Kind.ECS, "Amazon ECS", "gpu"),
+            [IdleMember(_instance(), ASKED, Decimal("5.672"))],
+            4,
+            TARGET,
+            NOW,
+            owner=BERLIN,
+            advice=("Do this.",),
+        ),
+        (
+            "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu, $136/day",
+            "Do this.",
+            "leaves them alone",
+        ),
+    ),
+    "budget": (
+        budget_alert(COST, Decimal(10_000), 80, TARGET, NOW, "ml-team"),
+        ("Project vision: 80% of the GPU budget of 2026-11 is used", "$8,000", "runs out at Sat 08:02 UTC"),
+    ),
+    "freeze": (
+        breaker_alert(TARGET, BreakerState(NOW, "half the fleet turned idle")),
+        ("froze all plans", "No instance there is stopped or terminated", "Half the fleet turned idle."),
+    ),
+    "still": (
+        breaker_reminder(TARGET, BreakerState(NOW, "half the fleet turned idle", turned=6), 4, NOW),
+        ("still frozen", "4 of 6 instances", "Next step:"),
+    ),
+    "thaw": (breaker_release(TARGET, NOW), ("works again", "The freeze ended at Fri 12:02 UTC")),
+}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_a_summary_says_what_it_means_and_what_to_do(name: str) -> None:
+    """In every channel, rounded, and in the owner's time where it has one owner."""
+    alert, said = SUMMARIES[name]
+    for channel, text in texts(alert, None).items():
+        if channel != "slack text":
+            assert [] == lacks(text, {words: words for words in (*said, "You get this because")}), channel
+        assert None is _RAW_TIME.search(text), channel
 
 
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:

@@ -17,6 +17,7 @@ from governor.domain.managed import (
     home_of,
     managed_alert,
 )
+from governor.domain.owner import Owner
 from tests.builders import NOW, TARGET, make_instance
 
 ASG = "aws:autoscaling:groupName"
@@ -135,12 +136,12 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
         for n in range(30)
     ]
     alert = managed_alert(
-        Home(Kind.ECS, "Amazon ECS", "gpu"), members, 40, TARGET, NOW, owner="ada", project="llm", advice=()
+        Home(Kind.ECS, "Amazon ECS", "gpu"), members, 40, TARGET, NOW, owner=Owner("ada", "llm"), advice=()
     )
 
     text = " ".join(alert.lines)
     assert "30 of 40 governed instances in ECS cluster gpu" in text
-    assert "for up to 30.0 hours" in text
-    assert "29.00 USD an hour, 696.00 USD a day; the price of 1 of them is not known" in text
+    assert "for up to 30 h" in text
+    assert "They cost $696 a day; the price of 1 of them is not known" in text
     assert "and 10 more" in text
     assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]

@@ -38,11 +38,11 @@ def test_the_cheapest_zones_are_told_after_the_warning() -> None:
     assert [AlertKind.SPOT_INTERRUPTION, AlertKind.INTERRUPTION_ADVICE] == world.kinds
     alert = world.sent[1]
     assert (Severity.INFO, "ada", True) == (alert.severity, alert.owner, reaction.advised)
-    assert "from 0.3021 USD an hour in us-west-2b" in alert.subject
+    assert "from $0.30 an hour in us-west-2b" in alert.subject
     assert ["us-west-2b", "us-east-1c"] == [
-        line.split()[0] for line in alert.lines if " in us-" in line and line.startswith("us-")
+        line.split()[1] for line in alert.lines if line.startswith("- us-")
     ]
-    assert "there: 0.5500 USD an hour" in alert.lines[0]
+    assert "in us-east-1a it costs $0.55 an hour" in alert.lines[0]
     assert ("us-east-1", "us-east-1", "us-west-2", "eu-west-1") == world.market.asked[0]
     assert ["no Spot prices of eu-west-1: AccessDenied"] == reaction.notes
 
@@ -114,7 +114,7 @@ def test_scores_are_told_in_the_same_message_where_the_policy_asks_for_them() ->
     world.interruption(world.warned())
 
     (alert,) = world.sent[1:]
-    assert "us-west-2 9, us-east-1 2. No promise." in " ".join(alert.lines)
+    assert "no promise: us-west-2 9, us-east-1 2" in " ".join(alert.lines)
     assert {"us-west-2": 9, "us-east-1": 2} == alert.facts["placement_scores"]
     (types,) = world.market.scored
     assert world.instance.instance_type in types

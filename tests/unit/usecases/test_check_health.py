@@ -131,7 +131,7 @@ def test_one_message_an_owner_with_everything_the_gravest_first() -> None:
     assert (Severity.CRITICAL, None) == (ada.severity, ada.instance_id)
     found = [(f["instance_id"], f["kind"]) for f in ada.facts["findings"]]  # type: ignore[attr-defined]
     assert [(hot, "lost"), (lost, "lost")] == found
-    assert f"Told before and still so: 1 findings ({hot})." in ada.lines
+    assert f"Reported before and still so: 1 findings ({hot})." in ada.lines
     assert Severity.WARNING is by_owner["bob"].severity
 
 
@@ -316,7 +316,7 @@ def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
     assert 4 == len({alert.dedup_id for alert in told})
     assert ids == sorted(one for alert in told for one in named(alert))
     for part, alert in enumerate(told, 1):
-        assert alert.subject.startswith(f"400 findings, the gravest: hot on 50 instances ({part} of 4)")
+        assert alert.subject.startswith(f"400 GPU findings on 50 instances, first: hot ({part} of 4)")
         document = json.loads(message_of(alert)["sqs"])
         assert named(alert) == document["facts"]["instance_ids"]
         assert 400 == sum(len(one["gpus"]) for one in document["facts"]["findings"])

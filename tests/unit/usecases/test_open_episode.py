@@ -258,4 +258,4 @@ def test_owner_and_project_are_one_printable_line() -> None:
     """They stand in mails and on the page, and anybody who may tag writes them."""
     tags = {"Owner": "ada\nBcc: eve", "Project": "vision\u202e"}
 
-    assert ("ada Bcc: eve", "vision") == owner_of(make_instance(tags=tags), Ownership())
+    assert ("ada Bcc: eve", "vision", "UTC") == owner_of(make_instance(tags=tags), Ownership())

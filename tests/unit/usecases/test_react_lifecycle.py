@@ -40,8 +40,8 @@ def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> 
         alert.severity,
         alert.owner,
     )
-    assert "The group trainers will terminate trainer" in alert.lines[0]
-    assert "2026-11-20T12:12:10Z at most" in alert.lines[1]
+    assert "The Auto Scaling group trainers will terminate trainer" in alert.lines[0]
+    assert "until Fri 12:12 UTC at most" in alert.lines[1]
     assert [(world.instance.instance_id, "auto-scaling-termination", 580, False)] == world.hook.sent
     assert (Notified.SINGLY, True, True) == (reaction.notified, reaction.checkpoint_sent, reaction.voided)
     assert voided(world)

@@ -347,7 +347,7 @@ def test_silence_is_told_to_each_owner_with_what_to_do() -> None:
         world.sweep(5)
 
     assert [("ada", 2, False), ("bob", 1, False), ("unassigned", 1, False)] == silence_messages(world)
-    assert all("governor doctor" in alert.lines[-1] for alert in world.announcer.sent)
+    assert all("governor doctor" in " ".join(alert.lines) for alert in world.announcer.sent)
 
 
 def test_a_fleet_without_metrics_is_one_message_and_not_one_an_owner() -> None:
@@ -496,7 +496,7 @@ def test_a_freeze_that_lasts_is_told_again_every_day() -> None:
         world.sweep(minutes)
     tripped = [alert for alert in world.announcer.sent if alert.kind is AlertKind.BREAKER_TRIPPED]
     assert 2 == len({alert.dedup_id for alert in tripped}) == len(tripped)
-    assert "6 of 6 instances have neither worked nor been put away" in tripped[1].lines[1]
+    assert "6 of 6 instances have neither worked nor been stopped" in tripped[1].lines[2]
 
 
 def mixed(world: FleetWorld) -> list[str]:

@@ -24,6 +24,7 @@ from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact, addresses, list_addresses
 from governor.domain.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.episode import Episode, episode_from_execution_name
+from governor.domain.instance import Target
 from governor.domain.policy import ApprovalRule
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
@@ -209,7 +210,20 @@ class Dispatch:
             if delivery.is_settled and not (again and delivery.given_up)
         }
         waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
-        return _Item(alert, episode, known, done, waiting)
+        return _Item(self._priced(alert), episode, known, done, waiting)
+
+    def _priced(self, alert: Alert) -> Alert:
+        """Return the alert with what its instance cost at the last sweep, where nobody has said it: what
+        reacts to events has no time to ask."""
+        if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
+            return alert
+        try:
+            seen = self.state.observations(Target(alert.account, alert.region)).get(alert.instance_id)
+        except CloudError:
+            _log.warning("the price of %s could not be read", alert.instance_id, exc_info=True)
+            return alert
+        price = None if seen is None else seen.usd_per_hour
+        return alert if price is None else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
 
     def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
         """Whether the channel has asked not to be tried yet, or somebody else is at it."""

@@ -150,7 +150,7 @@ def _content(message: Message) -> _Content:
         link=message.link,
         link_text=message.link_text,
         why=one_line(message.why, _LINE),
-        footer=one_line(f"GPU Governor · {message.stage} · {message.episode}", _LINE),
+        footer=one_line(" · ".join(filter(None, ("GPU Governor", message.reference))), _LINE),
     )
 
 

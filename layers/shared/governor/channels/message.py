@@ -92,6 +92,11 @@ class Message:
             raise ValueError("the link of a message must be a web address of at most 2,000 characters")
 
     @property
+    def reference(self) -> str:
+        """What to search records for, where it is about an episode."""
+        return "" if self.stage == self.episode else f"{self.stage} · {self.episode}"
+
+    @property
     def delivery_key(self) -> str:
         """The same for the same message, so that a repeated delivery is recognized."""
         return f"{self.stage}-{self.episode}"

@@ -33,7 +33,7 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     are left out, never the answers.
     """
     answers = list(_answers(message, interactive=interactive and not message.is_outcome))
-    foot = _context(" · ".join(filter(None, (message.why, message.stage, message.episode))))
+    foot = _context(" · ".join(filter(None, (message.why, message.reference))))
     head, folded, room = list(_head(message)), list(_folded(message)), BLOCKS - len(answers) - 1
     if len(head) + len(folded) > room:
         head = head[: room - 1]
@@ -57,7 +57,6 @@ def _head(message: Message) -> Iterator[Block]:
     about = " · ".join(
         f"{label}: {value}" if label in ("Owner", "Project") else value
         for label, value in message.facts.rows()
-        if label != "Cost"
     )
     if about:
         yield _context(about)

@@ -13,10 +13,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from governor.domain.instance import Instance
+from governor.domain.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import usd
-
-_NOBODY = "unassigned"
 
 
 def short_hash(*parts: str) -> str:
@@ -86,8 +85,8 @@ class Facts:
 
     account: str
     region: str
-    owner: str = _NOBODY
-    project: str = _NOBODY
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
     instance_id: str | None = None
     instance_name: str | None = None
     instance_type: str | None = None
@@ -102,22 +101,13 @@ class Facts:
         found = [
             ("Instance", f"{name} ({instance_id})" if name and instance_id else instance_id or ""),
             ("Type", self.instance_type or ""),
-            ("Owner", self.owner if instance_id or self.owner != _NOBODY else ""),
-            ("Project", self.project if instance_id or self.project != _NOBODY else ""),
+            ("Owner", self.owner if instance_id or self.owner != UNASSIGNED else ""),
+            ("Project", self.project if instance_id or self.project != UNASSIGNED else ""),
             ("Cost", cost if instance_id else ""),
             ("Account", self.account),
             ("Region", self.region),
         ]
         return tuple((label, value) for label, value in found if value)
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who a thing belongs to. `time_zone` is where those who answer for it work."""
-
-    name: str = _NOBODY
-    project: str = _NOBODY
-    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +126,8 @@ class Alert:
     dedup_id: str
     at: UtcDatetime
     instance_id: str | None = None
-    owner: str = _NOBODY
-    project: str = _NOBODY
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
     link: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
 
@@ -164,9 +154,9 @@ class Alert:
     @property
     def why(self) -> str:
         """Why somebody gets it, as a sentence."""
-        if self.owner == _NOBODY:
+        if self.owner == UNASSIGNED:
             return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
-        project = "" if self.project == _NOBODY else f" (project {self.project})"
+        project = "" if self.project == UNASSIGNED else f" (project {self.project})"
         escalated = " or as an escalation contact" if self.kind in _ESCALATED else ""
         return (
             f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
@@ -203,7 +193,7 @@ def alert_of(
     dedup_id: str,
     at: UtcDatetime,
     *,
-    owner: Owner = Owner(),
+    owner: Owner = NOBODY,
     instance: Instance | None = None,
     link: str | None = None,
     facts: Mapping[str, object] | None = None,

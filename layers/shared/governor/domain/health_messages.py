@@ -1,6 +1,6 @@
-"""What is told about the health of GPUs: who gets which message, in which words, and what is news.
+"""The words of messages about the health of GPUs: who gets which message, and what is news.
 
-Pure wording. This module must not know channels, nor where it is kept what was told.
+Pure wording. This module must not know channels, nor where sent findings are kept.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from governor.domain.alert import Alert, AlertKind, short_hash
+from governor.domain.alert import Alert, AlertKind, alert_of, short_hash
 from governor.domain.alert import Severity as AlertSeverity
 from governor.domain.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
+from governor.domain.owner import Owner
 from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import clock
 
 _LINES = 20
-"""Lines about findings in the text of one message, one an instance and kind; of the others it says in short
-who has what."""
+"""Lines about findings in one message, one per instance and kind; the others are listed in short."""
 _A_LINE = 5
 """Instances with kinds in one such line. Teams gets 600 characters of a line."""
 _INSTANCES = 50
@@ -39,17 +40,17 @@ class InstanceFinding:
 
     @property
     def is_fault(self) -> bool:
-        """Whether something is wrong; the rest is advice."""
+        """Tell faults from advice."""
         return self.finding.severity is not Severity.ADVICE
 
     @property
     def is_worth_telling(self) -> bool:
-        """That GPUs are used well is shown to whoever asks, and is no message."""
+        """Leave out that GPUs are used well: `governor health` shows it."""
         return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Name what is known once people were told; a finding with a new name has got worse.
+        """Return what identifies the finding once it was sent; one with a new key has got worse.
 
         One for each GPU, so that another GPU is news; of counted errors one for each doubling. Another start
         of the instance is another matter: it may be on another host.
@@ -62,12 +63,12 @@ class InstanceFinding:
         )
 
 
-def advice_key(owner: str, project: str) -> str:
-    """Names the advice to one owner, however many instances it is about. Hashed, since tags may be long."""
-    return f"advice#{short_hash(owner, project)}"
+def advice_key(owner: Owner) -> str:
+    """Return the key of the advice to one owner, for any number of instances. Hashed: tags may be long."""
+    return f"advice#{short_hash(owner.name, owner.project)}"
 
 
-def gravest_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
+def most_severe_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
     """Sorted by severity, then by instance."""
     return sorted(findings, key=lambda one: (_RANK.index(one.finding.severity), one.instance.instance_id))
 
@@ -75,26 +76,25 @@ def gravest_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
 def health_alerts(
     news: Sequence[InstanceFinding],
     lasting: Sequence[InstanceFinding],
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
 ) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
-    """All that is new about the instances of one owner, the gravest first, each with what it tells of.
+    """Return all that is new about the instances of one owner, the most severe first, each with its findings.
 
-    One message, or several where no channel would take one that names them all; `lasting` was told before
-    and is still so.
+    One message, or several where no channel would take one that names them all; `lasting` was sent
+    before and is still so.
     """
-    groups = _by_kind(gravest_first(news))
+    groups = _by_kind(most_severe_first(news))
     parts = list(_parts(groups))
     for number, part in enumerate(parts, 1):
         which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
         found = [one for group in part for one in group]
-        alert = _alert(part, lasting if number == len(parts) else (), owner, project, now, which)
+        alert = _alert(part, lasting if number == len(parts) else (), owner, now, which)
         yield alert, found
 
 
 def _parts(groups: Sequence[list[InstanceFinding]]) -> Iterator[list[list[InstanceFinding]]]:
-    """By instances, in the order of their gravest finding, so that nobody is in two messages."""
+    """Split by instances, the most severe finding first, so that no instance is in two messages."""
     by_instance: dict[str, list[list[InstanceFinding]]] = {}
     for group in groups:
         by_instance.setdefault(group[0].instance.instance_id, []).append(group)
@@ -107,8 +107,7 @@ def _parts(groups: Sequence[list[InstanceFinding]]) -> Iterator[list[list[Instan
 def _alert(
     groups: Sequence[Sequence[InstanceFinding]],
     lasting: Sequence[InstanceFinding],
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
     which: str,
 ) -> Alert:
@@ -116,24 +115,22 @@ def _alert(
     instances = {one.instance.instance_id: one.instance for one in news}
     target = news[0].instance.target
     only = next(iter(instances.values())) if len(instances) == 1 else None
-    lines = [_line(group) for group in groups[:_LINES]]
-    lines += _in_short(groups[_LINES:])
-    if lasting:
-        named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
-        lines.append(f"Told before and still so: {len(lasting)} findings ({named}).")
-    lines.append("GPU Governor does nothing about it. `governor health` shows it as it is now.")
-    return Alert(
-        kind=AlertKind.HEALTH_FINDING,
-        severity=_SEVERITIES[news[0].finding.severity],
-        account=target.account,
-        region=target.region,
-        subject=f"{_subject(news, only)}{which}",
-        lines=tuple(lines),
-        dedup_id=f"health-{target}-{iso(now)}-{short_hash(owner, project, which)}",
-        at=now,
-        instance_id=only.instance_id if only else None,
+    named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
+    return alert_of(
+        AlertKind.HEALTH_FINDING,
+        _SEVERITIES[news[0].finding.severity],
+        target,
+        f"{_subject(news, only)}{which}",
+        [
+            *(_line(group, owner, now) for group in groups[:_LINES]),
+            *_in_short(groups[_LINES:]),
+            f"Reported before and still so: {len(lasting)} findings ({named})." if lasting else "",
+            "GPU Governor changes nothing about it. `governor health` shows the state of now.",
+        ],
+        f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}",
+        now,
         owner=owner,
-        project=project,
+        instance=only,
         facts={
             "instance_ids": sorted(instances),
             "findings": [_group_document(group) for group in groups],
@@ -176,7 +173,7 @@ def _by_kind(news: Sequence[InstanceFinding]) -> list[list[InstanceFinding]]:
 
 
 def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
-    """Who has what kinds of findings, in lines that chats do not cut."""
+    """List instances with their kinds of findings, in lines that chats do not cut."""
     kinds: dict[str, list[str]] = {}
     for first, *_ in groups:
         kinds.setdefault(first.instance.instance_id, []).append(first.finding.kind.value)
@@ -185,20 +182,21 @@ def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
         yield f"And {'; '.join(part)}."
 
 
-def _line(group: Sequence[InstanceFinding]) -> str:
+def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
     instance, first = group[0].instance, group[0].finding
-    who = f"{first.severity.value}: {instance.name} ({instance.instance_id}, {instance.instance_type})"
     seen = "; ".join(one.finding.about for one in group)
-    since = iso(min(one.finding.since for one in group))
-    return f"{who}: {seen}; seen since {since}. {first.advice}"
+    since = clock(min(one.finding.since for one in group), owner.time_zone, now)
+    return (
+        f"{first.severity.value.capitalize()}: {instance.name} ({instance.instance_id}, "
+        f"{instance.instance_type}): {seen}; seen since {since}. {first.advice}"
+    )
 
 
 def _subject(news: Sequence[InstanceFinding], only: Instance | None) -> str:
-    first = news[0].finding
-    what = (
-        f"GPU {first.kind.value}"
-        if len(news) == 1
-        else f"{len(news)} findings, the gravest: {first.kind.value}"
-    )
+    first = news[0].finding.kind.value
     where = only.name if only else f"{len({one.instance.instance_id for one in news})} instances"
-    return f"{what} on {where}"
+    return (
+        f"GPU {first} on {where}"
+        if len(news) == 1
+        else f"{len(news)} GPU findings on {where}, first: {first}"
+    )

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alert import Alert, AlertKind, Severity, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
 from governor.domain.instance import Instance, Manager, Target
+from governor.domain.owner import Owner
 from governor.domain.tags import AUTO_SCALING_TAG
-from governor.domain.units import UsdPerHour, UtcDatetime, iso, money
+from governor.domain.units import UsdPerHour, UtcDatetime, iso
+from governor.domain.wording import clock, span, usd
 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
@@ -197,75 +199,65 @@ def managed_alert(
     target: Target,
     now: UtcDatetime,
     *,
-    owner: str,
-    project: str,
+    owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Idle instances of one environment: one message to its owner.
+    """Return one message to the owner of one environment about its idle instances.
 
     Args:
         home: the environment.
-        idle: its members that do nothing, at least one.
-        governed: how many of it the governor sees in all.
+        idle: its idle members, at least one.
+        governed: how many of its instances the governor sees in all.
         target: where it is.
         now: aware.
-        owner: whom the environment, or its instances, belong to.
-        project: likewise.
+        owner: of the environment, or of its instances.
         advice: what can be done, a sentence each.
     """
-    first = min(idle, key=lambda member: member.since)
-    hours = (now - first.since).total_seconds() / 3600
-    ids = [member.instance.instance_id for member in idle]
-    return Alert(
-        kind=AlertKind.MANAGED_IDLE,
-        severity=Severity.INFO,
-        account=target.account,
-        region=target.region,
-        subject=f"{len(idle)} idle GPU instance{'s' if len(idle) > 1 else ''} in {home.title}",
-        lines=(
-            f"{len(idle)} of {governed} governed instances in {home.title} ({target}) do nothing, "
-            f"for up to {hours:.1f} hours.",
-            _cost_line(idle),
-            *(_member_line(member) for member in idle[:_NAMED]),
-            *((f"... and {len(idle) - _NAMED} more",) if len(idle) > _NAMED else ()),
-            *advice,
+    longest = span(now - min(member.since for member in idle))
+    cost, unknown = _usd_per_hour(idle), sum(member.usd_per_hour is None for member in idle)
+    unpriced = f"; the price of {unknown} of them is not known" if unknown else ""
+    only = idle[0].instance if len(idle) == 1 else None
+    which = f"{only.name} ({only.instance_type})" if only else f"{len(idle)} GPU instances"
+    return alert_of(
+        AlertKind.MANAGED_IDLE,
+        Severity.INFO,
+        target,
+        f"{which} idle for {longest} in {home.title}, {usd(cost * 24)}/day",
+        [
+            f"{len(idle)} of {governed} governed instances in {home.title} ({target}) are idle, for up to "
+            f"{longest}. They cost {usd(cost * 24)} a day{unpriced}.",
             f"GPU Governor leaves them alone: {home.service} would replace them or lose track of them.",
-        ),
-        dedup_id=f"managed-{short_hash(str(target), *_key(home), owner, project)}-{iso(now)}",
-        at=now,
+            *advice,
+            "The idle instances:",
+            *(_member_line(member, owner, now) for member in idle[:_NAMED]),
+            f"- and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "",
+        ],
+        f"managed-{short_hash(str(target), *_key(home), owner.name, owner.project)}-{iso(now)}",
+        now,
         owner=owner,
-        project=project,
         facts={
             "service": home.service,
             "environment_kind": home.kind.name.lower().replace("_", "-"),
             "environment": home.name,
             "cluster": home.cluster,
-            "instance_ids": ids,
-            "usd_per_hour": str(_usd_per_hour(idle)),
+            "instance_ids": [member.instance.instance_id for member in idle],
+            "usd_per_hour": str(cost),
         },
     )
 
 
-def group_key(target: Target, home: Home, owner: str, project: str) -> str:
-    """Names the group that is told at once."""
-    return f"managed#{target}#{short_hash(*_key(home), owner, project)}"
+def group_key(target: Target, home: Home, owner: Owner) -> str:
+    """Return the name of a group that gets one message."""
+    return f"managed#{target}#{short_hash(*_key(home), owner.name, owner.project)}"
 
 
 def _key(home: Home) -> tuple[str, str, str, str]:
     return home.kind.value, home.service, home.name, home.cluster
 
 
-def _member_line(member: IdleMember) -> str:
-    instance = member.instance
-    return (
-        f"{instance.instance_id} ({instance.name}, {instance.instance_type}): idle since {iso(member.since)}"
-    )
-
-
-def _cost_line(idle: Sequence[IdleMember]) -> str:
-    usd, unknown = _usd_per_hour(idle), sum(member.usd_per_hour is None for member in idle)
-    text = f"They cost {money(usd)} USD an hour, {money(usd * 24)} USD a day"
-    return f"{text}; the price of {unknown} of them is not known." if unknown else f"{text}."
+def _member_line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
+    one, since = member.instance, clock(member.since, owner.time_zone, now)
+    return f"- {one.name} ({one.instance_id}, {one.instance_type}): idle since {since}"
 
 
 def _usd_per_hour(idle: Sequence[IdleMember]) -> Decimal:

@@ -12,11 +12,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from governor.domain.alert import Alert, AlertKind, Owner, Section, Severity, alert_of
+from governor.domain.alert import Alert, AlertKind, Section, Severity, alert_of
 from governor.domain.approval import Answer, Approval, Decision
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle
+from governor.domain.owner import Owner
 from governor.domain.plan import Plan, Step
 from governor.domain.policy import Mode
 from governor.domain.units import Usd, UtcDatetime, iso

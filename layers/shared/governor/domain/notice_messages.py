@@ -1,94 +1,93 @@
-"""What is told about announced dates: the readable text and the facts of each message.
+"""The words of messages about dates that AWS announces.
 
-Pure wording. This module must not know channels, nor how often something is told.
+Pure wording. This module must not know channels, nor how often something is sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
-from governor.domain.alert import Alert, AlertKind, Severity, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.notice import TERMINATED_BEFORE_END, Notice
+from governor.domain.owner import Owner
 from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import clock, deadline, left
 
 
-def _duration(span: timedelta) -> str:
-    minutes = max(0, int(span.total_seconds() // 60))
-    if minutes < 120:
-        return f"{minutes} minutes"
-    return f"{minutes // 60} hours" if minutes < 2880 else f"{minutes // 1440} days"
+def _named(instances: Sequence[Instance]) -> str:
+    return ", ".join(f"{one.name} ({one.instance_id}, {one.instance_type})" for one in instances)
 
 
-def _when(notice: Notice, now: UtcDatetime) -> tuple[str, str]:
-    """For the subject and for the text."""
-    if notice.at is None:
-        return "No date", "(AWS names no date; look at the AWS Health Dashboard)"
-    if notice.at <= now:
-        return "Due", f"since {iso(notice.at)}"
-    left = _duration(notice.at - now)
-    return f"In {left}", f"at {iso(notice.at)}, in {left}"
+def _only(instances: Sequence[Instance]) -> Instance | None:
+    return instances[0] if len(instances) == 1 else None
+
+
+def _ids(instances: Sequence[Instance]) -> list[str]:
+    return [one.instance_id for one in instances]
 
 
 def notice_alert(
     notice: Notice,
     instances: Sequence[Instance],
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
     *,
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """The date, what happens then, and what can be done. `instances` are those of one owner.
+    """Return the date, what happens then, and what can be done. `instances` are those of one owner.
 
     `again`: this is the reminder. `reminded`: one will follow.
     """
-    names = ", ".join(f"{one.name} ({one.instance_id}, {one.instance_type})" for one in instances)
-    name = f" {instances[0].name}" if len(instances) == 1 else ""
-    short, when = _when(notice, now)
-    return Alert(
-        kind=AlertKind.SCHEDULED_CHANGE,
-        severity=Severity.CRITICAL if again else Severity.WARNING,
-        account=notice.account,
-        region=notice.region,
-        subject=f"{'Reminder: ' if again else ''}{short}: {notice.what}{name}",
-        lines=(
-            f"{notice.what} {when}: {names}.",
-            *_advice(notice, instances),
-            *(("You will be told again before it.",) if reminded else ()),
-        ),
-        dedup_id=f"{'reminder' if again else 'notice'}-{notice.telling}-{short_hash(owner, project)}",
-        at=now,
-        instance_id=instances[0].instance_id if len(instances) == 1 else None,
+    only = _only(instances)
+    if notice.at is None:
+        short, when = "no date yet", "AWS names no date; look at the AWS Health Dashboard."
+    elif notice.at <= now:
+        short, when = "due now", f"It has been due since {clock(notice.at, owner.time_zone, now)}."
+    else:
+        short = f"in {left(notice.at - now)}"
+        when = f"It happens at {deadline(notice.at, owner.time_zone, now)}."
+    return alert_of(
+        AlertKind.SCHEDULED_CHANGE,
+        Severity.CRITICAL if again else Severity.WARNING,
+        notice,
+        f"{'Reminder: ' if again else ''}{f'{only.name}: ' if only else ''}{notice.what}, {short}",
+        [
+            f"AWS announces for {_named(instances)}: {notice.what}.",
+            when,
+            f"What to do: {_advice(notice, instances)}",
+            "A reminder follows before that date." if reminded else "",
+        ],
+        f"{'reminder' if again else 'notice'}-{notice.telling}-{short_hash(owner.name, owner.project)}",
+        now,
         owner=owner,
-        project=project,
+        instance=only,
         facts={
             "what": notice.what,
             "happens_at": None if notice.at is None else iso(notice.at),
             "reminder": again,
             "source_id": notice.source_id,
             "capacity_reservation_id": notice.reservation_id,
-            "instance_ids": [one.instance_id for one in instances],
+            "instance_ids": _ids(instances),
         },
     )
 
 
-def _advice(notice: Notice, instances: Sequence[Instance]) -> tuple[str, ...]:
+def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
     if notice.reservation_id is not None:
         minutes = int(TERMINATED_BEFORE_END.total_seconds() // 60)
         return (
-            f"Its instances are terminated from {minutes} minutes before on (an hour with UltraServers), and "
-            "their local disks with them. Save what you need, or extend the block in time.",
+            f"save your data, or extend the block. EC2 begins to terminate its instances {minutes} min "
+            "before that date (60 min with UltraServers), and their local disks go with them."
         )
     if any(one.root_device_type != "ebs" for one in instances):
-        return ("Its root is an instance store: it cannot be stopped. Copy what you need, and launch anew.",)
+        return "copy your data and launch a new one. Its root is an instance store, so it cannot be stopped."
     if any(one.lifecycle is Lifecycle.SPOT for one in instances):
-        return ("Save your work; a Spot instance is launched anew rather than moved.",)
+        return "save your work. A Spot instance is launched anew rather than moved."
     return (
-        "Stop and start it when it suits you before then: it then runs on other hardware. A stop wipes local "
-        "disks, and a start needs free capacity.",
+        "stop and start it before then, when it suits you: it then runs on other hardware. A stop wipes "
+        "local disks, and a start needs free capacity."
     )
 
 
@@ -96,32 +95,29 @@ def block_delivered_alert(
     notice: Notice,
     ends_at: UtcDatetime,
     instances: Sequence[Instance],
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
 ) -> Alert:
-    """A Capacity Block has begun: it is paid for whether it is used or not."""
-    running = ", ".join(f"{one.name} ({one.instance_id})" for one in instances)
-    return Alert(
-        kind=AlertKind.SCHEDULED_CHANGE,
-        severity=Severity.INFO,
-        account=notice.account,
-        region=notice.region,
-        subject=f"Capacity Block {notice.reservation_id} is here until {iso(ends_at)}",
-        lines=(
-            f"The Capacity Block {notice.reservation_id} has begun and ends at {iso(ends_at)}. It is paid "
-            "for in full, whether it is used or not.",
-            f"Governed instances in it: {running or 'none yet'}.",
-        ),
-        dedup_id=f"delivered-{notice.telling}-{short_hash(owner, project)}",
-        at=now,
+    """Return that a Capacity Block has begun: it is paid for whether it is used or not."""
+    end = clock(ends_at, owner.time_zone, now)
+    return alert_of(
+        AlertKind.SCHEDULED_CHANGE,
+        Severity.INFO,
+        notice,
+        f"Capacity Block {notice.reservation_id} is ready until {end}",
+        [
+            f"The Capacity Block {notice.reservation_id} has begun and ends at {end}. It is paid in full, "
+            "whether it is used or not.",
+            f"Instances in it: {_named(instances) or 'none yet'}.",
+        ],
+        f"delivered-{notice.telling}-{short_hash(owner.name, owner.project)}",
+        now,
         owner=owner,
-        project=project,
         facts={
             "what": "Capacity Block delivered",
             "capacity_reservation_id": notice.reservation_id,
             "ends_at": iso(ends_at),
-            "instance_ids": [one.instance_id for one in instances],
+            "instance_ids": _ids(instances),
         },
     )
 
@@ -130,35 +126,29 @@ def block_expiring_alert(
     reservation_id: str,
     instances: Sequence[Instance],
     terminated_from: UtcDatetime,
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
     event_id: str,
 ) -> Alert:
-    """The last warning of a Capacity Block: its instances are terminated in minutes."""
-    target = instances[0].target
-    names = ", ".join(f"{one.name} ({one.instance_id})" for one in instances)
-    left = _duration(terminated_from - now)
-    return Alert(
-        kind=AlertKind.SCHEDULED_CHANGE,
-        severity=Severity.CRITICAL,
-        account=target.account,
-        region=target.region,
-        subject=f"Capacity Block {reservation_id} ends: instances are terminated in {left}",
-        lines=(
-            f"EC2 begins to terminate the instances of {reservation_id} at about {iso(terminated_from)}, in "
-            f"{left}: {names}.",
-            "Their local disks go with them. Save your work now.",
-        ),
-        dedup_id=f"expiring-{event_id}-{short_hash(owner, project)}",
-        at=now,
-        instance_id=instances[0].instance_id if len(instances) == 1 else None,
+    """Return the last warning of a Capacity Block: its instances are terminated in minutes."""
+    end = clock(terminated_from, owner.time_zone, now)
+    return alert_of(
+        AlertKind.SCHEDULED_CHANGE,
+        Severity.CRITICAL,
+        instances[0].target,
+        f"Capacity Block {reservation_id} ends: its instances are terminated from {end}",
+        [
+            f"EC2 begins to terminate these instances at about {end}: {_named(instances)}.",
+            "Save your work now. Their local disks go with them.",
+        ],
+        f"expiring-{event_id}-{short_hash(owner.name, owner.project)}",
+        now,
         owner=owner,
-        project=project,
+        instance=_only(instances),
         facts={
             "what": "Capacity Block expires",
             "capacity_reservation_id": reservation_id,
             "terminated_from": iso(terminated_from),
-            "instance_ids": [one.instance_id for one in instances],
+            "instance_ids": _ids(instances),
         },
     )

@@ -19,6 +19,11 @@ class Owner(NamedTuple):
 
     name: str
     project: str = UNASSIGNED
+    time_zone: str = "UTC"
+    """Of the first who are notified about it."""
+
+
+NOBODY = Owner(UNASSIGNED)
 
 
 def owner_of(instance: Instance, rule: Ownership) -> Owner:
@@ -27,7 +32,9 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
     def first(keys: tuple[str, ...], otherwise: str) -> str:
         return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
 
-    return Owner(first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, UNASSIGNED))
+    name, project = first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, UNASSIGNED)
+    contacts = rule.directory.asked(name, project)
+    return Owner(name, project, contacts[0].time_zone if contacts else "UTC")
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:

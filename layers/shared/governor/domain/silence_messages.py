@@ -1,11 +1,12 @@
-"""What is told about instances that publish no usable metrics. Pure wording, as `notice_messages`."""
+"""The words of messages about instances that publish no usable metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from governor.domain.alert import Alert, AlertKind, Severity, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
 from governor.domain.instance import Instance, Target
+from governor.domain.owner import Owner
 from governor.domain.units import UtcDatetime, iso
 
 _NAMED = 50
@@ -15,40 +16,41 @@ _NAMED = 50
 def silent_alert(
     target: Target,
     silent: Sequence[tuple[Instance, str]],
-    owner: str,
-    project: str,
+    owner: Owner,
     now: UtcDatetime,
     *,
     outage: bool,
 ) -> Alert:
-    """Instances with what is wrong with each; those of one owner, or with `outage` those of all.
+    """Return one message about instances, each with what is wrong with it; those of one owner, or with
+    `outage` those of all.
 
     Raises:
         ValueError: there is none.
     """
     if not silent:
-        raise ValueError("there is nothing to tell")
-    first = silent[0][0]
-    count = len(silent)
+        raise ValueError("there is nothing to report")
+    count, first = len(silent), silent[0][0]
     which = first.name if count == 1 else f"{count} GPU instances"
-    lines = [f"{which} published no usable GPU metrics; what is not measured is never judged idle."]
-    if outage:
-        lines.append("So many at once have one cause, and so their owners are not told one by one.")
-    lines += [f"{one.instance_id} ({one.name}): {reason}" for one, reason in silent[:_NAMED]]
-    if count > _NAMED:
-        lines.append(f"... and {count - _NAMED} more")
-    lines.append("`governor doctor` says for each what is wrong with its telemetry and what to do.")
-    return Alert(
-        kind=AlertKind.TELEMETRY_SILENT,
-        severity=Severity.WARNING,
-        account=target.account,
-        region=target.region,
-        subject=f"No metrics: {which} in {target}",
-        lines=tuple(lines),
-        dedup_id=f"silent-{target}-{iso(now)}-{short_hash(owner, project)}",
-        at=now,
-        instance_id=first.instance_id if count == 1 else None,
+    return alert_of(
+        AlertKind.TELEMETRY_SILENT,
+        Severity.WARNING,
+        target,
+        f"No metrics: {which} in {target}",
+        [
+            f"{which} published no usable GPU metrics. What is not measured is never judged idle, however "
+            "much it costs.",
+            "So many at once have one cause, so their owners are not notified one by one." if outage else "",
+            "Next step: `governor doctor` names what is wrong with each one and how to repair it.",
+            "The instances:",
+            *(
+                f"- {one.name} ({one.instance_id}, {one.instance_type}): {why}"
+                for one, why in silent[:_NAMED]
+            ),
+            f"- and {count - _NAMED} more" if count > _NAMED else "",
+        ],
+        f"silent-{target}-{iso(now)}-{short_hash(owner.name, owner.project)}",
+        now,
         owner=owner,
-        project=project,
+        instance=first if count == 1 else None,
         facts={"instance_ids": [one.instance_id for one, _ in silent], "outage": outage},
     )

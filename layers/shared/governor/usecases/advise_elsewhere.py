@@ -51,7 +51,7 @@ class AdviseElsewhere:
         answer = self.market.prices(instance.target, regions, instance.instance_type, instance.platform)
         reaction.notes += [f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()]
         scores = self._scores(case, regions)
-        alert = elsewhere_alert(instance, answer.prices, scores, *case.owner, self.clock.now())
+        alert = elsewhere_alert(instance, answer.prices, scores, case.owner, self.clock.now())
         if alert is not None:
             self.announcer.announce(alert)
             reaction.advised = True

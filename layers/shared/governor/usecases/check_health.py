@@ -14,7 +14,7 @@ from datetime import timedelta
 from governor.domain.fallback import policy_or_base
 from governor.domain.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Target
-from governor.domain.owner import owner_of
+from governor.domain.owner import Owner, owner_of
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError
@@ -88,14 +88,14 @@ class CheckHealth:
         unread = {one.instance.instance_id: one.problem for one in readings if one.problem}
         summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
         failed = {*unread}
-        by_owner: dict[tuple[str, str], list[HealthReading]] = defaultdict(list)
+        by_owner: dict[Owner, list[HealthReading]] = defaultdict(list)
         for reading in readings:
             by_owner[owner_of(reading.instance, base.ownership)].append(reading)
-        for (owner, project), theirs in by_owner.items():
+        for owner, theirs in by_owner.items():
             try:
-                self._tell(owner, project, theirs, base, known, summary)
+                self._tell(owner, theirs, base, known, summary)
             except GovernorError as error:
-                summary.problems.append(f"{owner} was not told: {type(error).__name__}: {error}")
+                summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
                 failed |= {one.instance.instance_id for one in theirs if one.findings}
         if failed and again is None:
             # The turn lapses before the next sweep, which looks at these alone.
@@ -118,30 +118,29 @@ class CheckHealth:
                 continue
             policy = policy_or_base(self.policies, instance)
             if policy.health.enabled:
-                advice = advice_key(*owner_of(instance, base.ownership)) not in known
+                advice = advice_key(owner_of(instance, base.ownership)) not in known
                 requests.append(HealthRequest(instance, policy, advice))
         return list(self.read(target, requests, now).values())
 
     def _tell(
         self,
-        owner: str,
-        project: str,
+        owner: Owner,
         readings: Sequence[HealthReading],
         base: Policy,
         known: Collection[str],
         summary: HealthSummary,
     ) -> None:
-        """Tells one owner all that is new to him; notes each part that was told, and what lasts."""
+        """Notify one owner of all that is new; note each part that was sent, and what lasts."""
         now, target = summary.at, summary.target
         found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
         faults = [one for one in found if one.is_fault]
         lasting = [one for one in faults if all(key in known for key in one.keys)]
         news = [one for one in faults if one not in lasting]
-        advised_before = advice_key(owner, project) in known
+        advised_before = advice_key(owner) in known
         advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_telling]
         summary.findings += len(found)
         gone = now + timedelta(minutes=base.health.gone_after_minutes)
-        for alert, told in health_alerts([*news, *advice], lasting, owner, project, now):
+        for alert, told in health_alerts([*news, *advice], lasting, owner, now):
             self.announcer.announce(alert)
             summary.messages += 1
             summary.told += len(told)
@@ -150,7 +149,7 @@ class CheckHealth:
         # Also where there was nothing to say: the look itself is what costs.
         if not advised_before and any(one.works and one.problem is None for one in readings):
             until = now + timedelta(hours=base.health.advice_every_hours)
-            self.log.keep_told(target, [advice_key(owner, project)], until)
+            self.log.keep_told(target, [advice_key(owner)], until)
 
 
 def _keys(findings: Sequence[InstanceFinding]) -> set[str]:

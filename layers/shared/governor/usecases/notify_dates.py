@@ -100,7 +100,7 @@ class NotifyDates:
         owner, remind = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
 
         def notify() -> None:
-            alert = notice_alert(notice, [instance], *owner, now, again=False, reminded=remind)
+            alert = notice_alert(notice, [instance], owner, now, again=False, reminded=remind)
             if self._send(f"notice#{notice.telling}", alert, at - now + _KEPT):
                 notified.append(instance_id)
 
@@ -129,7 +129,7 @@ class NotifyDates:
 
         def notify() -> None:
             for owner, instances in (theirs or nobody).items():
-                alert = block_delivered_alert(notice, change.ends_at, instances, *owner, now)
+                alert = block_delivered_alert(notice, change.ends_at, instances, owner, now)
                 if self._send(_key("delivered", notice.telling, owner), alert, keep):
                     notified.append(owner.name)
 
@@ -140,7 +140,7 @@ class NotifyDates:
     ) -> None:
         now, ends, event = self.clock.now(), change.at + _EXPIRY_LEAD, change.event_id
         for owner, instances in theirs.items():
-            alert = block_expiring_alert(change.reservation_id, instances, ends, *owner, now, event)
+            alert = block_expiring_alert(change.reservation_id, instances, ends, owner, now, event)
             if self._send(f"{event}#expiring#{owner.name}#{owner.project}", alert):
                 notified.append(owner.name)
 
@@ -189,7 +189,7 @@ class RemindNotices:
             if not notice.is_due(now, before):
                 continue
             for owner, theirs in by_owner(notice.concerns(instances), policy.ownership).items():
-                alert = notice_alert(notice, theirs, *owner, now, again=True)
+                alert = notice_alert(notice, theirs, owner, now, again=True)
                 try:
                     key = _key("reminder", notice.telling, owner)
                     self.once(key, partial(self.announcer.announce, alert), keep=_KEPT)

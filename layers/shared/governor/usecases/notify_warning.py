@@ -109,7 +109,7 @@ class NotifyWarning:
         self.once(f"{case.warned.event_id}#told", notify)
 
     def _alert(self, case: Case, hook: HookAnswer) -> Alert:
-        return warning_alert(case.instance, case.warned, case.checkpoint, *case.owner, self.clock.now(), hook)
+        return warning_alert(case.instance, case.warned, case.checkpoint, case.owner, self.clock.now(), hook)
 
     def _count(self, case: Case, base: Policy) -> Burst | None:
         window = timedelta(minutes=base.events.mass_interruption_window_minutes)
@@ -138,12 +138,11 @@ class NotifyWarning:
                 mass_alert(
                     instance,
                     warned,
-                    [(one, owner.name) for one in theirs],
+                    theirs,
                     base,
                     since,
                     now,
-                    owner=owner.name,
-                    project=owner.project,
+                    owner=owner,
                     unasked=unasked,
                 )
                 for owner, theirs in endangered.items()

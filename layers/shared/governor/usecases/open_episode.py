@@ -107,7 +107,7 @@ class OpenEpisode:
         sized, plan, price = self.inspect.plan(instance, applied.policy)
         mode = mode_of(applied.policy, plan)
         asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
-        owner, project = owner_of(instance, applied.policy.ownership)
+        owner, project, _ = owner_of(instance, applied.policy.ownership)
         directory = applied.policy.ownership.directory
         contacts = directory.asked(owner, project)
         history = self.history(sized, applied.policy, now)

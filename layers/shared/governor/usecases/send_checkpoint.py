@@ -91,7 +91,7 @@ class SendCheckpoint:
         return {case.warned.event_id: known.get(case.warned.event_id, late) for case in cases}
 
     def _notify_failure(self, case: Case, hook: HookAnswer, error: CloudError) -> None:
-        alert = checkpoint_failed_alert(case.instance, case.warned, hook, *case.owner, self.clock.now())
+        alert = checkpoint_failed_alert(case.instance, case.warned, hook, case.owner, self.clock.now())
         try:
             announce = partial(self.announcer.announce, alert)
             self.once(f"{case.warned.event_id}#checkpoint-failed", announce)

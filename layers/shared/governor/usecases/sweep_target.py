@@ -46,7 +46,7 @@ from governor.domain.judging import (
     window_to_prove,
 )
 from governor.domain.managed import IdleMember
-from governor.domain.owner import by_owner
+from governor.domain.owner import Owner, by_owner
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -489,11 +489,11 @@ class SweepTarget:
         heard = sum(case.settled.kind not in _UNREAD for case in cases)
         outage = is_outage(len(silent), heard, base.breaker)
         instances = [case.instance for case in silent.values()]
-        nobody = (base.ownership.default_owner, "unassigned")
+        nobody = Owner(base.ownership.default_owner)
         groups = {nobody: instances} if outage else by_owner(instances, base.ownership)
-        for (owner, project), theirs in groups.items():
+        for owner, theirs in groups.items():
             reasons = [(one, silent[one.instance_id].settled.reason) for one in theirs]
-            alert = silent_alert(target, reasons, owner, project, now, outage=outage)
+            alert = silent_alert(target, reasons, owner, now, outage=outage)
             if self._attempt(summary, "silence alert", partial(self.announcer.announce, alert)):
                 for one in theirs:
                     silent[one.instance_id].told_silent = True

@@ -22,7 +22,7 @@ from governor.domain.managed import (
     home_of,
     managed_alert,
 )
-from governor.domain.owner import owner_of
+from governor.domain.owner import Owner, owner_of
 from governor.domain.policy import Ownership
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, GovernorError
@@ -47,8 +47,7 @@ class Group:
     """What is told at once: instances of one environment and owner."""
 
     home: Home
-    owner: str
-    project: str
+    owner: Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class TellManaged:
                 continue
             idle = [candidate.member for candidate in found]
             tell = partial(self._tell, target, group, idle, governed.count(group.home), rule, now)
-            key = group_key(target, group.home, group.owner, group.project)
+            key = group_key(target, group.home, group.owner)
             try:
                 self.once(key, tell, keep=again_after - _EARLIER)
             except GovernorError as error:
@@ -118,12 +117,10 @@ class TellManaged:
         now: UtcDatetime,
     ) -> None:
         environment, problem = self._environment(target, group.home)
-        owner, project = _owner_of(group, environment, idle[0].instance, rule)
+        owner = _owner_of(group, environment, idle[0].instance, rule)
         advice = (*advice_for(group.home, environment), *problem)
         self.announcer.announce(
-            managed_alert(
-                group.home, idle, governed, target, now, owner=owner, project=project, advice=advice
-            )
+            managed_alert(group.home, idle, governed, target, now, owner=owner, advice=advice)
         )
 
     def _environment(self, target: Target, home: Home) -> tuple[BatchEnvironment | None, tuple[str, ...]]:
@@ -137,14 +134,13 @@ class TellManaged:
 
 
 def _group_of(instance: Instance, manager: Manager, rule: Ownership) -> Group:
-    owner, project = owner_of(instance, rule)
-    return Group(home_of(instance, manager), owner, project)
+    return Group(home_of(instance, manager), owner_of(instance, rule))
 
 
 def _owner_of(
     group: Group, environment: BatchEnvironment | None, instance: Instance, rule: Ownership
-) -> tuple[str, str]:
+) -> Owner:
     """By the instances' tags; what they leave open, by those of the compute environment."""
     if environment is None:
-        return group.owner, group.project
+        return group.owner
     return owner_of(replace(instance, tags={**environment.tags, **instance.tags}), rule)
