@@ -30,7 +30,7 @@ from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import Clock, LinkSigner, Policies
-from governor.stores import Deliveries, Questions
+from governor.stores import Deliveries, Questions, Sweeps
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
@@ -113,7 +113,7 @@ class _Item:
         return not self.left and not any(delivery.reached_people for delivery in self.done.values())
 
 
-class _State(Questions, Deliveries, Protocol):
+class _State(Questions, Deliveries, Sweeps, Protocol):
     """The stores that are used here."""
 
 
