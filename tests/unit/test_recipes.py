@@ -16,11 +16,13 @@ import pytest
 
 from governor.channels.registry import Registry
 from governor.contracts.payloads import WARNINGS
-from governor.domain.event_messages import _ALERTS
-from governor.domain.interruption import RESPONSES, Cause
+from governor.domain.event_messages import warning_alert
+from governor.domain.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
 from governor.domain.messages import step_text
+from governor.domain.owner import NOBODY
 from governor.domain.plan import MAIN_STEPS, Step
 from governor.domain.verdict import VerdictKind
+from tests.builders import NOW, TARGET, make_instance
 from tests.unit.channels.builders import FixedClock
 from tests.unit.template.machines import ROOT, rules
 
@@ -110,8 +112,11 @@ COMMON = {
 
 def test_every_cause_has_a_response_and_words() -> None:
     """Rows of two tables; the steps that follow read the row and know no cause."""
-    assert set(Cause) == set(RESPONSES) == set(_ALERTS)
+    assert set(Cause) == set(RESPONSES)
     for cause in Cause:
+        warned = Warned("e-1", TARGET.account, TARGET.region, "i-1", cause, NOW)
+        sent = HookAnswer(HookState.SENT)
+        assert "notebook" in warning_alert(make_instance(), warned, None, NOBODY, NOW, sent).subject
         assert who_names(f"Cause.{cause.name}") <= recipe("A new event source")
 
 
