@@ -1,4 +1,4 @@
-"""The simulated fleet of the demo and of the integration tests, with two hours and a quarter of GPU metrics.
+"""The simulated fleet of the demo and of the integration tests, with three and a half hours of GPU metrics.
 
 Plain data about instances and what their agents publish; how either gets into the local cloud is the
 simulator's affair. Each member is there for one behaviour of the governor, named in `why`.
@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 NAMESPACE = "GPU/EC2"
-METRIC_MINUTES = 135
-"""As long as the detector asks of an instance without a past, and as the newest minutes are left out."""
+METRIC_MINUTES = 210
+"""Longer than a question asks, with the newest minutes that are left out."""
 SELECTOR = {"Purpose": "GPU-Workload"}
 
 Load = Callable[[int, int], float]
