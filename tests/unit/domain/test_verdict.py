@@ -73,7 +73,7 @@ def test_quiet_for_the_whole_window_is_idle() -> None:
     verdict = judge(INSTANCE, NO_HOLD, make_evidence(QUIET), POLICY, NOW)
 
     assert VerdictKind.IDLE is verdict.kind
-    assert "Idle for 1 h 00 min (every GPU under 5%)." == verdict.reason
+    assert "Idle for 1 h (every GPU under 5%)." == verdict.reason
 
 
 def test_the_threshold_itself_is_not_under_it() -> None:

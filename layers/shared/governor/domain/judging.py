@@ -23,7 +23,7 @@ from governor.domain.breaker import acts_unasked
 from governor.domain.evidence import Evidence, Window, window_before
 from governor.domain.instance import Instance
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, duration
+from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
     WORKING,
     Hold,
@@ -36,6 +36,7 @@ from governor.domain.verdict import (
     judge_utilization_only,
     still_busy,
 )
+from governor.domain.wording import span
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def judge_question(
     if window < policy.ask_window and not (
         sooner and may_ask_sooner(policy) and is_released(evidence, policy)
     ):
-        needed = f"GPU memory is not released, and {duration(policy.ask_window)} of idleness are needed"
+        needed = f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
         return Verdict(VerdictKind.NO_DATA, needed, evidence=evidence)
     whole = policy.over(window)
     verdict = judge(instance, hold, evidence, whole, now)
@@ -141,15 +142,15 @@ def judge_question(
     hole = judge_holes(evidence, whole)
     if hole is not None:
         return hole
-    span = evidence.window.end - evidence.window.start
-    return replace(verdict, reason=asked_because(span, policy, verdict))
+    idle_for = evidence.window.end - evidence.window.start
+    return replace(verdict, reason=asked_because(idle_for, policy, verdict))
 
 
-def asked_because(span: timedelta, policy: Policy, verdict: Verdict) -> str:
-    """The reason of a question about an instance that has been idle for `span`."""
+def asked_because(idle_for: timedelta, policy: Policy, verdict: Verdict) -> str:
+    """The reason of a question about an instance that has been idle for so long."""
     evidence = verdict.evidence
-    length = evidence.window.end - evidence.window.start if evidence else span
-    return idle_sentence(span, policy, verdict.manager, released=length < policy.ask_window)
+    length = evidence.window.end - evidence.window.start if evidence else idle_for
+    return idle_sentence(idle_for, policy, verdict.manager, released=length < policy.ask_window)
 
 
 def is_released(evidence: Evidence, policy: Policy) -> bool:

@@ -1,11 +1,11 @@
 """Names for the units that cross module boundaries, so that a bare number never does.
 
-Nothing here computes; it only says what a figure means, and how people read it.
+Nothing here computes; it only says what a figure means.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated
 
@@ -53,15 +53,6 @@ def money(amount: Decimal, places: int = 2) -> str:
     quantum = Decimal(1).scaleb(-places)
     # Adding zero turns -0.00, which a small negative amount rounds to, into 0.00.
     return f"{amount.quantize(quantum, rounding=ROUND_HALF_UP) + 0:,}"
-
-
-def duration(span: timedelta) -> str:
-    """A time as people say it, rounded down to the minute: `45 min`, `6 h 40 min`, `3 d 4 h`."""
-    hours, minutes = divmod(int(span.total_seconds() // 60), 60)
-    days, rest = divmod(hours, 24)
-    if days:
-        return f"{days} d {rest} h" if rest else f"{days} d"
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
 def printable(text: str) -> str:

@@ -33,7 +33,8 @@ from governor.domain.evidence import (
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, duration, iso
+from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import span
 
 FIGURES = ("power", "memory", "cpu", "network")
 """Evidence besides utilization that a policy may let veto, in the order it is looked at."""
@@ -188,9 +189,9 @@ def judge_utilization_only(
 
 
 def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
-    manager, span = managed_by(instance), evidence.window.end - evidence.window.start
+    manager, idle_for = managed_by(instance), evidence.window.end - evidence.window.start
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
-    return Verdict(kind, idle_sentence(span, policy, manager), evidence=evidence, manager=manager)
+    return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
 
 
 def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -283,7 +284,7 @@ def _judge_end(evidence: Evidence) -> Verdict | None:
     silent = window.end - last[oldest.gpu]
     reason = f"{_label(oldest)} has missing readings in the newest {_newest(window)} min"
     if silent:
-        reason = f"{_label(oldest)} published nothing in the newest {duration(silent)}"
+        reason = f"{_label(oldest)} published nothing in the newest {span(silent)}"
     return replace(_no_data(evidence, reason), is_late=silent < _LATE)
 
 
@@ -562,14 +563,14 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
 
 
 def idle_sentence(
-    span: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
+    idle_for: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
 ) -> str:
     """How long it has been idle, in the words of a message."""
     if released:
-        return f"Idle for {duration(span)} and GPU memory is released."
+        return f"Idle for {span(idle_for)} and GPU memory is released."
     below = f"{policy.idle.utilization_below_percent:g}%"
     managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."
-    return f"Idle for {duration(span)} (every GPU under {below}).{managed}"
+    return f"Idle for {span(idle_for)} (every GPU under {below}).{managed}"
 
 
 def _minutes(window: Window) -> int:
