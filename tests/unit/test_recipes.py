@@ -104,9 +104,7 @@ def test_a_verdict_is_known_in_few_places(kind: VerdictKind) -> None:
     assert who_names(f"VerdictKind.{kind.name}") - recipe("A new verdict") - COMMON == set()
 
 
-COMMON = {
-    f"{LAYER}/{name}.py" for name in ("domain/judging", "usecases/inspect_instance", "usecases/ask_the_past")
-}
+COMMON = {f"{LAYER}/domain/judging.py", f"{LAYER}/usecases/inspect_instance.py"}
 """These name `idle`, `no-data` and `busy`, which every verdict is told from."""
 
 

@@ -86,7 +86,7 @@ class World:
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
         self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state)
-        self.recheck = RecheckEpisode(self.clock, self.guards, self.inspect, self.state)
+        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
         self.publish_quiet()
         self._open()
 

@@ -33,6 +33,7 @@ from governor.domain.settings import (
     one_of,
     usd_per_unit,
 )
+from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
 
 _FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
 RETIRED_SETTINGS: frozenset[tuple[str, ...]] = frozenset(
@@ -625,8 +626,8 @@ class Policy:
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
 
     mode: Mode = Mode.OBSERVE
-    selector: TagMatch = field(default_factory=lambda: TagMatch("Purpose", "GPU-Workload"))
-    exemption: TagMatch = field(default_factory=lambda: TagMatch("GpuGovernor", "exempt"))
+    selector: TagMatch = field(default_factory=lambda: TagMatch(SELECTOR_TAG, "GPU-Workload"))
+    exemption: TagMatch = field(default_factory=lambda: TagMatch(EXEMPTION_TAG, "exempt"))
     targets: Targets = field(default_factory=Targets)
     metrics: Metrics = field(default_factory=Metrics)
     idle: IdleRule = field(default_factory=IdleRule)

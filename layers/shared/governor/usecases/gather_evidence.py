@@ -34,8 +34,7 @@ from governor.domain.policy import Metrics, Policy, WorkMetrics
 from governor.domain.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
 from governor.ports import Catalogue, MetricAnswer, MetricQuery, MetricReader
-
-Dimensions = tuple[tuple[str, str], ...]
+from governor.usecases.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
@@ -192,7 +191,7 @@ class _Batch:
             request = work.request
             known = work.dimensions or ()
             # An aggregate under other dimensions than `InstanceId` alone is only found by a search, too.
-            has_gpus = any(_is_gpu(dimensions) for dimensions in known)
+            has_gpus = any(is_gpu(dimensions) for dimensions in known)
             use_known = bool(known) and (
                 request.per_gpu or request.source == MetricSource.PER_GPU or not has_gpus
             )
@@ -203,7 +202,7 @@ class _Batch:
             work.readings = {}
             for number, dimensions in enumerate(work.sets):
                 key = f"u{number}|{work.instance_id}"
-                asked[key] = (work, _gpu_label(dimensions))
+                asked[key] = (work, gpu_label(dimensions))
                 queries.append(self._query(key, self._names.utilization, dimensions, "Maximum"))
         answer = self._read(queries, self._window)
         for key, (work, label) in asked.items():
@@ -211,9 +210,7 @@ class _Batch:
                 work.problem = answer.problems[key]
             series = answer.series.get(key)
             if series is not None:
-                # One GPU can be published under two dimension sets after a change of the agent's
-                # configuration: together they are that GPU's readings.
-                work.readings[label] = _merge_max(work.readings.get(label), series)
+                work.readings[label] = merged(work.readings.get(label), series)
 
     def _search(self, works: list[_Work]) -> None:
         """One pass over the namespace's series for all that need it; then reads those that were found."""
@@ -232,7 +229,7 @@ class _Batch:
         for work in self._work:
             work.searched = True
             sets = [dimensions for dimensions in found.get(work.instance_id, ()) if len(dimensions) > 1]
-            work.dimensions = tuple(sorted([s for s in sets if _is_gpu(s)] or sets))
+            work.dimensions = tuple(sorted([s for s in sets if is_gpu(s)] or sets))
         again = [work for work in works if work.dimensions]
         for work in again:
             work.request = replace(work.request, source=MetricSource.PER_GPU)
@@ -277,7 +274,8 @@ class _Batch:
             window=self._window,
             source=work.source,
             gpus=tuple(
-                GpuReadings(gpu, series) for gpu, series in sorted(work.readings.items(), key=_by_index)
+                GpuReadings(gpu, series)
+                for gpu, series in sorted(work.readings.items(), key=lambda item: by_index(item[0]))
             ),
             aggregate=work.aggregated,
             gpus_expected=expected,
@@ -346,7 +344,7 @@ class _Batch:
                 problem = problem or answer.problems.get(key)
                 series = answer.series.get(key)
                 if series is not None:
-                    by_letter[key[0]] = _merge_max(by_letter.get(key[0]), series)
+                    by_letter[key[0]] = merged(by_letter.get(key[0]), series)
         seconds = self._ec2_window.period.total_seconds()
         network = _merge_sum(by_letter.get("i"), by_letter.get("o"))
         shape, limit = work.shape, _power_limit(work.shape)
@@ -402,8 +400,8 @@ class _Batch:
             for key in own:
                 series = answer.series.get(key)
                 if key[0] == "m" and series is not None:
-                    label = _gpu_label(work.sets[int(key.partition("|")[0][1:])])
-                    by_gpu[label] = _merge_max(by_gpu.get(label), series)
+                    label = gpu_label(work.sets[int(key.partition("|")[0][1:])])
+                    by_gpu[label] = merged(by_gpu.get(label), series)
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
         peaks = [
             newest_peak(by_gpu[label], self._window, length) if label in by_gpu else None
@@ -496,28 +494,6 @@ def _power_limit(shape: Shape | None) -> int | None:
 
 def _may_have_several(shape: Shape | None) -> bool:
     return shape is None or shape.accelerator_count is None or shape.accelerator_count > 1
-
-
-def _is_gpu(dimensions: Dimensions) -> bool:
-    return any(name == "index" for name, _ in dimensions)
-
-
-def _gpu_label(dimensions: Dimensions) -> str:
-    return dict(dimensions).get("index", "all")
-
-
-def _by_index(item: tuple[str, Series]) -> tuple[int, str]:
-    label = item[0]
-    return (int(label), "") if label.isdigit() else (-1, label)
-
-
-def _merge_max(left: Series | None, right: Series) -> Series:
-    if left is None:
-        return right
-    # `_max_of` in one pass: it runs for every reading of every GPU.
-    return tuple(
-        [a if b is None or (a is not None and not b > a) else b for a, b in zip(left, right, strict=True)]
-    )
 
 
 def _max_of(left: float | None, right: float | None) -> float | None:

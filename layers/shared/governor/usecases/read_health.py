@@ -18,8 +18,7 @@ from governor.domain.health import KNOWN_XIDS, Finding, GpuFigures, Xid, health_
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Health, Metrics, Policy
 from governor.ports import MetricQuery, MetricReader
-
-Dimensions = tuple[tuple[str, str], ...]
+from governor.usecases.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 LOST_METRIC = "GPULost"
 """Published for every GPU by `agent/` with its group `health`, so it tells where that group is found."""
@@ -278,13 +277,13 @@ class _Batch:
         if not suspects:
             return
         for dimensions in work.hardware.singly:
-            if not work.hardware.summed and _label(dimensions) not in suspects:
+            if not work.hardware.summed and gpu_label(dimensions) not in suspects:
                 continue
             for number in KNOWN_XIDS:
                 yield work, _xid(number), (*dimensions, ("Xid", str(number))), _XIDS.of_gpu
 
     def _reading(self, work: _Work) -> HealthReading:
-        labels = sorted({label for found in work.figures.values() for label in found}, key=_order)
+        labels = sorted({label for found in work.figures.values() for label in found}, key=by_index)
         series = {figure.name for figure in (*_FIGURES, _MEMORY)}
         gpus = [
             GpuFigures(
@@ -327,10 +326,8 @@ class _Batch:
                 work.problem = f"{query.metric}: {answer.problems[query.key]}"
             if (series := answer.series.get(query.key)) is not None:
                 work.note(figure, series)
-                # One GPU can be published under two dimension sets after a change of the publisher's
-                # configuration: together they are that GPU's readings.
-                own, label = work.figures[figure.name], _label(dimensions)
-                own[label] = _merged(own.get(label), series)
+                own, label = work.figures[figure.name], gpu_label(dimensions)
+                own[label] = merged(own.get(label), series)
 
 
 def _xid(number: int) -> _Figure:
@@ -339,24 +336,6 @@ def _xid(number: int) -> _Figure:
 
 def _sets(listed: Iterable[Dimensions]) -> _Sets:
     """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is that."""
-    gpus = tuple(sorted(one for one in listed if _is_gpu(one)))
-    others = sorted((one for one in listed if not _is_gpu(one)), key=len)
+    gpus = tuple(sorted(one for one in listed if is_gpu(one)))
+    others = sorted((one for one in listed if not is_gpu(one)), key=len)
     return _Sets(others[0] if others else None, gpus)
-
-
-def _is_gpu(dimensions: Dimensions) -> bool:
-    return any(name == "index" for name, _ in dimensions)
-
-
-def _label(dimensions: Dimensions) -> str:
-    return dict(dimensions).get("index", "all")
-
-
-def _order(label: str) -> tuple[int, str]:
-    return (int(label), "") if label.isdigit() else (-1, label)
-
-
-def _merged(left: Series | None, right: Series) -> Series:
-    if left is None:
-        return right
-    return tuple(b if a is None else a for a, b in zip(left, right, strict=True))

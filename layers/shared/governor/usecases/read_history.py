@@ -12,7 +12,8 @@ from governor.domain.instance import Instance
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import Catalogue, MetricAnswer, MetricQuery, MetricReader
-from governor.usecases.gather_evidence import Dimensions, EvidenceRequest, GatherEvidence
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.gpu_series import Dimensions
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from governor.domain.verdict import Verdict, VerdictKind
 from governor.errors import Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import Episodes
+from governor.usecases.accounts import Accounts
 from governor.usecases.guards import Guards
 from governor.usecases.inspect_instance import InspectInstance
 
@@ -29,6 +30,7 @@ class RecheckEpisode:
     """The recheck. Safe to repeat."""
 
     clock: Clock
+    accounts: Accounts
     guards: Guards
     inspect: InspectInstance
     state: Episodes
@@ -65,7 +67,7 @@ class RecheckEpisode:
 
     def _outcome_of(self, ref: EpisodeRef) -> Outcome:
         """An instance that is gone or started anew voids the episode; every other guard refuses."""
-        target = self.guards.accounts.target(ref.account, ref.region)
+        target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         gone = instance is None or instance.launch_time != ref.launch_time
         return Outcome.VOID if gone else Outcome.REFUSED

@@ -49,6 +49,7 @@ from governor.domain.managed import IdleMember
 from governor.domain.owner import Owner, by_owner
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
+from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.verdict import WORKING, Verdict, VerdictKind, freeze, known_kind
 from governor.errors import GovernorError, PolicyError
@@ -63,9 +64,6 @@ from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
-LOW_UTILIZATION_TAG = "LowUtilization"
-REVIEW_TAG = "ReviewForTermination"
-_MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
 _LET_BE = (VerdictKind.EXEMPT, VerdictKind.SNOOZED)
 _UNREAD = (VerdictKind.TOO_YOUNG, *_LET_BE)
 _SPREAD_OVER = 1000
@@ -345,7 +343,7 @@ class SweepTarget:
         to_unmark: dict[bool, list[_Case]] = defaultdict(list)
         for case in cases:
             dry_run = case.policy.mode is Mode.OBSERVE
-            tagged = all(tag in case.instance.tags for tag in _MARKS)
+            tagged = all(tag in case.instance.tags for tag in MARKS)
             # A dry run leaves no tag behind; the state table remembers that it was tried.
             marked = case.record.marked_at is not None if dry_run else tagged
             outdated = _has_outdated_marks(case)
@@ -361,7 +359,7 @@ class SweepTarget:
             failures = self.tagger.set_tags(target, _ids(group), tags, dry_run=dry_run)
             summary.marked += self._note_marks(target, group, failures, now, summary)
         for dry_run, group in to_unmark.items():
-            failures = self.tagger.remove_tags(target, _ids(group), _MARKS, dry_run=dry_run)
+            failures = self.tagger.remove_tags(target, _ids(group), MARKS, dry_run=dry_run)
             summary.unmarked += self._note_marks(target, group, failures, None, summary)
 
     def _note_marks(
@@ -636,7 +634,7 @@ def _is_quiet(record: InstanceRecord, instance: Instance, now: datetime) -> bool
 
 
 def _has_marks(case: _Case) -> bool:
-    return case.record.marked_at is not None or any(tag in case.instance.tags for tag in _MARKS)
+    return case.record.marked_at is not None or any(tag in case.instance.tags for tag in MARKS)
 
 
 def _has_outdated_marks(case: _Case) -> bool:
