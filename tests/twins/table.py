@@ -50,7 +50,7 @@ class MemoryTable(Table):
         """Copies of the items, as they are now."""
         with self._turn():
             found = sorted(key for key in self.items if key[0] == pk and key[1].startswith(prefix))
-            yield from deepcopy([self.items[key] for key in found if after is None or key[1] > after])
+            return iter(deepcopy([self.items[key] for key in found if after is None or key[1] > after]))
 
     def write(self, one: Write) -> Document:
         """One write; a copy of the item after an update."""
