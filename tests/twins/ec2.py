@@ -9,13 +9,7 @@ from datetime import UTC, datetime
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
 from governor.domain.plan import Step
 from governor.domain.policy import TagMatch
-from governor.errors import (
-    CloudError,
-    NotFound,
-    Protected,
-    Unsupported,
-    WrongState,
-)
+from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
 from governor.ports import Snapshot
 
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
-from governor.errors import (
-    CloudError,
-)
+from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 
 Dimensions = tuple[tuple[str, str], ...]

@@ -7,19 +7,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from governor.domain.alert import Alert
-from governor.domain.episode import (
-    EpisodeRef,
-)
+from governor.domain.episode import EpisodeRef
 from governor.domain.instance import Instance, Target
 from governor.domain.interruption import LifecycleAction
 from governor.domain.managed import BatchEnvironment
 from governor.domain.plan import Price
 from governor.domain.policy import AppliedPolicy, Policy
 from governor.domain.units import UtcDatetime
-from governor.errors import (
-    CloudError,
-    NobodyListens,
-)
+from governor.errors import CloudError, NobodyListens
 from governor.ports import SpotPrices
 
 

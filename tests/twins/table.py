@@ -21,11 +21,7 @@ from governor.domain.episode import Episode, InstanceRecord
 from governor.domain.units import parse_iso
 from governor.errors import ConflictError
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
 
 
 class MemoryTable(Table):

@@ -12,9 +12,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from governor.domain.alert import Alert
-from governor.domain.episode import (
-    EpisodeRef,
-)
+from governor.domain.episode import EpisodeRef
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
 from governor.domain.interruption import LifecycleAction, SpotPrice

@@ -14,14 +14,7 @@ from governor.domain.approval import Approval, Decision
 from governor.domain.breaker import SweepDay
 from governor.domain.cost import Meter
 from governor.domain.delivery import Delivery
-from governor.domain.episode import (
-    BreakerState,
-    Episode,
-    EpisodeRef,
-    InstanceRecord,
-    Observation,
-    Outcome,
-)
+from governor.domain.episode import BreakerState, Episode, EpisodeRef, InstanceRecord, Observation, Outcome
 from governor.domain.instance import Target
 from governor.domain.ledger import LedgerEntry
 from governor.domain.notice import Notice

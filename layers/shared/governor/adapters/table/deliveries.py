@@ -6,17 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from governor.adapters.table.client import (
-    Document,
-    Key,
-    Store,
-    absent,
-    delete,
-    epoch,
-    is_text,
-    put,
-    where,
-)
+from governor.adapters.table.client import Document, Key, Store, absent, delete, epoch, is_text, put, where
 from governor.adapters.table.codec import moment, read_item, written
 from governor.domain.delivery import Delivery
 
