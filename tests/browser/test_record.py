@@ -39,7 +39,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     visitor.page.get_by_label("forgotten-1").uncheck()
     assert 200 == visitor.press("Keep all that are ticked")
 
-    assert 2 == visitor.text().count(": taken")
+    assert 2 == visitor.text().count(": recorded")
     visitor.assert_at_ease()
     assert ["kept", "kept"] == [stage.outcome(ids[0]), stage.outcome(ids[2])]
     assert "RUNNING" == stage.scene.executions()[ids[1]]["status"]

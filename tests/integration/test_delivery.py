@@ -193,7 +193,7 @@ def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> 
     until = next(value for value in re.findall(r'<option value="([^"]+)"', page))
     status, page = decide(link, "keep", keep_until=until)
 
-    assert (200, 3) == (status, page.count(": taken"))
+    assert (200, 3) == (status, page.count(": recorded"))
     assert ["kept"] * 3 == [stage.outcome(instance_id) for instance_id in ids]
     to_alice = [m for m in stage.scene.sent_mail() if m["To"] == ["alice@example.com"]]
     assert 1 == sum("? Answer by" in m["Subject"] and ids[0] in m["BodyText"] for m in to_alice)
@@ -216,7 +216,7 @@ def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> Non
 
     assert "kept" == stage.outcome(instance_id)
     whispers = [one for one in receivers.received("slack") if one.operation == "chat.postEphemeral"]
-    assert "Taken: kept until" in whispers[-1].payload["text"]
+    assert "Recorded: kept until" in whispers[-1].payload["text"]
     await_received(stage, "slack", instance_id, 2)
     assert "kept" in str(receivers.slack_message(thread))
 

@@ -97,7 +97,7 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         approval.decision.channel,
         approval.decision.person,
     )
-    assert [("C0ML:1.2", "U0BOB", "Taken: approved.")] == slack.said
+    assert [("C0ML:1.2", "U0BOB", "Recorded: approved.")] == slack.said
 
 
 @pytest.mark.parametrize(("secret", "age"), [("x" * 32, 0), (SECRET, 301)])
@@ -114,7 +114,7 @@ def test_a_keep_lasts_until_tomorrow_morning() -> None:
     slack.press("keep")
 
     assert ApprovalStatus.KEPT is slack.status
-    assert "Taken: kept until 2026-11-21T09:00:00Z." == slack.said[0][2]
+    assert "Recorded: kept until Sat 09:00 UTC." == slack.said[0][2]
 
 
 def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
@@ -122,8 +122,8 @@ def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
     slack = Slack()
     slack.press("exempt", user="U0EVE", reason="mine")
     text = (
-        "Not taken: the policy does not know slack:U0EVE, and lets nobody in particular exempt by a button: "
-        "use the link of your own mail, or the command line."
+        "Not recorded: the policy does not know slack:U0EVE, and lets nobody in particular exempt by a "
+        "button: use the link of your own mail, or the command line."
     )
     assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
 

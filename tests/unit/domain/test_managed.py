@@ -47,7 +47,7 @@ def home(tags: dict[str, str]) -> Home:
         ),
         (
             {"AWSBatchServiceTag": "batch"},
-            "AWS Batch compute environment whose name its tags do not tell",
+            "AWS Batch compute environment without a name in its tags",
         ),
         (
             {"karpenter.sh/nodepool": "gpu", "eks:eks-cluster-name": "prod"},

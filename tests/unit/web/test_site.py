@@ -715,7 +715,7 @@ def test_all_can_be_kept_at_once() -> None:
     world = DigestWorld()
     answer = world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **BOTH)
 
-    assert (200, 2) == (answer.status, answer.body.count(": taken"))
+    assert (200, 2) == (answer.status, answer.body.count(": recorded"))
     assert (ApprovalStatus.KEPT, ApprovalStatus.KEPT) == world.statuses()
 
 

@@ -14,7 +14,8 @@ from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, ve
 from governor.domain.approval import Answer, Decision
 from governor.domain.contacts import Directory
 from governor.domain.schedule import tomorrow_morning
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime
+from governor.domain.wording import clock
 from governor.errors import DecisionRefused, InputError, NotFound
 from governor.ports import Clock
 from governor.usecases.decide import Decide
@@ -105,9 +106,9 @@ class SlackActions:
         except NotFound:
             return "This question does not exist any more."
         except DecisionRefused as error:
-            return f"Not taken: {error}."
+            return f"Not recorded: {error}."
         if decided.needs_another:
             return "Noted. A second person must approve before anything is done."
         if until is not None:
-            return f"Taken: kept until {iso(until)}."
-        return f"Taken: {'approved' if answer.answer is Answer.APPROVE else 'exempted'}."
+            return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
+        return f"Recorded: {'approved' if answer.answer is Answer.APPROVE else 'exempted'}."

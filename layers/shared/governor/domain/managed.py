@@ -54,7 +54,7 @@ class Home:
     def title(self) -> str:
         """For a sentence: `EKS node group gpu of prod`."""
         kind = f"{self.kind.value}" if self.kind is not Kind.OTHER else f"{self.service} environment"
-        named = f"{kind} {self.name}" if self.name else f"{kind} whose name its tags do not tell"
+        named = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
         return f"{named} of {self.cluster}" if self.cluster and self.cluster != self.name else named
 
 

@@ -139,9 +139,9 @@ class ApprovalSite:
             try:
                 decided = self.decide(approval_id, decision, losses_accepted=accepted)
             except DecisionRefused as error:
-                results.append((name, f"not taken: {error}"))
+                results.append((name, f"not recorded: {error}"))
                 continue
-            text = "noted; a second person must approve, too" if decided.needs_another else "taken"
+            text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
             results.append((name, text))
         return self._digest_page(request, visitor, 200, results=results)
 
@@ -212,7 +212,7 @@ class ApprovalSite:
             status = 400 if error.status == "PENDING" else 409
             return self._page(request, visitor, status, problem=str(error))
         # Redirected, so that a refresh of the result is a GET.
-        note = None if decided.delivered else "decided, but the workflow has not taken it yet"
+        note = None if decided.delivered else "decided; the workflow does not have it yet"
         return redirect(_address(request), note=note)
 
     def _undo(self, request: Request, visitor: Visitor) -> Response:

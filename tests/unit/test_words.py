@@ -1,0 +1,168 @@
+"""What people read uses the project's words: one word for one thing, in messages, templates and docs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+LAYER = ROOT / "layers/shared/governor"
+SAY = {
+    r"\btold\b|\btell(s|ing)?\b(?! (\w+ ){0,3}apart)|\btellers?\b": "notify, notification, send",
+    r"(?<!AWS )\bannounce[sd]?\b(?! dates?\b)|\bannouncers?\b": "notify, send",
+    r"\bheard\b|\bhas taken (it|the message)\b|\b[Nn]ot taken\b|\bTaken:": "delivered, recorded",
+    r"\bsaid nothing\b": "silent",
+    r"\bput(s|ting)? away\b": "stop, terminate",
+    r"\blet (it |them )?be\b": "keep, snooze, hold",
+    r"\bwhisper": "ephemeral message",
+    r"(?<!in )\bthe past\b": "past utilization, history",
+    r"\blook(s|ed)? at anew\b": "reviewed, checked again",
+    r"\bgravest\b|\bdearest\b": "severity, highest priority, most expensive",
+    r"\b[Ww]hoever\b": "approver, owner, on-call",
+    r"\b[Bb]ought as\b": "Savings Plan, Reserved Instance, On-Demand, Capacity Reservation",
+    r"\bwhat other services run\b": "Auto Scaling group, managed node group, Batch compute environment",
+    r"(?<!AWS )(?<!scheduled )(?<!interruption )(?<!two-minute )\b[Nn]otices?\b(?! period)": (
+        "alert, finding, question (a notice is one of AWS, or the notice period)"
+    ),
+}
+MESSAGES = (
+    *sorted((LAYER / "domain").glob("*messages.py")),
+    *(
+        LAYER / name
+        for name in ("domain/wording.py", "domain/alert.py", "domain/managed.py", "domain/plan.py")
+    ),
+    *(
+        LAYER / "channels" / name
+        for name in ("compose.py", "slack_blocks.py", "slack_actions.py", "message.py")
+    ),
+    *(LAYER / "web" / name for name in ("pages.py", "site.py")),
+)
+PAGES = sorted((LAYER / "web/templates").glob("*.html")) + sorted(
+    (LAYER / "channels/templates").glob("*.html")
+)
+STACKS = [ROOT / "template.yaml", *sorted((ROOT / "stacks").glob("*.yaml"))]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOT_YET = frozenset({"docs/detector.md", "docs/events.md", "docs/simulate.md", "docs/telemetry.md"})
+"""Docs that are still to be rewritten in these words. It only ever gets shorter."""
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+_MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
+_DESCRIPTIONS = ("Description", "AlarmDescription", "ConstraintDescription", "GroupDescription")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads CloudFormation's own tags as plain data."""
+
+
+def _plain(loader: _Loader, _: str, node: yaml.Node) -> object:
+    if isinstance(node, yaml.ScalarNode):
+        return loader.construct_scalar(node)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    assert isinstance(node, yaml.MappingNode)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_multi_constructor("!", _plain)
+
+
+def _descriptions(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key in _DESCRIPTIONS:
+                yield from _strings(value)
+            else:
+                yield from _descriptions(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _descriptions(value)
+
+
+def _strings(node: object) -> Iterator[str]:
+    """What is put together of parts is read part by part."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list):
+        for value in node:
+            yield from _strings(value)
+
+
+def wrong_words(text: str) -> list[str]:
+    """Each word that is not the project's, where it stands, with what to say instead."""
+    return [
+        f"{' '.join(text[max(0, found.start() - 30) : found.end() + 30].split())!r}: {instead}"
+        for pattern, instead in SAY.items()
+        for found in re.finditer(pattern, text)
+    ]
+
+
+def prose_of(path: Path) -> str:
+    """What a person reads of a file, less code, names and markup."""
+    text = path.read_text(encoding="utf-8")
+    match path.suffix:
+        case ".py":
+            return "\n".join(_texts(ast.parse(text)))
+        case ".html":
+            return _MARKUP.sub(" ", text)
+        case ".yaml":
+            return "\n".join(_descriptions(yaml.load(text, _Loader)))
+        case _:
+            return _CODE.sub(" ", text)
+
+
+def _texts(tree: ast.Module) -> list[str]:
+    """The texts of a module that hold several words; docstrings are for contributors."""
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in documents
+        and " " in node.value.strip()
+    ]
+
+
+def name_of(path: Path) -> str:
+    """Its path in the repository."""
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", [*MESSAGES, *PAGES, *STACKS], ids=name_of)
+def test_messages_and_templates_use_the_words(path: Path) -> None:
+    """Whatever a reader of a mail, a page or a stack sees."""
+    assert [] == wrong_words(prose_of(path))
+
+
+@pytest.mark.parametrize("path", [path for path in DOCS if name_of(path) not in NOT_YET], ids=name_of)
+def test_docs_use_the_words(path: Path) -> None:
+    """All but those that are still to be rewritten."""
+    assert [] == wrong_words(prose_of(path))
+
+
+def test_the_list_of_docs_to_rewrite_only_gets_shorter() -> None:
+    """Whoever has rewritten one takes it off."""
+    assert [] == [
+        name for name in NOT_YET if not (ROOT / name).is_file() or not wrong_words(prose_of(ROOT / name))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("The owner is told.", 1),
+        ("Hashes tell long names apart.", 0),
+        ("AWS announces a date; announced dates are kept.", 0),
+        ("The sweep announces it, and nobody heard.", 2),
+        ("The notice went out.", 1),
+        ("An interruption notice, and the notice period.", 0),
+        ("It is put away, as in the past.", 1),
+    ],
+)
+def test_the_check_finds_what_it_is_for(text: str, wrong: int) -> None:
+    """And leaves alone what the list allows."""
+    assert wrong == len(wrong_words(text))
