@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from governor.domain.policy import Breaker, Mode, Policy
-from governor.domain.verdict import WORKING, VerdictKind
-
-_IDLE = (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
-"""By what is measured, whether or not a question has started."""
+from governor.domain.verdict import IDLE, WORKING, VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +56,8 @@ def count_turned(changes: Sequence[Change]) -> Turned:
     """What changed since the sweep before."""
     known = [change for change in changes if change.after is not VerdictKind.NO_DATA]
     worked = [change for change in known if change.last_known in WORKING]
-    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *_IDLE)]
-    idle = {change.instance_id for change in worked if change.after in _IDLE}
+    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
+    idle = {change.instance_id for change in worked if change.after in IDLE}
     silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
     return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))
 

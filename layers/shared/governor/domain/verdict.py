@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from fractions import Fraction
 from functools import cache
 from math import ceil
+from typing import assert_never
 
 from governor.domain.evidence import (
     END_BIN,
@@ -73,8 +74,44 @@ def known_kind(name: str) -> VerdictKind | None:
         return None
 
 
-WORKING = (VerdictKind.BUSY, VerdictKind.PARTLY_IDLE)
-"""Something works on it."""
+class Family(Enum):
+    """What the sweep, the breaker and a recheck make of a verdict. Every kind belongs to one."""
+
+    WORKING = auto()
+    IDLE = auto()
+    """By what is measured, whether or not a question has started."""
+    LEFT_ALONE = auto()
+    """People have decided; its metrics are not read."""
+    YOUNG = auto()
+    """Its metrics are not read yet."""
+    UNKNOWN = auto()
+
+
+def family(kind: VerdictKind) -> Family:
+    """Return the family of a kind. A new kind is a type error here until it has one."""
+    match kind:
+        case VerdictKind.BUSY | VerdictKind.PARTLY_IDLE:
+            return Family.WORKING
+        case VerdictKind.IDLE | VerdictKind.MANAGED_ELSEWHERE | VerdictKind.FROZEN:
+            return Family.IDLE
+        case VerdictKind.EXEMPT | VerdictKind.SNOOZED:
+            return Family.LEFT_ALONE
+        case VerdictKind.TOO_YOUNG:
+            return Family.YOUNG
+        case VerdictKind.NO_DATA:
+            return Family.UNKNOWN
+        case _:
+            assert_never(kind)
+
+
+def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
+    return tuple(kind for kind in VerdictKind if family(kind) in families)
+
+
+WORKING = _kinds(Family.WORKING)
+IDLE = _kinds(Family.IDLE)
+LEFT_ALONE = _kinds(Family.LEFT_ALONE)
+UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +146,7 @@ class Verdict:
     @property
     def is_idle(self) -> bool:
         """Whether the evidence proves idleness, whoever the instance belongs to."""
-        return self.kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE, VerdictKind.FROZEN)
+        return self.kind in IDLE
 
 
 def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:

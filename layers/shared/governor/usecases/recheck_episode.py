@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
 from governor.domain.plan import Step
-from governor.domain.verdict import Verdict, VerdictKind
+from governor.domain.verdict import WORKING, Verdict, VerdictKind
 from governor.errors import Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import Episodes
@@ -75,19 +74,7 @@ class RecheckEpisode:
 
 def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
     """Work that the question's evidence excluded woke it up; older work means that the proof is too short."""
-    match verdict.kind:
-        case VerdictKind.BUSY | VerdictKind.PARTLY_IDLE:
-            is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
-            return Outcome.WOKE_UP if is_news else Outcome.REFUSED
-        case (
-            VerdictKind.IDLE
-            | VerdictKind.NO_DATA
-            | VerdictKind.TOO_YOUNG
-            | VerdictKind.EXEMPT
-            | VerdictKind.SNOOZED
-            | VerdictKind.MANAGED_ELSEWHERE
-            | VerdictKind.FROZEN
-        ):
-            return Outcome.REFUSED
-        case _:
-            assert_never(verdict.kind)
+    if verdict.kind not in WORKING:
+        return Outcome.REFUSED
+    is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
+    return Outcome.WOKE_UP if is_news else Outcome.REFUSED

@@ -51,7 +51,7 @@ from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.domain.verdict import WORKING, Verdict, VerdictKind, freeze, known_kind
+from governor.domain.verdict import LEFT_ALONE, UNREAD, WORKING, Verdict, VerdictKind, freeze, known_kind
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
 from governor.stores import Episodes, Instances, Ledger, Sweeps
@@ -64,8 +64,6 @@ from governor.usecases.settle_ledger import settle_restart
 from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
-_LET_BE = (VerdictKind.EXEMPT, VerdictKind.SNOOZED)
-_UNREAD = (VerdictKind.TOO_YOUNG, *_LET_BE)
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
 _REPAIR_AFTER = timedelta(hours=1)
@@ -295,7 +293,7 @@ class SweepTarget:
             state = replace(tripped, held=held)
             if state != tripped:
                 self.state.set_breaker(target, state)
-            left = [case for case in cases if _id(case) in held and case.settled.kind not in _LET_BE]
+            left = [case for case in cases if _id(case) in held and case.settled.kind not in LEFT_ALONE]
             self._tell_frozen(target, state, len(left), base.breaker, now, summary)
             # A policy that cannot be read does not say that it asks.
             unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
@@ -350,9 +348,7 @@ class SweepTarget:
             kind = case.settled.kind
             if kind is VerdictKind.IDLE and (outdated or not marked):
                 to_mark[dry_run].append(case)
-            elif outdated or (
-                kind in (*WORKING, VerdictKind.EXEMPT, VerdictKind.SNOOZED) and _has_marks(case)
-            ):
+            elif outdated or (kind in (*WORKING, *LEFT_ALONE) and _has_marks(case)):
                 to_unmark[dry_run].append(case)
         tags = {LOW_UTILIZATION_TAG: iso(now), REVIEW_TAG: "true"}
         for dry_run, group in to_mark.items():
@@ -450,7 +446,7 @@ class SweepTarget:
             self.void(ref, "the instance was started anew", Outcome.VOID)
         elif verdict.kind in WORKING:
             self.void(ref, f"work resumed: {verdict.reason}", Outcome.WOKE_UP)
-        elif verdict.kind in (VerdictKind.EXEMPT, VerdictKind.SNOOZED):
+        elif verdict.kind in LEFT_ALONE:
             self.void(ref, verdict.reason, Outcome.VOID)
         self._repair(ref, now)
 
@@ -484,7 +480,7 @@ class SweepTarget:
         """Tells each owner of theirs; of an outage, whoever stands for what nobody owns, of them all."""
         silent = {case.instance.instance_id: case for case in cases if _fell_silent(case)}
         # Of all that could be heard, also of those whose work is known from before and need no read now.
-        heard = sum(case.settled.kind not in _UNREAD for case in cases)
+        heard = sum(case.settled.kind not in UNREAD for case in cases)
         outage = is_outage(len(silent), heard, base.breaker)
         instances = [case.instance for case in silent.values()]
         nobody = Owner(base.ownership.default_owner)
