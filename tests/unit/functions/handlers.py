@@ -12,9 +12,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from tests.unit.wiring.samples import VARIABLES
+from tests.unit.wiring.samples import SIGN_IN, VARIABLES
 
 ROOT = Path(__file__).parents[3]
+EVENTS = ROOT / "events"
 _RUNTIME = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -30,7 +31,7 @@ _CONTEXT = SimpleNamespace(
 
 def sample(name: str) -> Any:
     """An event of `events/`: `put_away/stop`."""
-    return json.loads((ROOT / "events" / f"{name}.json").read_text())
+    return json.loads((EVENTS / f"{name}.json").read_text())
 
 
 def call(function: str, event: Any, wired: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def call(function: str, event: Any, wired: Any) -> dict[str, Any]:
 @cache
 def module(function: str) -> ModuleType:
     """The handler's module, as its cold start leaves it."""
-    return load(function, VARIABLES)
+    return load(function, {**VARIABLES, **(SIGN_IN if function == "sign_in" else {})})
 
 
 def load(function: str, variables: Mapping[str, str]) -> ModuleType:

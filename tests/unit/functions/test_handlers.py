@@ -1,0 +1,270 @@
+"""Each handler with a sample of its event, wired as at cold start, with in-memory twins for adapters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import pytest
+
+from governor.adapters.links import HmacLinkSigner
+from governor.domain.episode import Outcome, Phase
+from governor.domain.instance import Lifecycle
+from governor.domain.plan import Step
+from governor.domain.policy import Action
+from governor.errors import InputError
+from governor.ports import UndoAnswer
+from governor.wiring import answers, delivery, episodes, events, keys, page, policies, sign_in, sweep
+from governor.wiring.events import EventParts
+from governor.wiring.instances import InstanceParts
+from governor.wiring.parts import Parts
+from governor.wiring.sweep import SweepParts
+from tests.builders import NOW, make_instance
+from tests.twins import (
+    MemoryEventLog,
+    MemoryLifecycleHooks,
+    MemoryStateTable,
+    MemoryWorkflow,
+    RecordingHook,
+    StaticBatch,
+    StaticPrices,
+    StaticSpotMarket,
+)
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient
+from tests.unit.functions.handlers import EVENTS, call, sample
+from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.world import APPROVAL_ID, PRICE, World
+from tests.unit.wiring.samples import SIGN_IN, settings
+
+AnyParts = TypeVar("AnyParts", bound=Parts)
+KEYS = {"current": "k1", "k1": "k" * 64}
+SIGNER = HmacLinkSigner(lambda: KEYS, "https://api.example.com")
+
+
+def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", **more: Any) -> AnyParts:
+    """Parts whose adapters are twins; a call of AWS that none of them takes fails the test."""
+    twins: dict[str, Any] = {
+        "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{document}"),
+        "state": world.state,
+        "log": MemoryEventLog(),
+        "workflow": world.workflow,
+        "announcer": world.announcer,
+        "link_keys": SimpleNamespace(read=lambda: KEYS),
+        "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
+        **dict.fromkeys(("instances", "tagger", "controller", "starter", "snapshots"), world.ec2),
+        "metrics": world.metrics,
+        "prices": StaticPrices(PRICE),
+        "batch": StaticBatch(),
+        "hook": RecordingHook(),
+        "hooks": MemoryLifecycleHooks({("trainers", "save-work"): timedelta(seconds=600)}),
+        "market": StaticSpotMarket(),
+        "dead_letters": None,
+        **more,
+    }
+    known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}
+    return kind(settings(**SIGN_IN), FakeClients(ScriptedClient()), world.clock, **known)
+
+
+def asking() -> World:
+    """Somebody was asked and has not answered."""
+    return World(decide=False, phase=Phase.ASKING, changes={"lifecycle": Lifecycle.SPOT})
+
+
+def new() -> World:
+    """An idle instance about which nothing is known yet."""
+    world = World()
+    world.state, world.workflow = MemoryStateTable(), MemoryWorkflow()
+    return world
+
+
+def stopping(action: Action = Action.STOP) -> World:
+    """The episode has stopped the instance, and is open."""
+    world = World(action=action)
+    world.put_away(world.ref, Step.STOP)
+    return world
+
+
+def stopped() -> World:
+    """The same, and it was closed."""
+    world = stopping()
+    recorder(world)(world.ref, Outcome.STOPPED, "done")
+    return world
+
+
+def to_be_deleted() -> World:
+    """The instance is stopped; its snapshots come next."""
+    return stopping(Action.TERMINATE)
+
+
+def fleet() -> FleetWorld:
+    """One idle instance."""
+    world = FleetWorld()
+    world.ec2.add(make_instance())
+    return world
+
+
+@dataclass(frozen=True)
+class Case:
+    """An event of `events/`, what is around it, and what comes back for it (a part of it, by name)."""
+
+    event: str
+    wire: Callable[[Any], Any]
+    expected: Mapping[str, object]
+    world: Callable[[], World | FleetWorld] = World
+    kind: type[Parts] = InstanceParts
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    document: str = ""
+
+    def __str__(self) -> str:
+        return self.event
+
+
+def site(parts: Parts) -> Any:
+    """The page; nothing is started from it here."""
+    return page.approval_site(parts, SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")))  # type: ignore[arg-type]
+
+
+def issuer(parts: Parts) -> Any:
+    """The sign-in, at an issuer that is there."""
+    address = SimpleNamespace(authorization_url=lambda **_: "https://issuer.example.com/authorize")
+    return sign_in.sign_in_site(parts, address)  # type: ignore[arg-type]
+
+
+def worker(parts: Parts) -> Any:
+    """The worker over a queue that takes whatever is put into it."""
+    queue = SimpleNamespace(later=lambda *_: None)
+    return delivery.delivery_worker(parts, lambda *_: None, queue=queue, failures=SimpleNamespace())  # type: ignore[arg-type]
+
+
+LINK = SIGNER.relative(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
+ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString": LINK}
+FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
+PLACE = {"account": "123456789012", "region": "us-east-1"}
+CASES = (
+    Case("plan_sweep/schedule", policies.swept_accounts, {"targets": [PLACE], "target_count": 1}, kind=Parts),
+    Case(
+        "sweep_target/own-account",
+        sweep.sweep_target,
+        {**PLACE, "instances": 1, "problems": 0},
+        fleet,
+        SweepParts,
+    ),
+    Case("check_health/own-account", sweep.check_health, {"looked": True, "problems": 0}, fleet, SweepParts),
+    Case("sum_up_month/after-sweep", sweep.sum_up_month, {"month": "2026-11", "told": 0}, fleet, Parts),
+    Case(
+        "open_episode/first-episode",
+        episodes.open_episode,
+        {"status": "opened", "path": "ask", "stop": True},
+        new,
+    ),
+    Case("ask_owner/ask", episodes.ask_owner, {"heard": True, "settled": False}, asking, Parts),
+    Case(
+        "conclude_approval/nobody-answered",
+        episodes.conclude_approval,
+        {"decision": "expired"},
+        asking,
+        Parts,
+    ),
+    Case("recheck_episode/before-stop", episodes.recheck_episode, {"proceed": True, "outcome": None}),
+    Case("put_away/stop", episodes.put_away, {"dry_run": False}),
+    Case(
+        "take_snapshot/all-volumes",
+        episodes.take_snapshot,
+        {"dry_run": False},
+        to_be_deleted,
+        document="plan: {action: terminate}",
+    ),
+    Case("check_progress/stopped", episodes.check_progress, {"done": True}, stopping),
+    Case("record_outcome/stopped", episodes.record_outcome, {"outcome": "stopped"}),
+    Case("undo_episode/page", episodes.undo_episode, {"done": True}, stopped),
+    Case(
+        "handle_state_change/stopped",
+        events.react_to_state_change,
+        {"done": "question voided"},
+        asking,
+        EventParts,
+    ),
+    Case("handle_execution_end/failed", events.react_to_execution_end, {"closed": True}),
+    Case(
+        "handle_spot_interruption/terminate",
+        events.respond_to_interruptions,
+        {"ours": True, "told": "singly", "checkpoint_sent": True, "voided": True},
+        asking,
+        EventParts,
+    ),
+    Case(
+        "handle_rebalance_recommendation/recommended",
+        events.respond_to_rebalance,
+        {"ours": True, "told": "singly"},
+        asking,
+        EventParts,
+    ),
+    Case(
+        "handle_lifecycle_action/scale-in",
+        events.respond_to_lifecycle_action,
+        {"ours": True, "voided": True},
+        asking,
+        EventParts,
+    ),
+    Case("handle_notice/retirement", events.notify_dates, {"told": ["i-0123456789abcdef0"]}, asking),
+    Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
+    Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
+    Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
+    Case("serve_approval/get", site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
+    Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_handler_answers_its_event(case: Case) -> None:
+    """As the state machine, the queue or the browser behind it expects."""
+    function = case.event.partition("/")[0]
+    event = {**sample(case.event), **case.changes}
+
+    answer = call(function, event, case.wire(parts(case.kind, case.world(), case.document)))
+
+    assert case.expected == {name: answer.get(name) for name in case.expected}
+    json.dumps(answer)
+
+
+def test_a_rotation_writes_a_next_key() -> None:
+    """Into the secret of the environment, whatever the event names."""
+    event, written = sample("rotate_link_keys/create"), []
+    secret = SimpleNamespace(
+        stages=lambda _: frozenset({"AWSPENDING"}),
+        current=lambda: KEYS,
+        pending=lambda _: None,
+        put_pending=lambda version, document: written.append((version, sorted(document))),
+    )
+    wired = keys.rotate_keys(parts(Parts, World()), secret)  # type: ignore[arg-type]
+
+    assert {"step": "createSecret"} == call("rotate_link_keys", event, wired)
+    assert [(event["ClientRequestToken"], ["current", "k1", "k2", "next"])] == written
+
+
+def test_every_function_has_a_case() -> None:
+    """A new one comes with its own."""
+    tried = {case.event.partition("/")[0] for case in CASES} | {"rotate_link_keys"}
+    assert {path.name for path in EVENTS.iterdir()} == tried
+
+
+MALFORMED = sorted(path for path in EVENTS.glob("*/malformed-*.json"))
+
+
+@pytest.mark.parametrize("path", MALFORMED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_does_not_fit_is_refused_before_anything_is_made(path: Any) -> None:
+    """By an error that names what is wrong."""
+
+    def untouched(*_: object) -> Any:
+        raise AssertionError("an event that does not fit must reach no use case")
+
+    wired: Any = SimpleNamespace(ready=untouched, respond=untouched)
+    event = json.loads(path.read_text())
+    with pytest.raises(InputError, match="refused"):
+        call(path.parent.name, event, wired)
