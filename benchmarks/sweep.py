@@ -27,10 +27,10 @@ from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.notify_dates import RemindNotices
+from governor.usecases.notify_managed import NotifyManaged
 from governor.usecases.once import Once
 from governor.usecases.read_health import ReadHealth
 from governor.usecases.sweep_target import SweepTarget
-from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 from local.templates import expand_template
 from tests.twins import (
@@ -117,7 +117,7 @@ class Bench:
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),
-            tell_managed=TellManaged(AwsBatch(clients), Once(self.clock, log), announcer),
+            notify_managed=NotifyManaged(AwsBatch(clients), Once(self.clock, log), announcer),
         )
         self.check_health = CheckHealth(
             clock=self.clock,

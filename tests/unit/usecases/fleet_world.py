@@ -18,9 +18,9 @@ from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.notify_dates import RemindNotices
+from governor.usecases.notify_managed import NotifyManaged
 from governor.usecases.once import Once
 from governor.usecases.sweep_target import SweepSummary, SweepTarget
-from governor.usecases.tell_managed import TellManaged
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
 from tests.twins import (
@@ -73,7 +73,7 @@ class FleetWorld:
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
-            tell_managed=TellManaged(self.batch, Once(self.clock, self.log), self.announcer),
+            notify_managed=NotifyManaged(self.batch, Once(self.clock, self.log), self.announcer),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

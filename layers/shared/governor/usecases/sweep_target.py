@@ -60,8 +60,8 @@ from governor.usecases.count_costs import CountCosts
 from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.notify_dates import RemindNotices
+from governor.usecases.notify_managed import Candidate, NotifyManaged
 from governor.usecases.settle_ledger import settle_restart
-from governor.usecases.tell_managed import Candidate, TellManaged
 from governor.usecases.void_episode import VoidEpisode
 
 _SPREAD_OVER = 1000
@@ -141,7 +141,7 @@ class SweepTarget:
     close_dead: CloseDead
     remind: RemindNotices
     costs: CountCosts
-    tell_managed: TellManaged
+    notify_managed: NotifyManaged
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweeps the target.
@@ -506,7 +506,7 @@ class SweepTarget:
             case.managed_told_at = case.before.managed_told_at if case.before and _idles(case) else None
         if summary.frozen:
             return
-        told = self.tell_managed(
+        told = self.notify_managed(
             target,
             [one for case in cases if (one := _candidate(case, rates, now)) is not None],
             [(c.instance, m) for c in cases if (m := managed_by(c.instance)) is not None],

@@ -13,10 +13,10 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.check_health import CheckHealth
 from governor.usecases.count_costs import CountCosts
 from governor.usecases.notify_dates import RemindNotices
+from governor.usecases.notify_managed import NotifyManaged
 from governor.usecases.read_health import ReadHealth
 from governor.usecases.sum_up_month import SumUpMonth
 from governor.usecases.sweep_target import SweepTarget
-from governor.usecases.tell_managed import TellManaged
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Parts, Ready, UseCase
 from governor.wiring.policies import present, ready
@@ -44,12 +44,12 @@ class ByTarget(Generic[UseCase]):
 
 def sweep_target(parts: SweepParts) -> ByTarget[SweepTarget]:
     """For `sweep_target`."""
-    remind, costs, managed = parts.fill(RemindNotices), parts.fill(CountCosts), parts.fill(TellManaged)
+    remind, costs, managed = parts.fill(RemindNotices), parts.fill(CountCosts), parts.fill(NotifyManaged)
 
     def make(policies: PolicyBook) -> SweepTarget:
         close_dead = parts.close_dead(policies)
         return parts.fill(
-            SweepTarget, policies, close_dead=close_dead, remind=remind, costs=costs, tell_managed=managed
+            SweepTarget, policies, close_dead=close_dead, remind=remind, costs=costs, notify_managed=managed
         )
 
     return ByTarget(parts.accounts, ready(present(parts), make))

@@ -1,4 +1,4 @@
-"""Tells the owners of environments that other services run which of their instances do nothing.
+"""Notifies owners of environments that other services manage of their idle instances.
 
 Part of the sweep. One message for each environment and owner, at most once in the policy's time, with the
 advice that fits; never any action. This module must not know how idleness was proved.
@@ -35,7 +35,7 @@ _EARLIER = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A managed instance that does nothing. `is_due`: its owner has not heard of it for long enough."""
+    """An idle managed instance. `is_due`: its owner got no message about it for long enough."""
 
     member: IdleMember
     manager: Manager
@@ -44,22 +44,22 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is told at once: instances of one environment and owner."""
+    """One message: instances of one environment and owner."""
 
     home: Home
     owner: Owner
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Instances whose owners know of them now, and what could not be told."""
+class Notified:
+    """Instances whose owners know of them now, and which messages could not be sent."""
 
     instance_ids: frozenset[str]
     problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TellManaged:
+class NotifyManaged:
     """One message a group."""
 
     batch: BatchReader
@@ -74,15 +74,15 @@ class TellManaged:
         rule: Ownership,
         again_after: timedelta,
         now: UtcDatetime,
-    ) -> Told:
-        """Tells every group of which some instance is due of all its idle ones.
+    ) -> Notified:
+        """Notify every group with an instance that is due of all its idle ones.
 
         Args:
             target: which all are of.
             candidates: idle for long enough.
             managed: all managed instances of the target, at work or not.
             rule: who owns what.
-            again_after: how long a group is not told of again.
+            again_after: how long a group gets no second message.
             now: aware.
         """
         groups: dict[Group, list[Candidate]] = {}
@@ -90,24 +90,24 @@ class TellManaged:
             group = _group_of(candidate.member.instance, candidate.manager, rule)
             groups.setdefault(group, []).append(candidate)
         governed = [home_of(instance, manager) for instance, manager in managed]
-        told: set[str] = set()
+        notified: set[str] = set()
         problems: list[str] = []
         for group, found in groups.items():
             if not any(candidate.is_due for candidate in found):
                 continue
             idle = [candidate.member for candidate in found]
-            tell = partial(self._tell, target, group, idle, governed.count(group.home), rule, now)
+            notify = partial(self._notify, target, group, idle, governed.count(group.home), rule, now)
             key = group_key(target, group.home, group.owner)
             try:
-                self.once(key, tell, keep=again_after - _EARLIER)
+                self.once(key, notify, keep=again_after - _EARLIER)
             except GovernorError as error:
                 problems.append(f"{group.home.title}: {type(error).__name__}: {error}")
             else:
                 # Those that have joined since the last message are in the next one.
-                told |= {member.instance.instance_id for member in idle}
-        return Told(frozenset(told), tuple(problems))
+                notified |= {member.instance.instance_id for member in idle}
+        return Notified(frozenset(notified), tuple(problems))
 
-    def _tell(
+    def _notify(
         self,
         target: Target,
         group: Group,
