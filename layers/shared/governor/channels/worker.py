@@ -15,7 +15,7 @@ from typing import Protocol
 from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
-from governor.domain.alert import QUESTIONS, Alert
+from governor.domain.alert import FOR_MACHINES, QUESTIONS, Alert
 from governor.domain.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
@@ -92,6 +92,8 @@ class Worker:
         found = self.parse(body)
         if isinstance(found, Flush):
             return self._flush(dispatch, found.group)
+        if isinstance(found, Alert) and found.kind in FOR_MACHINES:
+            return Dispatched(0, 0)
         if isinstance(found, Again):
             with self._lease(subject_of(found.alert)):
                 return dispatch([found.alert], again=True)

@@ -31,6 +31,8 @@ class AlertKind(StrEnum):
     APPROVAL_ESCALATION = "approval-escalation"
     APPROVAL_FIRST_YES = "approval-first-yes"
     """The first of two people has approved."""
+    INSTANCE_IDLE = "instance-idle"
+    """An instance has become idle: for machines alone, once per idle stretch."""
     IDLE_FOUND = "idle-found"
     """Sent without a question: observe or auto mode, or a plan that only notifies."""
     OUTCOME = "outcome"
@@ -164,6 +166,8 @@ class Alert:
         )
 
 
+FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
+"""Kinds that no mail and no chat carries; the template's subscriptions leave them out, too."""
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )

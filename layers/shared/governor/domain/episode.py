@@ -243,6 +243,8 @@ class Observation:
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
     """From when on it is proved idle without a break."""
+    idle_told_at: UtcDatetime | None = None
+    """When subscribers were told of the idle stretch that has lasted since."""
     managed_told_at: UtcDatetime | None = None
     """When the owner of its environment was last told of it."""
     is_late: bool = False

@@ -35,6 +35,7 @@ from governor.domain.episode import (
     Phase,
 )
 from governor.domain.evidence import MetricSource
+from governor.domain.idle_messages import idle_event
 from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.judging import (
     Memory,
@@ -46,7 +47,7 @@ from governor.domain.judging import (
     window_to_prove,
 )
 from governor.domain.managed import IdleMember
-from governor.domain.owner import Owner, by_owner
+from governor.domain.owner import Owner, by_owner, owner_of
 from governor.domain.policy import AppliedPolicy, Breaker, Mode, Policy
 from governor.domain.silence_messages import silent_alert
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
@@ -66,6 +67,8 @@ from governor.usecases.void_episode import VoidEpisode
 
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their looks are spread over the whole interval."""
+_MOST_EVENTS = 200
+"""Idle events of one sweep; the next sweeps publish the others."""
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
 _SETTLE_WITHIN = timedelta(days=3)
@@ -106,6 +109,7 @@ class _Case:
     """Why nothing can be said about it, whatever its metrics show."""
     told_silent: bool = False
     managed_told_at: UtcDatetime | None = None
+    idle_told_at: UtcDatetime | None = None
     first_gpu_check_at: UtcDatetime | None = None
 
     @property
@@ -160,6 +164,7 @@ class SweepTarget:
         summary.problems += [f"{_id(case)}: {why}" for case in cases if (why := _problem(case)) is not None]
         self._apply_marks(target, cases, now, summary)
         self._follow_up(cases, records, now, summary)
+        self._announce_idle(cases, now, summary)
         if not just_froze:
             self._announce_silent(target, cases, base, now, summary)
         summary.problems += self.remind(target, [case.instance for case in cases], base, now)
@@ -474,6 +479,22 @@ class SweepTarget:
             return self.workflow.is_running(ref) is False
         return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)
 
+    def _announce_idle(self, cases: Sequence[_Case], now: UtcDatetime, summary: SweepSummary) -> None:
+        """Publishes one event per idle stretch, for machines; so many a sweep that it ends in time."""
+        left = _MOST_EVENTS
+        for case in cases:
+            before = case.before
+            if before is not None and case.settled.kind not in WORKING:
+                case.idle_told_at = before.idle_told_at
+            since = _idle_since(case, now)
+            if case.settled.kind is not VerdictKind.IDLE or case.idle_told_at or since is None or not left:
+                continue
+            left -= 1
+            owner = owner_of(case.instance, case.policy.ownership)
+            event = idle_event(case.instance, case.settled, since, owner, now)
+            if self._attempt(summary, "idle event", partial(self.announcer.announce, event)):
+                case.idle_told_at = now
+
     def _announce_silent(
         self, target: Target, cases: Sequence[_Case], base: Policy, now: UtcDatetime, summary: SweepSummary
     ) -> None:
@@ -735,6 +756,7 @@ def _observation(case: _Case, rate: Rate, now: UtcDatetime) -> Observation:
         told_silent=case.told_silent and verdict.kind is VerdictKind.NO_DATA,
         advice=advice,
         idle_since=_idle_since(case, now),
+        idle_told_at=case.idle_told_at,
         managed_told_at=case.managed_told_at,
         last_known=_last_known(verdict.kind, before),
         is_late=verdict.is_late,
