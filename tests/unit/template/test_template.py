@@ -9,6 +9,7 @@ import pytest
 
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
+from governor.domain.alert import FOR_MACHINES
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
@@ -460,3 +461,11 @@ def test_who_sums_up_changes_no_amount() -> None:
     assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
     reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
     assert {"dynamodb:Query"} == reads
+
+
+@pytest.mark.parametrize("name", ["AlertEmailSubscription", "DeliverySubscription"])
+def test_events_for_machines_reach_no_mail_and_no_chat(name: str) -> None:
+    """What has no kind, as CloudWatch's alarms, does."""
+    left_out = sorted(kind.value for kind in FOR_MACHINES)
+    policy = RESOURCES[name]["Properties"]["FilterPolicy"]
+    assert {"kind": [{"exists": False}, {"anything-but": left_out}]} == policy

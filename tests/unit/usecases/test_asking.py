@@ -44,7 +44,7 @@ def holding(world: FleetWorld, *percent: float | None) -> FleetWorld:
     return world
 
 
-def idle_bins(bins: int) -> list[float | None]:
+def idle_bins(bins: int) -> list[float]:
     """Work before, idle for so many bins."""
     return [90.0] * (300 - bins) + [1.0] * bins
 
