@@ -217,7 +217,7 @@ class Checkpoint:
 
 
 class HookState(StrEnum):
-    """What is known of a hook that shall be sent, when people are told."""
+    """What is known of a hook that shall be sent, when its owner is notified."""
 
     NEXT = "next"
     """It is sent after this."""

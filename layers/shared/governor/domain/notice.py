@@ -1,6 +1,6 @@
 """What AWS announces with a date: scheduled changes of instances, and the ends of Capacity Blocks.
 
-This module must not know how it was announced, nor what was told of it.
+This module must not know how it was announced, nor who was notified of it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """Names the thing announced; a new date of it is the same thing."""
+        """Name the thing announced; a new date of it is the same thing."""
         return f"{self.source_id}#{self.instance_id or self.reservation_id}"
 
     @property
-    def telling(self) -> str:
-        """Names the thing with its date: told once, and again when the date changes.
+    def message_key(self) -> str:
+        """Name the thing with its date: one message each, and another when the date changes.
 
-        Without a date, whatever AWS changes about it is told.
+        Without a date, whatever AWS changes about it is news.
         """
         return f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
 
@@ -54,11 +54,11 @@ class Notice:
         return tuple(one for one in instances if one.capacity_reservation_id == self.reservation_id)
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Whether now is the time to tell it again: at most `before` ahead, and not over."""
+        """Whether now is the time for its reminder: at most `before` ahead, and not over."""
         return self.at is not None and self.at - before <= now < self.at
 
     def is_reminded_of(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Whether it is told again `before` its date: what comes sooner than that is told in time now."""
+        """Whether a reminder will follow `before` its date: what comes sooner needs none."""
         return self.at is not None and now < self.at - before
 
 

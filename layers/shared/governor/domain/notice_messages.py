@@ -59,7 +59,7 @@ def notice_alert(
             f"What to do: {_advice(notice, instances)}",
             "A reminder follows before that date." if reminded else "",
         ],
-        f"{'reminder' if again else 'notice'}-{notice.telling}-{short_hash(owner.name, owner.project)}",
+        f"{'reminder' if again else 'notice'}-{notice.message_key}-{short_hash(owner.name, owner.project)}",
         now,
         owner=owner,
         instance=only,
@@ -110,7 +110,7 @@ def block_delivered_alert(
             "whether it is used or not.",
             f"Instances in it: {_named(instances) or 'none yet'}.",
         ],
-        f"delivered-{notice.telling}-{short_hash(owner.name, owner.project)}",
+        f"delivered-{notice.message_key}-{short_hash(owner.name, owner.project)}",
         now,
         owner=owner,
         facts={

@@ -101,7 +101,7 @@ class NotifyDates:
 
         def notify() -> None:
             alert = notice_alert(notice, [instance], owner, now, again=False, reminded=remind)
-            if self._send(f"notice#{notice.telling}", alert, at - now + _KEPT):
+            if self._send(f"notice#{notice.message_key}", alert, at - now + _KEPT):
                 notified.append(instance_id)
 
         self._if_latest(notice, notify, remind=remind)
@@ -130,7 +130,7 @@ class NotifyDates:
         def notify() -> None:
             for owner, instances in (theirs or nobody).items():
                 alert = block_delivered_alert(notice, change.ends_at, instances, owner, now)
-                if self._send(_key("delivered", notice.telling, owner), alert, keep):
+                if self._send(_key("delivered", notice.message_key, owner), alert, keep):
                     notified.append(owner.name)
 
         self._if_latest(notice, notify, remind=_is_reminded_of(notice, policy, now))
@@ -191,15 +191,15 @@ class RemindNotices:
             for owner, theirs in by_owner(notice.concerns(instances), policy.ownership).items():
                 alert = notice_alert(notice, theirs, owner, now, again=True)
                 try:
-                    key = _key("reminder", notice.telling, owner)
+                    key = _key("reminder", notice.message_key, owner)
                     self.once(key, partial(self.announcer.announce, alert), keep=_KEPT)
                 except GovernorError as error:
                     problems.append(f"{notice.key}: {owner.name} was not reminded: {error}")
         return problems
 
 
-def _key(what: str, telling: str, owner: Owner) -> str:
-    return f"{what}#{telling}#{owner.name}#{owner.project}"
+def _key(what: str, thing: str, owner: Owner) -> str:
+    return f"{what}#{thing}#{owner.name}#{owner.project}"
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:

@@ -1,4 +1,4 @@
-"""What happens when an instance has changed its state, or a workflow has died.
+"""Reacts when an instance changes its state, or a workflow dies.
 
 Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
 state table; the sweep repairs what a lost event leaves behind.
@@ -41,7 +41,7 @@ class ReactToStateChange:
     void: VoidEpisode
 
     def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:
-        """Closes a question that others answered by deed; settles the ledger. Returns what was done."""
+        """Close a question that others answered by deed, settle the ledger, and return what was done."""
         target = Target(account, region)
         done = []
         record = self.state.record(target, instance_id)
@@ -73,13 +73,13 @@ class ReactToStateChange:
 
 @dataclass(frozen=True, slots=True)
 class ReactToExecutionEnd:
-    """A remediation workflow ended other than by itself: the lock is freed and people are told."""
+    """A remediation workflow ended other than by itself: the lock is freed and the owner notified."""
 
     clock: Clock
     close: CloseDead
 
     def __call__(self, execution_name: str, status: str) -> bool:
-        """True when an episode was still open, or its end not told yet.
+        """True when an episode was still open, or its owner not notified of its end yet.
 
         Raises:
             ValueError: not an execution of the remediation machine.

@@ -1,4 +1,4 @@
-"""Asks instances to save their work, once per warning, and says so when one could not be asked.
+"""Asks instances to save their work, once per warning, and reports those that could not be asked.
 
 Never waits for a hook: the instance may be gone before it answers. This module must not know documents.
 """
@@ -23,7 +23,7 @@ from governor.usecases.once import Once
 from governor.usecases.parallel import Budget, at_once, too_late
 
 _PATIENCE_SECONDS = 5.0
-"""For all hooks together. Then people are told, who may still save by hand."""
+"""For all hooks together. Then owners are notified, who may still save by hand."""
 SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
 """One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
@@ -36,7 +36,7 @@ is not in it."""
 
 @dataclass(frozen=True, slots=True)
 class SendCheckpoint:
-    """`hook` is `None` in a stack that was given no document."""
+    """Sends checkpoint hooks. `hook` is `None` in a stack that was given no document."""
 
     clock: Clock
     hook: CheckpointHook | None
