@@ -63,6 +63,22 @@ def test_a_failure_is_an_incident_also_when_it_ends_the_episode() -> None:
     assert "trigger" == pagerduty_event(failure)["event_action"]
 
 
+def test_workflows_that_fail_for_one_cause_are_one_incident() -> None:
+    """Fifteen of them in one account and Region page once a day; another cause is another incident."""
+
+    def key(reason: str, episode: str) -> object:
+        failure = {
+            "kind": AlertKind.FAILURE,
+            "severity": Severity.CRITICAL,
+            "data": {"outcome_reason": reason},
+        }
+        return pagerduty_event(make_outcome(**failure, episode=episode))["dedup_key"]
+
+    timed_out = {key(f"States.Timeout: {number}", f"e-{number}") for number in range(15)}
+    assert 1 == len(timed_out)
+    assert key("AccessDenied: ec2:StopInstances", "e-1") not in timed_out
+
+
 @pytest.mark.parametrize("severity", [Severity.INFO, Severity.WARNING])
 def test_nobody_is_woken_by_less_than_critical(severity: Severity) -> None:
     """Not even by a caller that does not ask first."""

@@ -12,7 +12,7 @@ import re
 
 from governor.channels.message import Delivered, Message, one_line
 from governor.channels.transport import Transport, check_answer, https_url
-from governor.domain.alert import Section, Severity
+from governor.domain.alert import AlertKind, Section, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -62,7 +62,10 @@ class PagerDutyChannel:
             self.name, self._url, json.dumps(event).encode(), {"Content-Type": "application/json"}
         )
         check_answer(self.name, answer, self._clock.now())
-        return Delivered(message.delivery_key, thread=dedup_key(message.episode))
+        return Delivered(
+            message.delivery_key,
+            thread=dedup_key(message.episode) if _resolves(message) else _incident(message),
+        )
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
@@ -72,7 +75,7 @@ def pagerduty_event(message: Message) -> dict[str, object]:
     facts = message.facts
     event: dict[str, object] = {
         "event_action": "trigger",
-        "dedup_key": dedup_key(message.episode),
+        "dedup_key": _incident(message),
         "client": "GPU Governor",
         "payload": {
             "summary": one_line(message.title, _SUMMARY_CHARACTERS),
@@ -88,6 +91,15 @@ def pagerduty_event(message: Message) -> dict[str, object]:
     if message.link is not None:
         event["links"] = [{"href": message.link, "text": message.link_text}]
     return event
+
+
+def _incident(message: Message) -> str:
+    """Return the key of the incident: workflows that fail on one day for one cause page once."""
+    cause = str(message.data.get("outcome_reason", "")).partition(":")[0]
+    if message.kind is not AlertKind.FAILURE or message.thread is not None or not cause:
+        return dedup_key(message.episode)
+    facts = message.facts
+    return dedup_key(f"failed-{facts.account}-{facts.region}-{cause}-{message.at:%Y-%m-%d}")
 
 
 def dedup_key(episode: str) -> str:

@@ -92,16 +92,10 @@ def _ing(plan: Plan) -> str:
     return "Terminating" if plan.destroys else "Stopping"
 
 
-def _ed(plan: Plan) -> str:
-    return "terminated" if plan.destroys else "stopped"
-
-
 def price_text(episode: Episode) -> str:
     """Return `$136 a day`, or that it is not known."""
     price = episode.price.usd_per_hour
-    return (
-        f"{usd(price * 24)} a day" if price is not None else f"at an unknown price ({episode.price.source})"
-    )
+    return f"an unknown amount ({episode.price.source})" if price is None else f"{usd(price * 24)} a day"
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
@@ -324,7 +318,7 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     by = people(decision.person or decision.by)
     words = Words(
         title=_titled(
-            f"{{}}: one of two approved to {verb(plan)} it. A second must approve, too", _name(episode)
+            f"{{}}: one of two approved to {verb(plan)} it. A second must approve, too", episode.instance.name
         ),
         happens=silence_text(episode, expires_at, at),
         lead=(
@@ -346,10 +340,6 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
         None,
         until=expires_at,
     )
-
-
-def _name(episode: Episode) -> str:
-    return episode.instance.name
 
 
 # how it ended
@@ -437,7 +427,7 @@ def _end(
         .replace(
             "{until}", f" until {day_and_time(until, episode.time_zone, at)}" if until and episode else ""
         )
-        .replace("{done}", _ed(episode.plan) if episode else "stopped")
+        .replace("{done}", "terminated" if episode and episode.plan.destroys else "stopped")
     )
     lead = [_by_whom(episode, outcome, approval)]
     if outcome is Outcome.KEPT and until and episode:
@@ -490,7 +480,7 @@ def _failure(ref: EpisodeRef, episode: Episode | None, reason: str) -> Words:
     cost = f"It costs {price_text(episode)} while it runs." if episode else ""
     next_step = f"{advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
     return Words(
-        title=_titled(f"Could not {what}. {_in_short(episode, behind)}", name),
+        title=_titled(f"Could not {what}. {_in_short(episode)}", name),
         happens=behind,
         lead=tuple(
             line
@@ -519,29 +509,21 @@ def _failed_at(episode: Episode | None, error: str) -> str:
         return "ask about {}"
     done = [step for step in episode.plan.steps if step.value in episode.steps_done]
     waiting = error in ("StepTimedOut", "SnapshotFailed")
-    open_steps = [step for step in episode.plan.steps if step not in done]
-    step = done[-1] if done and (waiting or not open_steps) else open_steps[0] if open_steps else None
-    match step:
-        case Step.SNAPSHOT:
-            return "snapshot {}"
-        case Step.TERMINATE:
-            return "terminate {}"
-        case Step.CANCEL_SPOT_REQUEST:
-            return "cancel the Spot request of {}"
-        case Step.STOP | None:
-            return "stop {}"
-        case _:
-            assert_never(step)
+    next_step = next((step for step in episode.plan.steps if step not in done), Step.STOP)
+    step = done[-1] if done and (waiting or len(done) == len(episode.plan.steps)) else next_step
+    # The names of the others are verbs.
+    return "cancel the Spot request of {}" if step is Step.CANCEL_SPOT_REQUEST else f"{step.value} {{}}"
 
 
-def _in_short(episode: Episode | None, behind: str) -> str:
+def _in_short(episode: Episode | None) -> str:
     done = _really_done(episode)
     if Step.TERMINATE.value in done:
         return "Its termination was requested"
-    if Step.STOP.value in done:
-        stopped = Step.SNAPSHOT.value in done
-        return f"{'It is stopped' if stopped else 'Its stop was requested'}; nothing was deleted"
-    return "Nothing was changed" if behind else ""
+    if Step.STOP.value not in done:
+        return "Nothing was changed" if not done else "Nothing was deleted"
+    return (
+        f"{'It is stopped' if Step.SNAPSHOT.value in done else 'Its stop was requested'}; nothing was deleted"
+    )
 
 
 def _really_done(episode: Episode | None) -> Mapping[str, UtcDatetime]:
@@ -575,7 +557,7 @@ def readable(reason: str) -> str:
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
     """Return that somebody had the stopped instance started again."""
     words = Words(
-        title=_titled("{} was started again", _name(episode)),
+        title=_titled("{} was started again", episode.instance.name),
         happens=f"{people(by)} started it again through the {channel}.",
         lead=(
             f"It costs {price_text(episode)} again while it runs.",
