@@ -12,7 +12,6 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +21,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume
 from governor.domain.plan import Price
-from governor.domain.policy import Policy
+from governor.domain.policy import ApprovalRule, Policy
 from governor.ports import MetricAnswer, MetricQuery
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
@@ -148,12 +147,7 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
     recordings = fetch.fetch(survey)
     seconds["load"] = _since(started)
     replays: list[Replay] = []
-    compared = {
-        "default": policy,
-        "threshold": replace(policy),
-        "180 min": replace(policy, idle=replace(policy.idle, window_minutes=180)),
-    }
-    for name, one in compared.items():
+    for name, one in {"default": policy, "60 min": _asking_after(60), "360 min": _asking_after(360)}.items():
         started = _clocks()
         replays.append(replay(name, StaticPolicies(one), recordings, approval_delay=timedelta(minutes=30)))
         seconds[f"replay {name}"] = _since(started)
@@ -165,10 +159,15 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
     return seconds
 
 
-def main() -> None:
-    """Prints seconds by part, and the peak of Python memory in MB of 10^6 bytes.
+def _asking_after(minutes: int) -> Policy:
+    rule = ApprovalRule(ask_after_minutes=minutes, ask_after_released_minutes=minutes)
+    return Policy(approval=rule)
 
-    What counts is a back-test of the default policy; the rule of a fixed window is there to compare.
+
+def main() -> None:
+    """Print seconds by part, and the peak of Python memory in MB of 10^6 bytes.
+
+    What counts is a back-test of the default policy; the others are there to compare.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = SeriesStore(Path(folder) / "series.sqlite", lambda _: "made up")
@@ -187,8 +186,6 @@ def main() -> None:
     result = {
         "backtest_100x14_seconds": whole("default", 0),
         "backtest_100x14_cpu_seconds": whole("default", 1),
-        "backtest_100x14_threshold_seconds": whole("threshold", 0),
-        "backtest_100x14_threshold_cpu_seconds": whole("threshold", 1),
         "peak_mb_20x14": round(peak, 1),
     }
     print(json.dumps(result))

@@ -28,11 +28,12 @@ from governor.domain.instance import Target
 from governor.domain.units import money
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
-from simulation import report
+from simulation import advice, report
 from simulation.fetch import LONGEST_DAYS, Fetch, FetchError, last_days
 from simulation.outcome import Replay
 from simulation.page import page
 from simulation.progress import show
+from simulation.recommend import grouping, recommend
 from simulation.recording import Recording
 from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore, StoreError
@@ -40,14 +41,14 @@ from simulation.traces import UtilizationOnly, read_traces
 from simulation.wish import wish_of
 
 _DAYS = 14
+_DAYS_TO_CHOOSE_BY = 56
+_WRONG_AT_MOST = 0.05
 _INTERRUPTED = 130
 """As shells say it: 128 and the signal's number."""
 _ACCOUNT_NOTE = (
     "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
 )
-_TRACE_NOTES = (
-    "Traces hold GPU utilization alone: no policy requires CPU or network here, and no other figure vetoes.",
-)
+_TRACE_NOTES = ("Traces hold GPU utilization, and some GPU memory: no policy requires CPU or network here.",)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +58,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
     )
     made.add_argument("--traces", type=Path, metavar="PATH", help="trace files instead of an account")
-    made.add_argument("--days", type=_days, metavar="N", help="whole UTC days (default: 14)")
+    made.add_argument(
+        "--days", type=_days, metavar="N", help="whole UTC days (default: 14; 56 with --recommend)"
+    )
     made.add_argument("--region", action="append", help="repeat for several; else the session's Region")
     made.add_argument(
         "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
@@ -77,6 +80,20 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="from a question to the yes that is assumed (default: 30)",
     )
+    made.add_argument(
+        "--recommend", action="store_true", help="choose how long to wait before asking, from your own weeks"
+    )
+    made.add_argument(
+        "--wrong-at-most",
+        type=_percent,
+        metavar="PERCENT",
+        help="with --recommend: share of questions after which work is back within an hour (default: 5)",
+    )
+    made.add_argument(
+        "--by",
+        metavar="project|tag:KEY",
+        help="with --recommend: choose for each group, too (default: project)",
+    )
     made.add_argument("--format", choices=["table", "json", "html"], default="table")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of standard output")
     made.set_defaults(local=run)
@@ -86,6 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Reads, replays and reports; 0 when that could be done, whatever came of it."""
     if arguments.traces and (arguments.days or arguments.region):
         raise CommandError("--traces are replayed whole: leave out --days and --region")
+    _check_recommend(arguments)
     books = _books(arguments)
     try:
         policies: Sequence[Policies] = [book for _, book in books]
@@ -98,21 +116,55 @@ def run(arguments: argparse.Namespace) -> int:
                 SeriesStore(arguments.cache or _default_cache(), partial(_endpoint_of, clients))
             ) as store:
                 recordings, notes = _from_account(arguments, books, clients, store)
-        replays = [
-            replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
-            for (name, _), one in zip(books, policies, strict=True)
-        ]
+        if arguments.recommend:
+            text = _recommended(arguments, policies[0], recordings, notes)
+        else:
+            replays = [
+                replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
+                for (name, _), one in zip(books, policies, strict=True)
+            ]
+            text = _shown(replays, "json" if arguments.json else arguments.format, notes)
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
         print("\ninterrupted; what was read is kept, run it again to go on", file=sys.stderr)
         return _INTERRUPTED
-    text = _shown(replays, "json" if arguments.json else arguments.format, notes)
     if arguments.out is None:
         print(text)
     else:
         _write(arguments.out, text)
     return 0
+
+
+def _check_recommend(arguments: argparse.Namespace) -> None:
+    if not arguments.recommend:
+        if arguments.by or arguments.wrong_at_most is not None:
+            raise CommandError("--by and --wrong-at-most go with --recommend")
+    elif arguments.policy and len(arguments.policy) > 1:
+        raise CommandError("--recommend starts from one policy: give --policy once")
+    elif arguments.format == "html":
+        raise CommandError("--recommend prints a table or JSON: leave out --format html")
+
+
+def _recommended(
+    arguments: argparse.Namespace,
+    policies: Policies,
+    recordings: Sequence[Recording],
+    notes: Sequence[str],
+) -> str:
+    groups = grouping(arguments.by or "project", policies.base().policy.ownership)
+    limit = arguments.wrong_at_most
+    found = recommend(
+        policies,
+        recordings,
+        groups,
+        wrong_at_most=_WRONG_AT_MOST if limit is None else limit,
+        approval_delay=arguments.approval_delay_minutes,
+        progress=partial(show, unit="windows"),
+    )
+    if arguments.json or arguments.format == "json":
+        return advice.as_json(found, groups.label, notes)
+    return "\n".join([advice.text(found, groups.label), "", *notes])
 
 
 def _shown(replays: Sequence[Replay], form: str, notes: Sequence[str]) -> str:
@@ -189,7 +241,7 @@ def _from_account(
         wish=wish_of([policy for _, book in books for _, policy in book.policies()]),
         progress=show,
     )
-    days = arguments.days or _DAYS
+    days = arguments.days or (_DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS)
     hours = last_days(datetime.now(tz=UTC), days)
     surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
     count = sum(len(survey.subjects) for survey in surveys)
@@ -276,6 +328,21 @@ def _usd(text: str) -> Decimal:
     if not amount.is_finite() or amount < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not an amount in USD")
     return amount
+
+
+def _percent(text: str) -> float:
+    """A share of questions, given in percent.
+
+    Raises:
+        argparse.ArgumentTypeError: not between 0 and 100.
+    """
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = 0
+    if not 0 < percent < 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage between 0 and 100")
+    return percent / 100
 
 
 def _minutes(text: str) -> timedelta:

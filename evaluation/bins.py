@@ -51,3 +51,8 @@ def all_of(flags: Sequence[bytes], bins: int) -> bytes:
     for one in flags[1:]:
         found &= int.from_bytes(one)
     return found.to_bytes(bins)
+
+
+def without(flags: bytes, others: bytes) -> bytes:
+    """Return the flags that are not set in the others."""
+    return (int.from_bytes(flags) & ~int.from_bytes(others)).to_bytes(len(flags))

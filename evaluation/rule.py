@@ -65,11 +65,7 @@ class Seen:
     def _is_released(self, index: int) -> bool:
         end = index + 1
         start = end - MEMORY_BINS
-        return (
-            start >= 0
-            and self.released.count(1, start, end) == MEMORY_BINS
-            and all(mask.count(1, start, end) == MEMORY_BINS for mask in self.masks)
-        )
+        return start >= 0 and self.released.count(1, start, end) == MEMORY_BINS
 
     def _is_idle(self, index: int, minutes: int) -> bool:
         bins = minutes * 60 // BIN_SECONDS

@@ -63,6 +63,25 @@ class Event:
     ending: Ending
     reason: str
     stop: Stop | None = None
+    worked_at: UtcDatetime | None = None
+    """When recorded work came back after the question; `None` where it did not before `seen_until`."""
+    seen_until: UtcDatetime | None = None
+    """Until when the record shows what became of it."""
+
+    @property
+    def asked_at(self) -> UtcDatetime | None:
+        """When people were asked, or when it was stopped without asking; `None` where neither happened."""
+        return self.sent_at or (None if self.stop is None else self.stop.at)
+
+    @property
+    def is_wrong(self) -> bool | None:
+        """Whether work was back within an hour of the question; `None` where nobody can know."""
+        asked = self.asked_at
+        if asked is None:
+            return None
+        if self.worked_at is not None:
+            return self.worked_at - asked < HIT_SOON
+        return False if self.seen_until is not None and self.seen_until - asked >= HIT_SOON else None
 
 
 @dataclass(frozen=True, slots=True)

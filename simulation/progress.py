@@ -7,7 +7,7 @@ import sys
 _WIDTH = 30
 
 
-def show(label: str, done: int, total: int) -> None:
+def show(label: str, done: int, total: int, unit: str = "calls") -> None:
     """Draws the bar anew. Where nobody looks, only the end is said; nothing to do is not said at all."""
     if not total:
         return
@@ -15,6 +15,6 @@ def show(label: str, done: int, total: int) -> None:
         filled = _WIDTH * done // total
         bar = "#" * filled + "-" * (_WIDTH - filled)
         end = "\n" if done == total else ""
-        print(f"\r{label}: [{bar}] {done}/{total} calls", end=end, file=sys.stderr, flush=True)
+        print(f"\r{label}: [{bar}] {done}/{total} {unit}", end=end, file=sys.stderr, flush=True)
     elif done == total:
-        print(f"{label}: {total} calls", file=sys.stderr)
+        print(f"{label}: {total} {unit}", file=sys.stderr)

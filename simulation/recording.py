@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf, isnan, nan
 
-from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured
+from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured, reaching, without
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.plan import Price
-from governor.domain.policy import Policy
+from governor.domain.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import MetricAnswer, MetricQuery
 
@@ -59,6 +59,7 @@ class Recording:
     spot_request: SpotRequestType | None = None
     runs: tuple[tuple[int, int], ...] = field(init=False)
     """Stretches of bins `[start, end)` in which the instance ran."""
+    _measured: dict[str, bytes] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         found = _stretches(self.series.values(), self.span.bins)
@@ -86,16 +87,48 @@ class Recording:
 
         The aggregate of several GPUs counts as all of them.
         """
-        by_gpu: dict[str, list[array[float]]] = {}
+        if metric not in self._measured:
+            gpus = self._by_gpu(metric)
+            count = self.shape.accelerator_count if self.shape else None
+            hidden = self.source is MetricSource.PER_GPU and count and len(gpus) < count
+            self._measured[metric] = all_of([] if hidden else list(map(measured, gpus)), self.span.bins)
+        return self._measured[metric]
+
+    def steady(self, policy: Policy) -> bytes:
+        """1 for every bin that takes nothing from a proof: all is measured that it needs, and rests."""
+        names = policy.metrics
+        seen = [self.measured(names.utilization)]
+        wanted = {metric for figure in policy.vetoes.required for metric in _metrics_of(figure, names)}
+        seen += [measured(values) for (metric, _, _), values in self.series.items() if metric in wanted]
+        count = self.shape.accelerator_count if self.shape else None
+        if self.source is MetricSource.AGGREGATE and count != 1:
+            whole = (count or inf) * PERIOD.total_seconds() / names.collection_interval_seconds
+            counts = [values for (_, _, kind), values in self.series.items() if kind == "SampleCount"]
+            seen += [reaching(values, whole) for values in counts] or [bytes(self.span.bins)]
+        return without(all_of(seen, self.span.bins), self.activity(policy))
+
+    def released(self, policy: Policy) -> bytes:
+        """1 for every bin with which every GPU's memory has been released for long enough."""
+        rule = policy.approval
+        whole = self.shape.memory_mib_each if self.shape else None
+        limit = rule.released_memory_below_percent / 100 * (whole or 0)
+        gpus = self._by_gpu(policy.metrics.memory_used)
+        low = all_of([without(measured(one), reaching(one, limit)) for one in gpus], self.span.bins)
+        bins = -(-timedelta(minutes=rule.released_for_minutes) // PERIOD)
+        # Each shift moves all flags a bin later.
+        number = every = int.from_bytes(low)
+        for _ in range(bins - 1):
+            number >>= 8
+            every &= number
+        return every.to_bytes(self.span.bins)
+
+    def _by_gpu(self, metric: str) -> list[array[float]]:
+        found: dict[str, list[array[float]]] = {}
         for dimensions in self.sets:
             values = self.series.get((metric, dimensions, "Maximum"))
             if values is not None:
-                by_gpu.setdefault(dict(dimensions).get("index", "all"), []).append(values)
-        count = self.shape.accelerator_count if self.shape else None
-        if self.source is MetricSource.PER_GPU and count and len(by_gpu) < count:
-            return bytes(self.span.bins)
-        gpus = [highest(found, self.span.bins) for found in by_gpu.values()]
-        return all_of([measured(one) for one in gpus], self.span.bins)
+                found.setdefault(dict(dimensions).get("index", "all"), []).append(values)
+        return [highest(series, self.span.bins) for series in found.values()]
 
     def activity(self, policy: Policy) -> bytes:
         """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
@@ -208,6 +241,16 @@ def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> a
     # What measures nothing is made the same, or a comparison with NaN would depend on the order.
     known = [[value if value >= 0 else -1.0 for value in one] if has_holes(one) else one for one in series]
     return array("d", [value * factor if value >= 0 else nan for value in map(max, *known)])
+
+
+def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
+    """The metrics that show a figure of the vetoes."""
+    return {
+        "power": (names.power_draw,),
+        "memory": (names.memory_used,),
+        "cpu": ("CPUUtilization",),
+        "network": ("NetworkIn", "NetworkOut"),
+    }[figure]
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved, rechecked.
 
-Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.verdict`, `domain.plan`,
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.judging`, `domain.plan`,
 `domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people
 who always say yes. As in the product, an instance that worked is not read again before its window could be
 idle. This module must not know where readings came from or how results are shown.
@@ -9,7 +9,7 @@ idle. This module must not know where readings came from or how results are show
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -26,26 +26,27 @@ from governor.domain.breaker import (
     remember,
 )
 from governor.domain.episode import Outcome
-from governor.domain.evidence import MetricSource, Window, window_before
+from governor.domain.evidence import Evidence, MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
+from governor.domain.judging import (
+    after_reading,
+    before_reading,
+    is_released,
+    judge_question,
+    may_ask_sooner,
+    remembered,
+    wants_memory,
+    window_to_prove,
+)
 from governor.domain.owner import owner_of
 from governor.domain.plan import acts_on_silence, mode_of
 from governor.domain.policy import Mode, Policy
 from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import (
-    NO_HOLD,
-    WORKING,
-    Verdict,
-    VerdictKind,
-    is_candidate,
-    judge,
-    judge_unread,
-    judge_utilization_only,
-)
+from governor.domain.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
 from governor.ports import Policies
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, Event, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
@@ -165,34 +166,75 @@ class _Sweeps:
         if not running:
             return
         now = running[0][1].recording.time(running[0][2])
-        verdicts = self._judge([(track, index) for _, track, index in running], now)
-        self._look_at_breaker(running, verdicts, now)
-        for (number, track, index), verdict in zip(running, verdicts, strict=True):
-            self._follow(number, track, index, verdict, now)
+        judged = self._judge([(track, index) for _, track, index in running], now)
+        self._look_at_breaker(running, [verdict for verdict, _ in judged], now)
+        for (number, track, index), (verdict, proof) in zip(running, judged, strict=True):
+            self._follow(number, track, index, verdict, proof, now)
 
     # judging
 
-    def _judge(self, running: Sequence[tuple[Track, int]], now: UtcDatetime) -> list[Verdict]:
-        unread = [_judge_unread(track, now) or _known(track, index, now) for track, index in running]
-        to_read = [track for (track, _), verdict in zip(running, unread, strict=True) if verdict is None]
-        if to_read:
-            requests = [_request(track, told=_is_told(track, now)) for track in to_read]
-            gathered = self._gather(to_read[0].instance.target, requests, now)
-        verdicts = []
-        for (track, index), settled in zip(running, unread, strict=True):
-            if settled is not None:
-                verdicts.append(settled)
-                continue
-            found = gathered[track.instance.instance_id]
-            told = _is_told(track, now)
-            verdict = (
-                judge_utilization_only(track.instance, NO_HOLD, found.evidence, track.policy, now)
-                if told
-                else judge(track.instance, NO_HOLD, found.evidence, track.policy, now)
+    def _judge(
+        self, running: Sequence[tuple[Track, int]], now: UtcDatetime
+    ) -> list[tuple[Verdict, Verdict | None]]:
+        """Each verdict, and the proof over the window of a question where it was worth reading."""
+        verdicts = {}
+        for track, index in running:
+            if track.memory is not None:
+                # Every sweep remembers; those that were passed over would have found the same.
+                track.memory = replace(track.memory, at=now - PERIOD)
+            settled = _known(track, index, now) or before_reading(
+                track.instance, NO_HOLD, track.memory, track.policy, now
             )
-            _remember(track, index, verdict, found.evidence.window, told=told)
-            verdicts.append(verdict)
-        return verdicts
+            if settled is not None:
+                verdicts[track.instance_id] = settled
+        unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
+        gathered = self._gathered([_request(track, now) for track, _ in unread], now)
+        for track, index in unread:
+            told = _is_told(track, now)
+            evidence = gathered[track.instance_id].evidence
+            verdict = after_reading(
+                track.instance, NO_HOLD, track.memory, evidence, track.policy, now, told=told
+            )
+            verdicts[track.instance_id] = verdict
+            _remember(track, index, verdict, evidence.window, told=told)
+        proofs = self._prove([track for track, _ in unread if not _is_told(track, now)], verdicts, now)
+        judged = []
+        for track, _ in running:
+            verdict, proof = verdicts[track.instance_id], proofs.get(track.instance_id)
+            track.memory = remembered(track.memory, verdict, proof, track.policy, now)
+            judged.append((verdict, proof))
+        return judged
+
+    def _prove(
+        self, tracks: Iterable[Track], verdicts: Mapping[str, Verdict], now: UtcDatetime
+    ) -> dict[str, Verdict]:
+        """The longer window of those about which a question may start."""
+        found = {}
+        for track in tracks:
+            verdict = verdicts[track.instance_id]
+            window = window_to_prove(track.instance, track.memory, verdict, track.policy)
+            if window is not None:
+                found[track.instance_id] = self._question(track, window, now)[0]
+        return found
+
+    def _question(
+        self, track: Track, window: timedelta, now: UtcDatetime, *, always: bool = False
+    ) -> tuple[Verdict, Evidence]:
+        request = replace(_request(track, now, length=window), always=always)
+        evidence = self._gathered([request], now)[track.instance_id].evidence
+        return judge_question(track.instance, NO_HOLD, evidence, track.policy, window, now), evidence
+
+    def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
+        """As `InspectInstance`: over the shorter window only while memory is released now."""
+        policy = track.policy
+        verdict, evidence = self._question(track, policy.ask_window, now, always=True)
+        released = may_ask_sooner(policy) and is_released(evidence, policy)
+        if not verdict.is_idle and released and policy.released_window < policy.ask_window:
+            verdict, _ = self._question(track, policy.released_window, now)
+        return verdict
+
+    def _gathered(self, requests: Sequence[EvidenceRequest], now: UtcDatetime) -> Mapping[str, Gathered]:
+        return self._gather(requests[0].instance.target, requests, now) if requests else {}
 
     def _look_at_breaker(
         self, running: Sequence[tuple[int, Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
@@ -234,8 +276,18 @@ class _Sweeps:
 
     # what follows
 
-    def _follow(self, number: int, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
+    def _follow(
+        self,
+        number: int,
+        track: Track,
+        index: int,
+        verdict: Verdict,
+        proof: Verdict | None,
+        now: UtcDatetime,
+    ) -> None:
         kind = verdict.kind
+        if proof is not None and proof.kind is VerdictKind.IDLE:
+            verdict = proof
         if self._tripped_at is not None and kind is VerdictKind.IDLE and track.question is None:
             kind = VerdictKind.FROZEN
         self._note(track, kind)
@@ -248,12 +300,12 @@ class _Sweeps:
         elif track.question is not None:
             if now >= track.question.due_at and self._answer(number, track, index, now):
                 return
-        elif kind in (VerdictKind.IDLE, VerdictKind.MANAGED_ELSEWHERE) and not _is_told(track, now):
+        elif _can_open(kind, proof) and not _is_told(track, now):
             self._open(track, index, verdict, now)
             acts_at_once = track.question is not None and now >= track.question.due_at
             if acts_at_once and self._answer(number, track, index, now):
                 return
-        self._push(number, track, self._next_look(track, index, verdict))
+        self._push(number, track, self._next_look(track, index, verdict, proof, now))
 
     def _note(self, track: Track, kind: VerdictKind | None) -> None:
         self._working += (kind in WORKING) - (track.before in WORKING)
@@ -274,7 +326,7 @@ class _Sweeps:
             track.quiet = quiet_until(Outcome.TOLD, rule, now, was_opened=True)
             return
         if mode_of(track.policy, track.plan) is Mode.AUTO:
-            track.question = Question(now, None, now, True, verdict.reason)
+            track.question = Question(now, None, now, True, verdict.reason, _proved_from(verdict))
             return
         # In observe, too: what would be asked is what one wants to know.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)
@@ -288,6 +340,7 @@ class _Sweeps:
             due_at=answered if in_time else times.expire_at,
             acts=in_time or acts_on_silence(track.policy, track.plan),
             reason=verdict.reason,
+            proved_from=_proved_from(verdict),
         )
 
     def _answer(self, number: int, track: Track, index: int, now: UtcDatetime) -> bool:
@@ -298,11 +351,11 @@ class _Sweeps:
             track.close(Ending.EXPIRED, now, "nobody answered in time")
             track.quiet = quiet_until(Outcome.EXPIRED, rule, now, was_opened=True)
             return False
-        target = track.instance.target
-        request = _request(track, told=False)
-        gathered = self._gather(target, [request], now)[track.instance.instance_id]
-        verdict = judge(track.instance, NO_HOLD, gathered.evidence, track.policy, now)
-        if verdict.kind in WORKING or _works_since(track, index, now):
+        verdict = self._recheck(track, now)
+        if verdict.is_late:
+            return False  # its readings may still come
+        older = verdict.last_busy is not None and verdict.last_busy <= question.proved_from
+        if (verdict.kind in WORKING and not older) or _works_since(track, index, now):
             track.close(Ending.WOKE_UP, now, verdict.reason)
             return False
         if verdict.kind is not VerdictKind.IDLE or self._tripped_at is not None:
@@ -338,9 +391,15 @@ class _Sweeps:
 
     # time
 
-    def _next_look(self, track: Track, index: int, verdict: Verdict) -> int:
+    def _next_look(
+        self, track: Track, index: int, verdict: Verdict, proof: Verdict | None, now: UtcDatetime
+    ) -> int:
         """At the next sweep; where the verdict rules out idleness until later, not before."""
-        if verdict.not_before is None or track.question is not None:
+        if track.question is not None:
+            return index + 1
+        if verdict.kind is VerdictKind.IDLE and proof is None and not _is_told(track, now):
+            return max(index + 1, index + _bins_until_worth_proving(track, now))
+        if verdict.not_before is None:
             return index + 1
         recording, policy = track.recording, track.policy
         earliest = verdict.not_before
@@ -373,13 +432,15 @@ class _Sweeps:
             self._push(number, track, following[0] + 1)
 
 
-def _judge_unread(track: Track, now: UtcDatetime) -> Verdict | None:
-    """As the product's; what is ripe stays so until it is started again."""
-    if track.is_ripe:
-        return None
-    verdict = judge_unread(track.instance, NO_HOLD, track.policy, now)
-    track.is_ripe = verdict is None
-    return verdict
+def _can_open(kind: VerdictKind, proof: Verdict | None) -> bool:
+    """Whether people are told: of what others manage when it is idle, else when a question is proved."""
+    proved = proof is not None and proof.kind is VerdictKind.IDLE
+    return kind is VerdictKind.MANAGED_ELSEWHERE or (kind is VerdictKind.IDLE and proved)
+
+
+def _proved_from(verdict: Verdict) -> UtcDatetime:
+    assert verdict.evidence is not None, verdict.reason
+    return verdict.evidence.window.start
 
 
 def _known(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
@@ -401,6 +462,8 @@ def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, tol
     track.known = None
     if told and verdict.kind in _AT_REST:
         more = track.at_rest
+    elif verdict.is_late:
+        return
     elif verdict.kind is VerdictKind.NO_DATA and (
         told or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
     ):
@@ -413,16 +476,42 @@ def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, tol
     track.known_until = index + 1 + (len(more) if other < 0 else other) - end
 
 
-def _request(track: Track, *, told: bool) -> EvidenceRequest:
+def _request(track: Track, now: datetime, length: timedelta | None = None) -> EvidenceRequest:
+    """What the sweep reads; with a length, what it reads before a question."""
+    policy = track.policy
+    figures = wanted_figures(policy)
+    if length is None and _is_told(track, now):
+        figures = frozenset()
+    elif length is not None or wants_memory(track.memory, policy, now):
+        figures |= {"memory"}
     by_gpu = track.recording.source is MetricSource.PER_GPU
     return EvidenceRequest(
         instance=track.instance,
-        policy=track.policy,
+        policy=policy,
         dimensions=track.recording.sets,
         source=MetricSource.PER_GPU.value if by_gpu else None,
         search=False,
-        figures=frozenset() if told else wanted_figures(track.policy),
+        figures=figures,
+        length=length,
     )
+
+
+def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
+    """How many bins later an idle instance's next sweep finds anything new: it may ask, or rests no more."""
+    policy, memory = track.policy, track.memory
+    if memory is None or memory.idle_since is None:
+        return 1
+    start = track.recording.span.start
+    end = (window_before(now, policy.window, policy.period, policy.lag).end - start) // PERIOD
+    unsteady = track.steady.find(0, end)
+    ends = [len(track.steady) if unsteady < 0 else unsteady + 1]
+    ends.append(-((start - memory.idle_since - policy.ask_window) // PERIOD))
+    if may_ask_sooner(policy) and policy.released_window < policy.ask_window:
+        sooner = -((start - memory.idle_since - policy.released_window) // PERIOD)
+        released = track.released.find(1, max(end, sooner - 1))
+        if released >= 0:
+            ends.append(released + 1)
+    return min(ends) - end
 
 
 def _is_told(track: Track, now: datetime) -> bool:

@@ -1,7 +1,8 @@
 """Trace files as recordings: what other people's clusters did, under this project's policies.
 
-Traces hold GPU utilization and nothing else: a policy that requires CPU or network is replayed without that
-requirement. This module must not know file formats; `evaluation.traces` reads them.
+Traces hold GPU utilization, some the share of GPU memory, and nothing else: a policy that requires CPU or
+network is replayed without that requirement. This module must not know file formats: `evaluation.traces`
+reads them.
 """
 
 from __future__ import annotations
@@ -59,17 +60,26 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
     )
     bins = trace.length
+    memory = dict(zip(sets, trace.memory, strict=True)) if trace.memory else {}
     return Recording(
         instance=instance,
-        shape=Shape(instance_type, "unknown", count, local_nvme=None),
+        # Of memory only shares are known: as if every GPU had 100 MiB.
+        shape=Shape(instance_type, "unknown", count, memory_mib_each=100 if memory else None),
         span=Window(start, start + bins * PERIOD, PERIOD),
         source=MetricSource.PER_GPU,
         sets=sets,
         series={
             (metrics.utilization, one, "Maximum"): values
             for one, values in zip(sets, trace.gpus, strict=True)
-        },
-        figures=Figures(highest(trace.gpus, bins), holes(bins), holes(bins), holes(bins), holes(bins)),
+        }
+        | {(metrics.memory_used, one, "Maximum"): values for one, values in memory.items()},
+        figures=Figures(
+            utilization=highest(trace.gpus, bins),
+            power=holes(bins),
+            memory=highest(trace.memory, bins),
+            cpu=holes(bins),
+            network=holes(bins),
+        ),
         price=Price(None, "traces name no price"),
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from evaluation.bins import BINS_PER_HOUR
+from evaluation.bins import BINS_PER_HOUR, reaching, without
 from governor.domain.instance import Instance
+from governor.domain.judging import Memory
 from governor.domain.owner import owner_of
 from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
@@ -29,6 +30,8 @@ class Question:
     acts: bool
     """Whether anything follows at `due_at`: a yes, or an expiry that counts as one."""
     reason: str
+    proved_from: UtcDatetime
+    """Where the window begins that proves its idleness."""
 
 
 @dataclass(eq=False, slots=True)
@@ -43,6 +46,10 @@ class Track:
     """The same by utilization alone: enough to make every window that holds it busy."""
     at_rest: bytes = b""
     """1 for every bin in which utilization was measured on every GPU and shows no work."""
+    steady: bytes = b""
+    """1 for every bin that leaves a proof of idleness as it is (`Recording.steady`)."""
+    released: bytes = b""
+    """1 for every bin at whose end GPU memory counts as released."""
     unseen: bytes = b""
     """1 for every bin in which no GPU has a reading."""
     instance: Instance = field(init=False)
@@ -53,8 +60,8 @@ class Track:
     quiet: datetime | None = None
     question: Question | None = None
     run_end: int = 0
-    is_ripe: bool = False
-    """Whether it has been judged by its readings since it was started."""
+    memory: Memory | None = None
+    """What the sweep before knew, since it was started."""
     known: Verdict | None = None
     """The last verdict, where it cannot change before the sweep of the bin `known_until`."""
     known_until: int = 0
@@ -66,16 +73,11 @@ class Track:
         recording = self.recording
         self.active = recording.activity(self.policy)
         busy = self.policy.idle.utilization_below_percent
-        self.at_work = bytes([value >= busy for value in recording.figures.utilization])
+        self.at_work = reaching(recording.figures.utilization, busy)
         self.unseen = bytes([not value >= 0 for value in recording.figures.utilization])
-        self.at_rest = bytes(
-            [
-                measured and not works
-                for measured, works in zip(
-                    recording.measured(self.policy.metrics.utilization), self.at_work, strict=True
-                )
-            ]
-        )
+        self.at_rest = without(recording.measured(self.policy.metrics.utilization), self.at_work)
+        self.steady = recording.steady(self.policy)
+        self.released = recording.released(self.policy)
         self.instance = recording.instance
         own = self.policy.prices.usd_per_hour.get(recording.instance.instance_type)
         facts = PlanFacts(
@@ -87,6 +89,11 @@ class Track:
         )
         self.plan = draw_plan(facts, self.policy)
 
+    @property
+    def instance_id(self) -> str:
+        """Return the instance's id."""
+        return self.instance.instance_id
+
     def start(self, index: int, end: int) -> None:
         """It runs from this bin on, until `end` at the latest."""
         recording = self.recording
@@ -95,15 +102,24 @@ class Track:
             launch = min(launch, recording.instance.launch_time)
         self.instance = replace(recording.instance, launch_time=launch)
         self.run_end = end
-        self.is_ripe = False
-        self.before = self.last_known = self.quiet = self.known = None
+        self.before = self.last_known = self.quiet = self.known = self.memory = None
 
     def close(self, ending: Ending, at: datetime, reason: str, stop: Stop | None = None) -> None:
         """Ends the open question."""
         question = self.question
         assert question is not None
         sent = question.sent_at if question.sent_at is not None and question.sent_at <= at else None
-        self.events.append(Event(question.found_at, sent, at, ending, reason, stop))
+        event = Event(question.found_at, sent, at, ending, reason, stop)
+        if event.asked_at is not None:
+            recording = self.recording
+            asked = (event.asked_at - recording.span.start) // PERIOD
+            worked = self.active.find(1, asked, self.run_end)
+            event = replace(
+                event,
+                worked_at=None if worked < 0 else recording.time(worked),
+                seen_until=recording.time(self.run_end),
+            )
+        self.events.append(event)
         self.question = None
 
     def result(self, base: Policy) -> InstanceResult:

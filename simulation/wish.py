@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.judging import may_ask_sooner
 from governor.domain.policy import Metrics, Policy, TagMatch
 from governor.usecases.sweep_target import wanted_figures
 from simulation.replay import ReplayError, replayable
@@ -45,7 +46,13 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
     return Wish(
         selector=checked[0].selector,
         metrics=checked[0].metrics,
-        figures=frozenset().union(*map(wanted_figures, checked)),
+        figures=frozenset().union(*map(_figures, checked)),
         busy_from_percent=max(one.idle.utilization_below_percent for one in checked),
         shortest=min(_HOUR, *(one.window for one in checked)),
     )
+
+
+def _figures(policy: Policy) -> frozenset[str]:
+    """What may veto, and the memory where it may bring a question forward."""
+    sooner = may_ask_sooner(policy) and policy.released_window < policy.ask_window
+    return wanted_figures(policy) | ({"memory"} if sooner else set())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,13 @@ from hypothesis import strategies as st
 
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
+from governor.domain.instance import Shape
+from governor.domain.judging import judge_question
+from governor.domain.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
+from governor.domain.verdict import NO_HOLD, VerdictKind
+from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from simulation.recording import RecordedMetrics
+from simulation.traces import as_recording
 from tests.unit.evaluation.builders import BUSY, HOLE, HOUR, IDLE, bins_of, of_text, trace_of
 
 PLAIN = Rule(60)
@@ -139,3 +147,67 @@ def test_what_comes_later_changes_no_answer(text: str, cut: int) -> None:
     other = replace(trace, gpus=(values[:cut] + array("d", [BUSY] * len(values[cut:])),))
     before, after = ([index for index in asked(one) if index < cut] for one in (trace, other))
     assert before == after
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    """One to three quiet GPUs that hold no memory, with short patches of something else."""
+    length = draw(st.sampled_from([3, 12, 24, 40, 60]))
+
+    def column(quiet: float, *others: float) -> list[float]:
+        found = [quiet] * length
+        patches = st.tuples(st.integers(0, length - 1), st.integers(1, 5), st.sampled_from(others))
+        for at, size, value in draw(st.lists(patches, max_size=3)):
+            found[at : at + size] = [value] * len(found[at : at + size])
+        return found
+
+    gpus = range(draw(st.integers(1, 3)))
+    return trace_of(
+        *(column(IDLE, 4.999, 5.0, HOLE, HOLE, -1.0) for _ in gpus),
+        memory=[column(2.0, 9.999, 10.0, 60.0, HOLE) for _ in gpus],
+    )
+
+
+@given(traces(), st.sampled_from([(30, 15), (60, 30), (120, 60), (120, 90)]), st.sampled_from([15, 30]))
+def test_it_agrees_with_the_products_own_judgement(
+    trace: Trace, waits: tuple[int, int], window_minutes: int
+) -> None:
+    """At the end of every bin, on what `GatherEvidence` makes of the same readings."""
+    wait, sooner = waits
+    policy = Policy(
+        idle=IdleRule(window_minutes=min(window_minutes, sooner)),
+        metrics=replace(Metrics(), lag_seconds=0),
+        approval=ApprovalRule(ask_after_minutes=wait, ask_after_released_minutes=sooner),
+        vetoes=Vetoes(required=()),
+    )
+    recording = as_recording(trace, policy.metrics)
+    assert recording is not None
+    instance = replace(recording.instance, launch_time=recording.span.start - timedelta(days=30))
+    shape = recording.shape
+
+    class Catalogue:
+        def shape(self, _: str) -> Shape | None:
+            return shape
+
+    gather = GatherEvidence(RecordedMetrics([recording]), Catalogue())
+
+    def proves(index: int, window: timedelta) -> bool:
+        now = recording.time(index + 1)
+        request = EvidenceRequest(
+            instance,
+            policy,
+            dimensions=recording.sets,
+            source=recording.source.value,
+            search=False,
+            figures=frozenset({"memory"}),
+            length=window,
+        )
+        evidence = gather(instance.target, [request], now)[instance.instance_id].evidence
+        return judge_question(instance, NO_HOLD, evidence, policy, window, now).kind is VerdictKind.IDLE
+
+    product = [
+        index
+        for index in range(trace.length)
+        if proves(index, policy.ask_window) or proves(index, policy.released_window)
+    ]
+    assert asked(trace, Rule(wait, sooner)) == product

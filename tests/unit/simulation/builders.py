@@ -14,7 +14,7 @@ from evaluation.bins import holes
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.plan import Price
-from governor.domain.policy import Policy
+from governor.domain.policy import ApprovalRule, IdleRule, Policy
 from simulation.outcome import Replay
 from simulation.recording import PERIOD, Figures, Recording
 from simulation.replay import replay
@@ -65,6 +65,18 @@ def make_recording(
     return replace(recording, **changes)
 
 
+def by_window(**settings: Any) -> Policy:
+    """A policy that asks as soon as the idle window is idle, for tests that are exact about times."""
+    minutes = settings.setdefault("idle", IdleRule()).window_minutes
+    rule = replace(
+        settings.pop("approval", ApprovalRule()),
+        ask_after_minutes=minutes,
+        ask_after_released_minutes=minutes,
+        released_for_minutes=min(15, minutes),
+    )
+    return Policy(approval=rule, **settings)
+
+
 def anywhere(_: Target) -> str:
     """An endpoint for stores of made-up readings."""
     return "https://monitoring.example.com"
@@ -74,7 +86,7 @@ def run(
     *recordings: Recording, policy: Policy | None = None, delay: timedelta = timedelta(minutes=30)
 ) -> Replay:
     """A replay of one policy for all."""
-    return replay("test", StaticPolicies(policy or Policy()), recordings, approval_delay=delay)
+    return replay("test", StaticPolicies(policy or by_window()), recordings, approval_delay=delay)
 
 
 def at(hours: float) -> datetime:

@@ -78,7 +78,7 @@ def _publish(instance_id: str, start: datetime) -> None:
 def test_an_account_s_past_is_replayed(
     account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Through the real adapters: one question after an hour, one stop that work ended."""
+    """Through the real adapters: one question after three hours, one stop that work ended."""
     policy = tmp_path / "mine.yaml"
     policy.write_text("mode: observe\n")
     code, out, err = run(capsys, "--days", "1", "--policy", str(policy), "--format", "json")
@@ -93,7 +93,7 @@ def test_an_account_s_past_is_replayed(
         found["stops_hit_later"],
     )
     (event,) = found["instances"][0]["events"]
-    assert (account, "07:05", "07:35", "12:00") == (
+    assert (account, "09:05", "09:35", "12:00") == (
         found["instances"][0]["instance_id"],
         event["asked_at"][11:16],
         event["stop"]["at"][11:16],
@@ -161,7 +161,7 @@ def test_traces_are_replayed_under_the_defaults(traces: Path, capsys: pytest.Cap
     assert (0, "") == (code, err)
     lines = {line[:38].strip(): line[38:].split() for line in out.splitlines()}
     assert ["1"] == lines["stops"]
-    assert "Traces hold GPU utilization alone" in out
+    assert "Traces hold GPU utilization, and some GPU memory" in out
 
 
 def test_policies_are_told_apart_by_their_files(

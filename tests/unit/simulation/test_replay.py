@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from random import Random
@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.contacts import Contact, Weekday
-from governor.domain.evidence import MetricSource
+from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Protection, Shape
+from governor.domain.judging import judge_question
 from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
 from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
@@ -26,7 +27,19 @@ from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError
 from tests.builders import make_instance
-from tests.unit.simulation.builders import BUSY, HOLE, HOUR, IDLE, SHAPE, START, at, bins, make_recording, run
+from tests.unit.simulation.builders import (
+    BUSY,
+    HOLE,
+    HOUR,
+    IDLE,
+    SHAPE,
+    START,
+    at,
+    bins,
+    by_window,
+    make_recording,
+    run,
+)
 
 LAG = timedelta(minutes=5)
 """The policy's two minutes, on a grid of five."""
@@ -106,14 +119,14 @@ def test_an_instance_that_others_put_away_is_not_our_saving() -> None:
 
 def test_an_instance_that_is_started_again_gets_its_grace() -> None:
     """After a hole in everything it is young: no question before grace and window have passed."""
-    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    policy = by_window(idle=IdleRule(grace_after_launch_minutes=180))
     result = only(make_recording(bins((BUSY, 1), (HOLE, 2), (IDLE, 6))), policy)
     assert at(6) == result.events[0].found_at
 
 
 def test_what_was_stopped_is_young_again_when_work_resumes() -> None:
     """The restart hides what came before it."""
-    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    policy = by_window(idle=IdleRule(grace_after_launch_minutes=180))
     result = only(make_recording(bins((IDLE, 6), (BUSY, 0.5), (IDLE, 6))), policy)
     assert [at(1) - PERIOD, at(9)] == [event.found_at for event in result.events]
 
@@ -126,7 +139,7 @@ def test_quiet_hours_hold_the_question_back() -> None:
         working_from="09:00",
         working_until="17:00",
     )
-    policy = Policy(ownership=Ownership(contacts={"a": contact}, default_contacts=("a",)))
+    policy = by_window(ownership=Ownership(contacts={"a": contact}, default_contacts=("a",)))
     result = only(make_recording(bins((IDLE, 6), (BUSY, 1), (IDLE, 6))), policy)
     assert [None, at(9)] == [event.sent_at for event in result.events]
     assert [Ending.WOKE_UP, Ending.STOPPED] == [event.ending for event in result.events]
@@ -135,7 +148,7 @@ def test_quiet_hours_hold_the_question_back() -> None:
 def test_an_answer_that_comes_too_late_stops_nothing() -> None:
     """It expires, and the same idleness is not asked about again for a day."""
     rule = ApprovalRule(remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5)
-    result = only(make_recording(bins((IDLE, 20))), Policy(approval=rule))
+    result = only(make_recording(bins((IDLE, 20))), by_window(approval=rule))
     assert [Ending.EXPIRED] == [event.ending for event in result.events]
 
 
@@ -145,8 +158,8 @@ def test_an_expiry_may_act_where_the_policy_says_so() -> None:
         remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5, on_expiry="act"
     )
     diskless = replace(SHAPE, local_nvme=None)
-    (acted,) = only(make_recording(bins((IDLE, 20)), shape=diskless), Policy(approval=rule)).events
-    (kept,) = only(make_recording(bins((IDLE, 20))), Policy(approval=rule)).events
+    (acted,) = only(make_recording(bins((IDLE, 20)), shape=diskless), by_window(approval=rule)).events
+    (kept,) = only(make_recording(bins((IDLE, 20))), by_window(approval=rule)).events
     assert (Ending.STOPPED, Ending.EXPIRED) == (acted.ending, kept.ending)
     assert timedelta(minutes=25) == acted.ended_at - acted.found_at
 
@@ -175,7 +188,7 @@ def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float],
 def test_auto_acts_at_once_and_asks_nobody() -> None:
     """Only where nothing local is lost; else it asks."""
     diskless = replace(SHAPE, local_nvme=None)
-    policy = Policy(mode=Mode.AUTO)
+    policy = by_window(mode=Mode.AUTO)
     (acted,) = only(make_recording(bins((IDLE, 6)), shape=diskless), policy).events
     (asked,) = only(make_recording(bins((IDLE, 6))), policy).events
     assert (None, acted.found_at) == (acted.sent_at, acted.stop.at if acted.stop else None)
@@ -187,7 +200,7 @@ def test_auto_acts_at_once_and_asks_nobody() -> None:
     [
         {"protection": Protection(stop=True)},
         {"instance": make_instance(tags={"aws:autoscaling:groupName": "g"})},
-        {"policy": Policy(plan=PlanRule(action=Action.NOTIFY_ONLY))},
+        {"policy": by_window(plan=PlanRule(action=Action.NOTIFY_ONLY))},
     ],
     ids=["protected", "managed", "notify-only"],
 )
@@ -274,14 +287,14 @@ def test_those_that_work_on_count_for_the_breaker() -> None:
 
 def test_work_ends_the_quiet() -> None:
     """What was told is told again when it rests anew."""
-    policy = Policy(plan=PlanRule(action=Action.NOTIFY_ONLY))
+    policy = by_window(plan=PlanRule(action=Action.NOTIFY_ONLY))
     events = only(make_recording(bins((IDLE, 5), (BUSY, 1), (IDLE, 5))), policy).events
     assert [Ending.TOLD] * 2 == [event.ending for event in events]
 
 
 def test_a_start_that_ec2_knows_of_is_a_start_however_short_the_stop_was() -> None:
     """The grace counts from it."""
-    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    policy = by_window(idle=IdleRule(grace_after_launch_minutes=180))
     restarted = make_instance(launch_time=at(2))
     result = only(make_recording(bins((BUSY, 1), (IDLE, 10)), instance=restarted), policy)
     assert at(5) == result.events[0].found_at
@@ -289,7 +302,7 @@ def test_a_start_that_ec2_knows_of_is_a_start_however_short_the_stop_was() -> No
 
 def test_a_hole_of_ten_minutes_is_no_stop() -> None:
     """No instance is stopped and started in that time; one of a quarter of an hour is."""
-    policy = Policy(idle=IdleRule(grace_after_launch_minutes=180))
+    policy = by_window(idle=IdleRule(grace_after_launch_minutes=180))
     short, longer = (
         only(make_recording(bins((BUSY, 1), (IDLE, 0.5), (HOLE, hole / 60), (IDLE, 10))), policy).events[0]
         for hole in (10, 15)
@@ -318,8 +331,8 @@ def test_one_busy_gpu_keeps_the_instance() -> None:
 @pytest.mark.parametrize(
     "policy",
     [
-        Policy(metrics=replace(Policy().metrics, period_seconds=3600)),
-        Policy(metrics=replace(Policy().metrics, period_seconds=60), idle=IdleRule(window_minutes=61)),
+        by_window(metrics=replace(Policy().metrics, period_seconds=3600)),
+        by_window(metrics=replace(Policy().metrics, period_seconds=60), idle=IdleRule(window_minutes=61)),
     ],
     ids=["period", "window"],
 )
@@ -336,7 +349,7 @@ def two_gpus(first: Sequence[float], second: Sequence[float]) -> Recording:
     """Published GPU by GPU."""
     shape = replace(SHAPE, accelerator_count=2)
     instance = make_instance(launch_time=START - timedelta(days=30))
-    names = Policy().metrics
+    names = by_window().metrics
     sets = tuple((("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(2))
     busiest = highest([array("d", first), array("d", second)], len(first))
     recording = make_recording(busiest, instance=instance, shape=shape, cpu=[1.0] * len(first))
@@ -372,6 +385,53 @@ def test_an_instance_that_published_nothing_is_hours_without_data() -> None:
     assert not make_recording(bins((HOLE, 11), (IDLE, 1))).is_silent
 
 
+def with_memory(recording: Recording, percent: Sequence[float]) -> Recording:
+    """The same, and so much of the GPU's memory is held."""
+    whole = SHAPE.memory_mib_each
+    assert whole is not None
+    key = (Policy().metrics.memory_used, recording.sets[0], "Maximum")
+    values = array("d", [value * whole / 100 for value in percent])
+    figures = replace(recording.figures, memory=array("d", percent))
+    return replace(recording, series={**recording.series, key: values}, figures=figures)
+
+
+def test_released_memory_brings_the_question_forward() -> None:
+    """After 90 minutes instead of 180 by default, once the newest 15 minutes show it."""
+    past = bins((BUSY, 1), (IDLE, 6))
+    for memory, hours in (
+        ([60.0] * 84, 3),
+        ([60.0] * 12 + [2.0] * 72, 1.5),
+        ([60.0] * 36 + [2.0] * 48, 2.25),
+        ([60.0] * 12 + [HOLE] * 72, 3),
+    ):
+        (event,) = only(with_memory(make_recording(past), memory), Policy()).events
+        assert at(1 + hours) + LAG == event.found_at
+
+
+def test_late_readings_hold_the_stop_and_end_it_after_half_an_hour() -> None:
+    """The recheck waits for them; when they do not come, nothing is stopped."""
+    past = bins((BUSY, 1), (IDLE, 4 / 3), (HOLE, 1 / 6), (IDLE, 3))
+    (event,) = only(make_recording(past, cpu=[1.0] * len(past))).events
+    assert event.stop is not None
+    assert event.found_at + DELAY + timedelta(minutes=10) == event.stop.at
+    silent = bins((BUSY, 1), (IDLE, 4 / 3), (HOLE, 3))
+    (refused,) = only(make_recording(silent, cpu=[1.0] * len(silent))).events
+    assert (Ending.REFUSED, None) == (refused.ending, refused.stop)
+    assert refused.ended_at - at(1 + 4 / 3) == timedelta(minutes=35)
+
+
+def test_a_question_knows_whether_it_was_wrong() -> None:
+    """Work within the hour after it; without an hour left, nobody knows."""
+    for hours, wrong in ((0.5, True), (0.9, True), (1, False), (8, False)):
+        past = bins((BUSY, 1), (IDLE, 1 + 5 / 60 + hours), (BUSY, 1))
+        (event,) = only(make_recording(past)).events
+        assert wrong is event.is_wrong
+    (late,) = only(make_recording(bins((BUSY, 1), (IDLE, 1.75)))).events
+    assert late.is_wrong is None
+    (enough,) = only(make_recording(bins((BUSY, 1), (IDLE, 3)))).events
+    assert enough.is_wrong is False
+
+
 # properties
 
 VALUES = st.sampled_from([IDLE, IDLE, IDLE, BUSY, HOLE])
@@ -383,8 +443,8 @@ GAPLESS = st.lists(
 ).map(lambda parts: [value for value, count in parts for _ in range(count)])
 
 
-def first_idle(recording: Recording, policy: Policy) -> int | None:
-    """The first sweep that proves idleness when every sweep reads and judges in full."""
+def first_proved(recording: Recording, policy: Policy) -> int | None:
+    """The first sweep that proves a question when every sweep reads and judges in full."""
     metrics = RecordedMetrics([recording])
 
     class Catalogue:
@@ -398,28 +458,50 @@ def first_idle(recording: Recording, policy: Policy) -> int | None:
         instance = replace(instance, launch_time=recording.time(start))
     for index in range(start + 1, end):
         now = recording.time(index)
-        request = EvidenceRequest(instance, policy, search=False, figures=wanted_figures(policy))
-        evidence = gather(instance.target, [request], now)[instance.instance_id].evidence
-        if judge(instance, NO_HOLD, evidence, policy, now).kind is VerdictKind.IDLE:
+
+        def read(length: timedelta, now: datetime = now) -> Evidence:
+            figures = wanted_figures(policy) | {"memory"}
+            request = EvidenceRequest(instance, policy, search=False, figures=figures, length=length)
+            return gather(instance.target, [request], now)[instance.instance_id].evidence
+
+        if judge(instance, NO_HOLD, read(policy.window), policy, now).kind is VerdictKind.IDLE and any(
+            judge_question(instance, NO_HOLD, read(window), policy, window, now).kind is VerdictKind.IDLE
+            for window in (policy.ask_window, policy.released_window)
+        ):
             return index
     return None
 
 
-@given(past=PASTS, window=st.sampled_from([30, 60, 120]))
-def test_sweeps_that_are_skipped_would_have_found_nothing(past: list[float], window: int) -> None:
-    """The first find is that of a replay that judges every five minutes."""
-    policy = Policy(idle=IdleRule(window_minutes=window), mode=Mode.AUTO)
-    recording = make_recording(past, shape=replace(SHAPE, local_nvme=None))
-    if not recording.runs:
-        return
-    expected = first_idle(recording, policy)
-    end = recording.time(recording.runs[0][1])
-    events = [event for event in only(recording, policy).events if event.found_at < end]
-    # What worked in the last minutes is found idle by its window and given up by the second look.
-    if expected is not None and recording.activity(policy).find(1, expected - 1, expected) < 0:
-        assert recording.time(expected) == events[0].found_at
+@given(
+    past=PASTS,
+    asks=st.sampled_from([(30, 30, 30), (60, 60, 60), (60, 90, 60), (60, 180, 90), (120, 180, 90)]),
+    held=st.lists(st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1),
+)
+def test_a_question_comes_when_it_is_proved_and_never_before(
+    past: list[float], asks: tuple[int, int, int], held: list[tuple[float, int]]
+) -> None:
+    """As in a replay that reads and judges in full every five minutes, while memory comes and goes.
+
+    After a hole it may come later: a sweep that cannot prove it waits until the hole has left the window.
+    """
+    window, wait, sooner = asks
+    rule = ApprovalRule(ask_after_minutes=wait, ask_after_released_minutes=sooner)
+    policy = Policy(idle=IdleRule(window_minutes=window), approval=rule)
+    past = [BUSY, *past]
+    memory = [value for value, count in held for _ in range(count)]
+    memory = (memory * (len(past) // len(memory) + 1))[: len(past)]
+    recording = with_memory(make_recording(past, shape=replace(SHAPE, local_nvme=None)), memory)
+    start, stop = recording.runs[0]
+    end = recording.time(stop)
+    expected = first_proved(recording, policy)
+    found = [event.found_at for event in only(recording, policy).events if event.found_at < end]
     if expected is None:
-        assert [] == events
+        assert [] == found
+    elif any(value != value for value in past[start:stop]):
+        assert all(recording.time(expected) <= one for one in found)
+    # What worked in the last minutes is found idle by its window and given up by the second look.
+    elif recording.activity(policy).find(1, expected - 1, expected) < 0:
+        assert recording.time(expected) == found[0]
 
 
 @given(past=GAPLESS, loose=st.sampled_from([30, 60, 90]), longer=st.sampled_from([5, 60, 240]))
@@ -433,7 +515,7 @@ def test_a_longer_window_never_stops_for_more_hours(past: list[float], loose: in
     recording = make_recording(past)
     hours = []
     for window in (loose, loose + longer):
-        policy = Policy(idle=IdleRule(window_minutes=window))
+        policy = by_window(idle=IdleRule(window_minutes=window))
         stops = [event.stop for event in only(recording, policy).events if event.stop]
         hours.append(sum((stop.length for stop in stops), timedelta(0)))
     assert hours[1] <= hours[0]
@@ -453,7 +535,7 @@ def test_time_is_stopped_idle_or_worked_and_never_twice(past: list[float]) -> No
 def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
     """The short form for looking ahead agrees with `domain.verdict.activity` on every bin."""
     recording = make_recording([value], cpu=[cpu])
-    policy = Policy()
+    policy = by_window()
     request = EvidenceRequest(
         recording.instance, policy, search=False, figures=wanted_figures(policy), always=True
     )
@@ -479,7 +561,7 @@ def test_what_is_known_to_stay_so_is_not_judged_again(past: list[float], window:
     chance = Random(seed)
     other = [value if chance.random() < 0.95 else HOLE for value in past]
     recordings = [two_gpus(past, other), make_recording(other, instance=make_instance(instance_id="i-2"))]
-    policy = Policy(idle=IdleRule(window_minutes=window))
+    policy = by_window(idle=IdleRule(window_minutes=window))
     found = run(*recordings, policy=policy, delay=timedelta(hours=4))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("simulation.replay._known", lambda *_: None)

@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 from decimal import Decimal
 
-from governor.domain.policy import Action, PlanRule, Policy
+from governor.domain.policy import Action, PlanRule
 from simulation import report
 from simulation.outcome import Replay
 from tests.builders import make_instance
-from tests.unit.simulation.builders import BUSY, IDLE, bins, make_recording, run
+from tests.unit.simulation.builders import BUSY, IDLE, bins, by_window, make_recording, run
 
 
 def named(number: int, owner: str, **changes: object) -> dict[str, object]:
@@ -49,7 +49,7 @@ def test_the_table_has_a_column_for_every_policy() -> None:
     """In the order in which they were given."""
     told = run(
         make_recording(bins((IDLE, 12)), **named(1, "ann")),  # type: ignore[arg-type]
-        policy=Policy(plan=PlanRule(action=Action.NOTIFY_ONLY)),
+        policy=by_window(plan=PlanRule(action=Action.NOTIFY_ONLY)),
     )
     text = report.table([report.summarise(fleet()), report.summarise(replace(told, name="told"))])
     lines = {line[:38].strip(): line[38:].split() for line in text.splitlines()}

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule
 from evaluation.scoring import replay as score
 from evaluation.traces import Trace, TraceError
-from governor.domain.policy import IdleRule, Metrics, Mode, Policy, Prices
+from governor.domain.policy import ApprovalRule, IdleRule, Metrics, Policy, Prices
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.traces import UtilizationOnly, as_recording, read_traces
 from tests.twins import StaticPolicies
-from tests.unit.simulation.builders import BUSY, IDLE
+from tests.unit.simulation.builders import BUSY, HOLE, IDLE
 
 
 @given(
@@ -29,23 +29,35 @@ from tests.unit.simulation.builders import BUSY, IDLE
         min_size=1,
         max_size=3,
     ),
-    window=st.sampled_from([30, 60, 180]),
+    held=st.lists(st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1),
+    asks=st.sampled_from([(30, 30), (60, 60), (180, 90), (360, 90)]),
 )
-def test_a_replay_agrees_with_the_evaluation(gpus: list[list[tuple[float, int]]], window: int) -> None:
+def test_a_replay_agrees_with_the_evaluation(
+    gpus: list[list[tuple[float, int]]], held: list[tuple[float, int]], asks: tuple[int, int]
+) -> None:
     """Two programs, one answer: the same questions and the same hours, when nobody has to be waited for."""
     # It begins with work: the first window after a start is judged a period later by the product.
     columns = [[BUSY, *(value for value, count in parts for _ in range(count))] for parts in gpus]
     length = min(map(len, columns))
-    trace = Trace("made-up", "one", 1_000, tuple(array("d", one[:length]) for one in columns))
+    memory = [value for value, count in held for _ in range(count)]
+    memory = (memory * (length // len(memory) + 1))[:length]
+    trace = Trace(
+        "made-up",
+        "one",
+        1_000,
+        tuple(array("d", one[:length]) for one in columns),
+        tuple(array("d", memory) for _ in columns),
+    )
+    wait, sooner = asks
     policy = Policy(
-        mode=Mode.AUTO,
-        idle=IdleRule(window_minutes=window, grace_after_launch_minutes=0, minimum_coverage_percent=100),
+        idle=IdleRule(window_minutes=min(60, wait), grace_after_launch_minutes=0),
         metrics=replace(Metrics(), lag_seconds=0),
+        approval=ApprovalRule(ask_after_minutes=wait, ask_after_released_minutes=sooner),
     )
     recording = as_recording(trace, policy.metrics)
     assert recording is not None
     found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
-    expected = score(trace, Rule(window))
+    expected = score(trace, Rule(wait, sooner))
     stops = [event.stop for event in found.results[0].events if event.stop]
     # A question with the very last bin stops nothing any more.
     last = expected.questions + expected.censored - len(stops)
@@ -71,7 +83,7 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
     found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
     one = summarise(found)
     assert (1, 0) == (one.stops, one.unpriced_stops)
-    assert 2 * one.hours_saved == one.usd_saved
+    assert 2 * one.hours_saved == pytest.approx(one.usd_saved)
 
 
 def test_a_directory_without_traces_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,343 @@
+"""Recommends how long to wait before asking, from what happened on the account's own instances.
+
+Every candidate is replayed over the same recordings. The choice is made on the first half of the time and
+checked on the second, which had no part in it. This module must not know where readings came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from math import sqrt
+
+from evaluation.shares import interval, upper_bound
+from governor.domain.instance import Instance
+from governor.domain.owner import UNASSIGNED
+from governor.domain.policy import AppliedPolicy, Ownership
+from governor.domain.units import printable
+from governor.ports import Policies
+from simulation.outcome import Event, InstanceResult
+from simulation.recording import Recording
+from simulation.replay import ReplayError, replay
+
+WINDOWS = (60, 90, 120, 150, 180, 240, 300, 360, 480, 720)
+"""Minutes of idleness before a question: the candidates."""
+FEWEST_QUESTIONS = 45
+"""Without a wrong one among them, the fewest that bound the share of wrong questions by 5 %."""
+CONFIDENCE = 0.9
+_FEWEST_INSTANCES = 5
+"""Amounts of fewer instances say nothing about how others would do."""
+_HALF_WIDTH = 1.96
+
+Match = Mapping[str, str]
+"""Tags that select a group in an override; empty where none do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question of a replay, and what became of it."""
+
+    instance_id: str
+    is_early: bool
+    """Whether it was asked in the first half of the time."""
+    is_wrong: bool | None
+    """Whether work was back within an hour; `None` where nobody can know."""
+    hours: Decimal
+    usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What some questions came to. Amounts have 95 % intervals where there are instances enough."""
+
+    questions: int
+    wrong: int
+    unknown: int
+    """Further questions whose worth nobody can know: the record, or the instance, ended within the hour."""
+    hours: Decimal
+    hours_interval: tuple[float, float] | None
+    usd: Decimal
+    usd_interval: tuple[float, float] | None
+    unpriced: int
+
+    @property
+    def share(self) -> float:
+        """Share of wrong questions, 0 to 1; 0 without questions."""
+        return self.wrong / self.questions if self.questions else 0.0
+
+    @property
+    def share_interval(self) -> tuple[float, float]:
+        """95 % interval of the share."""
+        return interval(self.wrong, self.questions)
+
+    @property
+    def bound(self) -> float:
+        """What the share exceeds with a chance of one in ten."""
+        return upper_bound(self.wrong, self.questions, CONFIDENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One candidate over the whole time, and over its two halves."""
+
+    minutes: int
+    whole: Figures
+    first: Figures
+    second: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What is recommended for some instances: `choice` is `None` where no candidate qualifies."""
+
+    name: str
+    matches: tuple[Match, ...]
+    instances: int
+    trials: tuple[Trial, ...]
+    choice: Trial | None
+
+    @property
+    def most(self) -> Trial:
+        """The candidate with the most questions in the first half."""
+        return max(self.trials, key=lambda one: one.first.questions)
+
+    @property
+    def best(self) -> Trial | None:
+        """The candidate with the lowest bound, of those with questions enough."""
+        enough = [one for one in self.trials if one.first.questions >= FEWEST_QUESTIONS]
+        return min(enough, key=lambda one: one.first.bound, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """For all instances together, and for each group. `left_out` have an override with its own wait."""
+
+    everyone: Advice
+    groups: tuple[Advice, ...]
+    wrong_at_most: float
+    """Share of wrong questions, 0 to 1."""
+    released_minutes: int
+    """The policy's wait once memory is released."""
+    days: float
+    left_out: int
+    freezes: int
+    """How often the breaker froze all plans under one candidate, at the most."""
+
+    def settings(self, choice: Trial) -> dict[str, int]:
+        """Return the policy's settings for this choice, as they were replayed."""
+        return {
+            "ask_after_minutes": choice.minutes,
+            "ask_after_released_minutes": min(self.released_minutes, choice.minutes),
+        }
+
+    def document(self) -> dict[str, object]:
+        """Return what to add to the policy; empty where nothing is recommended."""
+        found: dict[str, object] = {}
+        chosen = self.everyone.choice
+        if chosen is not None:
+            found["approval"] = self.settings(chosen)
+        overrides = [
+            {
+                "name": f"recommended for {', '.join(f'{key}={value}' for key, value in match.items())}",
+                "match": {"tags": dict(match)},
+                "set": {"approval": self.settings(one.choice)},
+            }
+            for one in self.groups
+            if one.choice is not None and (chosen is None or one.choice.minutes != chosen.minutes)
+            for match in one.matches
+        ]
+        if overrides:
+            found["overrides"] = overrides
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class AskAfter:
+    """The port `Policies`: the same policies with another wait before a question."""
+
+    policies: Policies
+    minutes: int
+
+    def base(self) -> AppliedPolicy:
+        """As the port says."""
+        return self._changed(self.policies.base())
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """As the port says."""
+        return self._changed(self.policies.applied_to(instance))
+
+    def _changed(self, applied: AppliedPolicy) -> AppliedPolicy:
+        rule = applied.policy.approval
+        sooner = min(rule.ask_after_released_minutes, self.minutes)
+        changed = replace(rule, ask_after_minutes=self.minutes, ask_after_released_minutes=sooner)
+        return replace(applied, policy=replace(applied.policy, approval=changed))
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """By which tags instances are grouped; the first that an instance carries counts."""
+
+    label: str
+    keys: tuple[str, ...]
+
+    def of(self, instance: Instance) -> tuple[str, Match]:
+        """Return the group's name and the tag that selects the instance."""
+        for key in self.keys:
+            value = instance.tags.get(key, "")
+            if printable(value):
+                return printable(value), {key: value}
+        return UNASSIGNED, {}
+
+
+def grouping(by: str, rule: Ownership) -> Grouping:
+    """Return the grouping for `project` or `tag:KEY`.
+
+    Raises:
+        ReplayError: it is neither.
+    """
+    kind, _, key = by.partition(":")
+    if by == "project":
+        return Grouping("project", rule.project_tag_keys)
+    if kind == "tag" and key:
+        return Grouping(f"tag {key}", (key,))
+    raise ReplayError(f"--by {by}: give project, or tag:KEY with the key of a tag")
+
+
+def recommend(
+    policies: Policies,
+    recordings: Sequence[Recording],
+    groups: Grouping,
+    *,
+    wrong_at_most: float,
+    approval_delay: timedelta,
+    progress: Callable[[str, int, int], None],
+) -> Recommendation:
+    """Replay all candidates and choose.
+
+    Args:
+        policies: all but the wait before a question stays as they say.
+        recordings: of any number of targets; each is halved at the middle of its own time.
+        groups: for which parts a choice of their own is made.
+        wrong_at_most: share of wrong questions, 0 to 1.
+        approval_delay: as for `replay`.
+        progress: is told of every candidate.
+
+    Raises:
+        ReplayError: the policy cannot be replayed, or sets a wait of its own for every instance.
+    """
+    base = policies.base().policy
+    kept = [
+        one for one in recordings if policies.applied_to(one.instance).policy.ask_window == base.ask_window
+    ]
+    if not kept:
+        raise ReplayError("every instance has an override with a wait of its own: there is nothing to choose")
+    candidates = [minutes for minutes in WINDOWS if minutes >= base.idle.window_minutes]
+    if not candidates:
+        raise ReplayError(
+            f"idle.window_minutes is {base.idle.window_minutes}, longer than the longest wait that is tried "
+            f"({WINDOWS[-1]} min)"
+        )
+    asked: dict[int, list[Asked]] = {}
+    freezes = 0
+    for number, minutes in enumerate(candidates):
+        progress("replay", number, len(candidates))
+        found = replay(str(minutes), AskAfter(policies, minutes), kept, approval_delay=approval_delay)
+        freezes = max(freezes, found.freezes)
+        asked[minutes] = [one for result in found.results for one in _asked(result)]
+    progress("replay", len(candidates), len(candidates))
+    members: dict[str, set[str]] = {}
+    matches: dict[str, list[Match]] = {}
+    for recording in kept:
+        name, match = groups.of(recording.instance)
+        members.setdefault(name, set()).add(recording.instance.instance_id)
+        if match and match not in matches.setdefault(name, []):
+            matches[name].append(match)
+    everyone = {one.instance.instance_id for one in kept}
+    return Recommendation(
+        everyone=_advice("all instances", (), everyone, asked, wrong_at_most),
+        groups=tuple(
+            _advice(name, tuple(matches.get(name, ())), ids, asked, wrong_at_most)
+            for name, ids in sorted(members.items())
+        ),
+        wrong_at_most=wrong_at_most,
+        released_minutes=base.approval.ask_after_released_minutes,
+        days=max((one.span.end - one.span.start) / timedelta(days=1) for one in kept),
+        left_out=len(recordings) - len(kept),
+        freezes=freezes,
+    )
+
+
+def _asked(result: InstanceResult) -> Iterator[Asked]:
+    span = result.recording.span
+    middle = span.start + (span.end - span.start) / 2
+    for event in result.events:
+        if event.asked_at is not None:
+            yield Asked(
+                result.recording.instance.instance_id,
+                event.asked_at < middle,
+                event.is_wrong,
+                *_saved(event),
+            )
+
+
+def _saved(event: Event) -> tuple[Decimal, Decimal | None]:
+    if event.stop is None:
+        return Decimal(0), Decimal(0)
+    return Decimal(event.stop.length // timedelta(seconds=1)) / 3600, event.stop.usd
+
+
+def _advice(
+    name: str,
+    matches: tuple[Match, ...],
+    ids: set[str],
+    asked: Mapping[int, Sequence[Asked]],
+    wrong_at_most: float,
+) -> Advice:
+    trials = []
+    for minutes, questions in asked.items():
+        own = [one for one in questions if one.instance_id in ids]
+        early = [one for one in own if one.is_early]
+        late = [one for one in own if not one.is_early]
+        trials.append(Trial(minutes, *(_figures(part, len(ids)) for part in (own, early, late))))
+    choice = next(
+        (
+            one
+            for one in trials
+            if one.first.questions >= FEWEST_QUESTIONS and one.first.bound < wrong_at_most
+        ),
+        None,
+    )
+    return Advice(name, matches, len(ids), tuple(trials), choice)
+
+
+def _figures(asked: Sequence[Asked], instances: int) -> Figures:
+    hours: dict[str, Decimal] = {}
+    usd: dict[str, Decimal] = {}
+    for one in asked:
+        hours[one.instance_id] = hours.get(one.instance_id, Decimal(0)) + one.hours
+        usd[one.instance_id] = usd.get(one.instance_id, Decimal(0)) + (one.usd or 0)
+    return Figures(
+        questions=sum(one.is_wrong is not None for one in asked),
+        wrong=sum(one.is_wrong is True for one in asked),
+        unknown=sum(one.is_wrong is None for one in asked),
+        hours=sum(hours.values(), Decimal(0)),
+        hours_interval=_interval(hours.values(), instances),
+        usd=sum(usd.values(), Decimal(0)),
+        usd_interval=_interval(usd.values(), instances),
+        unpriced=sum(one.usd is None for one in asked),
+    )
+
+
+def _interval(amounts: Iterable[Decimal], instances: int) -> tuple[float, float] | None:
+    """Return the 95 % interval of the total over so many instances, by how much they differ."""
+    if instances < _FEWEST_INSTANCES:
+        return None
+    values = [float(amount) for amount in amounts]
+    values += [0.0] * (instances - len(values))
+    total = sum(values)
+    mean = total / instances
+    spread = sum((value - mean) ** 2 for value in values) * instances / (instances - 1)
+    half = _HALF_WIDTH * sqrt(spread)
+    return max(0.0, total - half), total + half

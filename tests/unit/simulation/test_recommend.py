@@ -1,0 +1,298 @@
+"""The recommended wait: counted, bounded, chosen on one half, checked on the other, and fit to paste."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from itertools import count
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.governor import main
+from governor.contracts.policy import parse_policy
+from governor.domain.policy import ApprovalRule, Breaker, IdleRule, Ownership, Policy
+from governor.ports import Policies
+from simulation import advice
+from simulation.recommend import (
+    FEWEST_QUESTIONS,
+    WINDOWS,
+    AskAfter,
+    Figures,
+    Recommendation,
+    _interval,
+    grouping,
+    recommend,
+)
+from simulation.recording import Recording
+from simulation.replay import ReplayError
+from tests.builders import make_instance
+from tests.twins import StaticPolicies
+from tests.unit.simulation.builders import BUSY, HOUR, IDLE, bins, make_recording
+
+_NUMBERS = count()
+PAUSES = [*bins((BUSY, 0.5), (IDLE, 1.75), (BUSY, 0.5), (IDLE, 2.25)) * 3, *bins((BUSY, 1.5), (IDLE, 6)) * 2]
+"""Three pauses each of 105 and of 135 minutes, too short to ask about, and two rests of 6 h."""
+NEVER = Breaker(minimum_instances=100)
+
+
+def machine(past: Sequence[float], project: str | None = None) -> Recording:
+    """An instance with this past; its project's tag, if it has any."""
+    tags = {"Purpose": "GPU-Workload", **({} if project is None else {"Project": project})}
+    return make_recording(past, instance=make_instance(instance_id=f"i-{next(_NUMBERS):017x}", tags=tags))
+
+
+def chosen(
+    recordings: Sequence[Recording],
+    by: str = "project",
+    policies: Policies | None = None,
+    at_most: float = 0.05,
+) -> Recommendation:
+    """A recommendation on these recordings."""
+    policies = policies or StaticPolicies(Policy(breaker=NEVER))
+    groups = grouping(by, policies.base().policy.ownership)
+    return recommend(
+        policies,
+        recordings,
+        groups,
+        wrong_at_most=at_most,
+        approval_delay=timedelta(minutes=30),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Recommendation:
+    """Pauses make every wait up to two hours wrong; eight instances over ten days."""
+    return chosen([machine(PAUSES * 8, "speech") for _ in range(8)])
+
+
+def test_the_shortest_wait_that_is_wrong_seldom_enough_is_chosen(fleet: Recommendation) -> None:
+    """Up to 120 minutes pauses are asked about, and work is back within the hour; after 150 none is."""
+    by_minutes = {one.minutes: one.whole for one in fleet.everyone.trials}
+    assert tuple(by_minutes) == WINDOWS
+    assert [8 * 8 * 3, 8 * 8 * 6, 8 * 8 * 3] == [by_minutes[one].wrong for one in (60, 90, 120)]
+    assert (0, 8 * 8 * 2) == (by_minutes[150].wrong, by_minutes[150].questions)
+    assert fleet.everyone.choice is not None
+    assert 150 == fleet.everyone.choice.minutes
+
+
+def test_the_halves_are_the_whole_and_the_choice_rests_on_the_first(fleet: Recommendation) -> None:
+    """The second half had no part in the choice."""
+    for trial in fleet.everyone.trials:
+        assert trial.first.questions + trial.second.questions == trial.whole.questions
+        assert trial.first.hours + trial.second.hours == pytest.approx(trial.whole.hours)
+    turned = chosen([machine([*PAUSES * 8, *bins((BUSY, 0.5), (IDLE, 3)) * 70]) for _ in range(8)])
+    assert turned.everyone.choice is not None
+    assert 150 == turned.everyone.choice.minutes
+    assert turned.everyone.choice.second.share > 0.5
+    assert "did not stay under 5%" in advice.text(turned, "project")
+
+
+def test_a_choice_needs_questions_enough() -> None:
+    """44 without a wrong one do not bound the share by 5 %."""
+    past = bins((BUSY, 6), (IDLE, 6))
+    fewer = chosen([machine(past * 2) for _ in range(FEWEST_QUESTIONS - 1)])
+    assert (None, FEWEST_QUESTIONS - 1) == (fewer.everyone.choice, fewer.everyone.most.first.questions)
+    enough = chosen([machine(past * 2) for _ in range(FEWEST_QUESTIONS)])
+    assert enough.everyone.choice is not None
+    assert 60 == enough.everyone.choice.minutes
+    said = advice.text(fewer, "project")
+    assert "none qualifies. 44 questions in the first half, 1 too few. At this rate it takes 2 days" in said
+    assert "To use this" not in said
+
+
+def test_a_looser_limit_takes_a_shorter_wait() -> None:
+    """One wrong question in ten is too many for 5 %, and few enough for 20 %."""
+    past = [*bins((BUSY, 6), (IDLE, 6)) * 9, *bins((BUSY, 6), (IDLE, 1.5))] * 2
+    recordings = [machine(past) for _ in range(20)]
+    strict, loose = (chosen(recordings, at_most=limit).everyone.choice for limit in (0.05, 0.2))
+    assert strict is not None
+    assert loose is not None
+    assert (90, 60) == (strict.minutes, loose.minutes)
+
+
+def test_each_group_gets_its_own_choice_or_what_it_lacks() -> None:
+    """One project pauses for long, one does not, one is too small, and some have no project."""
+    recordings = [
+        *(machine(PAUSES * 8, "speech") for _ in range(8)),
+        *(machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(8)),
+        machine(bins((BUSY, 2), (IDLE, 10)) * 20, "search"),
+        machine(bins((BUSY, 240))),
+    ]
+    found = chosen(recordings)
+    waits = {one.name: one.choice and one.choice.minutes for one in found.groups}
+    assert {"search": None, "speech": 150, "unassigned": None, "vision": 60} == waits
+    said = advice.text(found, "project")
+    assert "  search: none qualifies. 10 questions in the first half, 35 too few. At this rate" in said
+    assert "it takes 45 days of readings." in said
+    assert "  unassigned: none qualifies. Nobody would have been asked in the first half; 45" in said
+    assert "  speech: ask after 150 min. First half: 0 wrong of 64 questions; second half: 0 wrong" in said
+    by_tag = chosen(recordings[:3], by="tag:Purpose")
+    assert [("GPU-Workload", ({"Purpose": "GPU-Workload"},))] == [(o.name, o.matches) for o in by_tag.groups]
+
+
+def test_freezes_are_said() -> None:
+    """While plans are frozen, questions come later than their wait."""
+    fleet = [machine(bins((BUSY, 6), (IDLE, 30))) for _ in range(6)]
+    found = chosen(fleet, policies=StaticPolicies(Policy()))
+    assert 1 == found.freezes
+    assert "The breaker froze all plans up to 1 time;" in advice.text(found, "project")
+
+
+def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
+    """Alone and together with the policy it came from."""
+    recordings = [
+        *(machine(PAUSES * 8, "speech: a") for _ in range(8)),
+        *(machine(bins((BUSY, 2), (IDLE, 10)) * 20, "vision") for _ in range(8)),
+    ]
+    found = chosen(recordings, at_most=0.2)
+    said = advice.text(found, "project")
+    printed = said.partition("add it to the policy:\n\n")[2]
+    book = parse_policy(printed)
+    for recording, minutes in ((recordings[0], 150), (recordings[-1], 60)):
+        rule = book.applied_to(recording.instance).policy.approval
+        assert (minutes, min(90, minutes)) == (rule.ask_after_minutes, rule.ask_after_released_minutes)
+    assert book.base().policy.approval.ask_after_minutes == found.everyone.choice.minutes  # type: ignore[union-attr]
+    base = {"mode": "ask", "idle": {"window_minutes": 60}}
+    assert parse_policy(yaml.safe_dump({**base, **yaml.safe_load(printed)}))
+
+
+def test_nothing_is_printed_twice_for_a_group_that_is_like_all() -> None:
+    """Its choice is that of everyone."""
+    found = chosen([machine(PAUSES * 8, "speech") for _ in range(8)])
+    assert {"approval": {"ask_after_minutes": 150, "ask_after_released_minutes": 90}} == found.document()
+
+
+def test_instances_whose_override_sets_its_own_wait_are_left_out() -> None:
+    """It is a decision already; where all have one, there is nothing to choose."""
+    text = """
+overrides:
+  - name: inference waits longer
+    match: {tags: {Project: serving}}
+    set: {idle: {window_minutes: 720}}
+"""
+    recordings = [machine(PAUSES, "serving"), machine(PAUSES, "speech")]
+    found = chosen(recordings, policies=parse_policy(text))
+    assert (1, ["speech"]) == (found.left_out, [one.name for one in found.groups])
+    assert "Left out: 1 instance whose override sets its own wait." in advice.text(found, "project")
+    with pytest.raises(ReplayError, match="every instance has an override"):
+        chosen(recordings[:1], policies=parse_policy(text))
+
+
+def test_only_waits_that_the_idle_window_allows_are_tried() -> None:
+    """A question never comes before the window is idle."""
+    policy = Policy(idle=IdleRule(window_minutes=240), approval=ApprovalRule(ask_after_minutes=240))
+    found = chosen([machine(PAUSES)], policies=StaticPolicies(policy))
+    assert [one for one in WINDOWS if one >= 240] == [one.minutes for one in found.everyone.trials]
+    with pytest.raises(ReplayError, match="longer than the longest wait"):
+        chosen(
+            [machine(PAUSES)], policies=StaticPolicies(replace(policy, idle=IdleRule(window_minutes=1440)))
+        )
+
+
+def test_the_shorter_wait_never_exceeds_the_one_that_is_tried() -> None:
+    """Or the policy would contradict itself."""
+    for minutes in WINDOWS:
+        rule = AskAfter(StaticPolicies(Policy()), minutes).base().policy.approval
+        assert (minutes, min(90, minutes)) == (rule.ask_after_minutes, rule.ask_after_released_minutes)
+
+
+def test_groups_follow_the_policys_project_tags() -> None:
+    """The first key that is set counts, and an override can name it."""
+    rule = Ownership(project_tag_keys=("Team", "Project"))
+    groups = grouping("project", rule)
+    assert ("b", {"Project": "b"}) == groups.of(make_instance(tags={"Project": "b"}))
+    assert ("a", {"Team": "a"}) == groups.of(make_instance(tags={"Project": "b", "Team": "a"}))
+    assert ("unassigned", {}) == groups.of(make_instance(tags={"Team": " "}))
+    with pytest.raises(ReplayError, match="give project, or tag:KEY"):
+        grouping("owner", rule)
+    with pytest.raises(ReplayError, match="give project, or tag:KEY"):
+        grouping("tag:", rule)
+
+
+def test_amounts_have_intervals_where_there_are_instances_enough() -> None:
+    """Equal instances differ in nothing; the wider they differ, the wider it is; four are too few."""
+    ten = [Decimal(10)] * 10
+    assert (100.0, 100.0) == pytest.approx(_interval(ten, 10))
+    assert _interval(ten[:4], 4) is None
+    half = _interval(ten, 20)
+    assert half is not None
+    # Twenty draws of 10 or 0 with even chance: a standard deviation of about 5 each.
+    assert (100 - 1.96 * 5.13 * 20**0.5, 100 + 1.96 * 5.13 * 20**0.5) == pytest.approx(half, rel=0.01)
+
+
+def test_unpriced_hours_are_said() -> None:
+    """Unknown is never counted as zero."""
+    one = Figures(2, 0, 0, Decimal(5), None, Decimal(0), None, 2)
+    assert "unpriced" == advice._usd(one)
+    assert "1,234, 1 unpriced" == advice._usd(replace(one, usd=Decimal("1234.4"), unpriced=1))
+
+
+TRACE = "instance_id,gpu_index,timestamp_s,utilization_gpu\n"
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """Fifty instances that work for an hour and rest for five, over a day."""
+    rows = [
+        f"s{number},0,{minute * 300},{90 if minute % 72 < 12 else 0}\n"
+        for number in range(50)
+        for minute in range(24 * HOUR)
+    ]
+    file = tmp_path / "trace.csv"
+    file.write_text(TRACE + "".join(rows))
+    return file
+
+
+def test_the_command_prints_the_choice_and_the_policy(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On traces; the same as JSON."""
+    policy = traces.with_name("mine.yaml")
+    policy.write_text("breaker: {minimum_instances: 100}\n")
+    asked = ["simulate", "--traces", str(traces), "--policy", str(policy), "--recommend"]
+    assert 0 == main(asked)
+    out = capsys.readouterr().out
+    assert out.startswith("50 instances, 1 day. Wrong: work was back within an hour of the question.\n")
+    assert "Recommended: ask after 60 min, the shortest wait whose share of wrong questions" in out
+    assert "Checked on the second half: 0 wrong of 100 questions (0.0%, 95% interval 0.0% to 3.6%)" in out
+    assert "it stayed under 5%." in out
+    assert "approval:\n  ask_after_minutes: 60\n  ask_after_released_minutes: 60\n" in out
+    assert 0 == main([*asked, "--by", "tag:Owner", "--format", "json", "--wrong-at-most", "1"])
+    found = json.loads(capsys.readouterr().out)
+    assert (None, 0.01, "tag Owner") == (
+        found["everyone"]["ask_after_minutes"],
+        found["wrong_at_most"],
+        found["by"],
+    )
+    assert {} == found["policy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--by", "project"], "--by and --wrong-at-most go with --recommend"),
+        (["--wrong-at-most", "5"], "--by and --wrong-at-most go with --recommend"),
+        (["--recommend", "--format", "html"], "leave out --format html"),
+        (["--recommend", "--by", "owner"], "give project, or tag:KEY"),
+        (["--recommend", "--policy", "a.yaml", "--policy", "b.yaml"], "give --policy once"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    traces: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """With what to do."""
+    assert 1 == main(["simulate", "--traces", str(traces), *arguments])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("percent", ["0", "100", "five", "-1", "nan"])
+def test_a_percentage_is_one(traces: Path, percent: str) -> None:
+    """Between 0 and 100."""
+    with pytest.raises(SystemExit):
+        main(["simulate", "--traces", str(traces), "--recommend", "--wrong-at-most", percent])
