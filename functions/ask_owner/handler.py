@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import AskPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import AskPayload
 from governor.observability import logger, observed
 from governor.usecases.ask_owner import AskOwner
 from governor.wiring import episodes

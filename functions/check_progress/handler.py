@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import ProgressPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import ProgressPayload
 from governor.observability import logger, observed
 from governor.usecases.check_progress import CheckProgress
 from governor.wiring import episodes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import EpisodeOnlyPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import EpisodeOnlyPayload
 from governor.observability import logger, observed
 from governor.usecases.conclude_approval import ConcludeApproval
 from governor.wiring import episodes

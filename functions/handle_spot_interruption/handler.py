@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor.contracts.payloads import QueueBatch, parse, queued_event, warned_of
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import QueueBatch, queued_event, warned_of
 from governor.domain.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed

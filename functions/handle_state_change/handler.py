@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import StateChangeEvent, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import StateChangeEvent
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToStateChange

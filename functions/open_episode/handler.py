@@ -6,7 +6,8 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from governor.contracts.payloads import EpisodePayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import EpisodePayload
 from governor.domain.plan import Step
 from governor.domain.policy import Action, Mode
 from governor.domain.schedule import Schedule

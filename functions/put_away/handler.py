@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import PutAwayPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import PutAwayPayload
 from governor.observability import count, logger, observed
 from governor.usecases.put_away import PutAway
 from governor.wiring import episodes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import RecheckPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import RecheckPayload
 from governor.observability import logger, observed
 from governor.usecases.recheck_episode import RecheckEpisode
 from governor.wiring import episodes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import OutcomePayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import OutcomePayload
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.usecases.record_outcome import RecordOutcome, outcome_of_error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import TargetPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
 from governor.usecases.sweep_target import SweepTarget
 from governor.wiring import sweep

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.payloads import UndoPayload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import UndoPayload
 from governor.observability import count, logger, observed
 from governor.usecases.undo_episode import UndoEpisode
 from governor.wiring import episodes

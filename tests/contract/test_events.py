@@ -11,6 +11,7 @@ import pytest
 
 from governor.adapters.stepfunctions import episode_input
 from governor.contracts import http, payloads
+from governor.contracts.parsing import parse
 from governor.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -21,39 +22,37 @@ def interruptions(event: dict[str, Any]) -> list[Any]:
     """The warnings of a batch, or the one that comes as EC2 sends it."""
     if "Records" not in event:
         return [event]
-    return [payloads.queued_event(r.body) for r in payloads.parse(payloads.QueueBatch, event).records]
+    return [payloads.queued_event(r.body) for r in parse(payloads.QueueBatch, event).records]
 
 
 CONTRACTS: dict[str, Callable[[Any], object]] = {
     "plan_sweep": lambda event: None if event == {} else pytest.fail("the schedule sends nothing"),
-    "sweep_target": lambda event: payloads.parse(payloads.TargetPayload, event),
-    "check_health": lambda event: payloads.parse(payloads.TargetPayload, event),
+    "sweep_target": lambda event: parse(payloads.TargetPayload, event),
+    "check_health": lambda event: parse(payloads.TargetPayload, event),
     "sum_up_month": lambda event: None if event == {} else pytest.fail("the sweep sends nothing"),
-    "open_episode": lambda event: payloads.parse(payloads.EpisodePayload, event),
-    "ask_owner": lambda event: payloads.parse(payloads.AskPayload, event),
-    "conclude_approval": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
-    "recheck_episode": lambda event: payloads.parse(payloads.RecheckPayload, event),
-    "put_away": lambda event: payloads.parse(payloads.PutAwayPayload, event),
-    "undo_episode": lambda event: payloads.parse(payloads.UndoPayload, event),
+    "open_episode": lambda event: parse(payloads.EpisodePayload, event),
+    "ask_owner": lambda event: parse(payloads.AskPayload, event),
+    "conclude_approval": lambda event: parse(payloads.EpisodeOnlyPayload, event),
+    "recheck_episode": lambda event: parse(payloads.RecheckPayload, event),
+    "put_away": lambda event: parse(payloads.PutAwayPayload, event),
+    "undo_episode": lambda event: parse(payloads.UndoPayload, event),
     "handle_slack_action": http.parse_request,
     "serve_api": http.parse_request,
-    "deliver_alert": lambda event: payloads.parse(payloads.QueueBatch, event),
-    "rotate_link_keys": lambda event: payloads.parse(payloads.RotationPayload, event),
-    "take_snapshot": lambda event: payloads.parse(payloads.EpisodeOnlyPayload, event),
-    "check_progress": lambda event: payloads.parse(payloads.ProgressPayload, event),
-    "record_outcome": lambda event: payloads.parse(payloads.OutcomePayload, event),
+    "deliver_alert": lambda event: parse(payloads.QueueBatch, event),
+    "rotate_link_keys": lambda event: parse(payloads.RotationPayload, event),
+    "take_snapshot": lambda event: parse(payloads.EpisodeOnlyPayload, event),
+    "check_progress": lambda event: parse(payloads.ProgressPayload, event),
+    "record_outcome": lambda event: parse(payloads.OutcomePayload, event),
     "serve_approval": http.parse_request,
     "sign_in": http.parse_request,
-    "handle_state_change": lambda event: payloads.parse(payloads.StateChangeEvent, event),
+    "handle_state_change": lambda event: parse(payloads.StateChangeEvent, event),
     "handle_spot_interruption": lambda event: [
-        payloads.parse(payloads.InterruptionEvent, one).to_domain() for one in interruptions(event)
+        parse(payloads.InterruptionEvent, one).to_domain() for one in interruptions(event)
     ],
-    "handle_rebalance_recommendation": lambda event: payloads.parse(
-        payloads.RebalanceEvent, event
-    ).to_domain(),
-    "handle_lifecycle_action": lambda event: payloads.parse(payloads.LifecycleEvent, event).to_domain(),
-    "handle_notice": lambda event: payloads.parse(payloads.NoticeEvent, event).root.to_domain(),
-    "handle_execution_end": lambda event: payloads.parse(payloads.ExecutionEndEvent, event),
+    "handle_rebalance_recommendation": lambda event: parse(payloads.RebalanceEvent, event).to_domain(),
+    "handle_lifecycle_action": lambda event: parse(payloads.LifecycleEvent, event).to_domain(),
+    "handle_notice": lambda event: parse(payloads.NoticeEvent, event).root.to_domain(),
+    "handle_execution_end": lambda event: parse(payloads.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))
 
@@ -94,7 +93,7 @@ def test_the_cause_of_a_lambda_error_is_unwrapped() -> None:
     """People read the message, not Lambda's JSON around it."""
     event = json.loads((EVENTS / "record_outcome" / "failed-snapshot.json").read_text())
 
-    error = payloads.parse(payloads.OutcomePayload, event).error
+    error = parse(payloads.OutcomePayload, event).error
 
     assert error is not None
     assert "snapshots failed: snap-0123456789abcdef0; nothing is destroyed" == error.as_mapping()["Cause"]

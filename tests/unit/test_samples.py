@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.payloads import InterruptionEvent, LifecycleEvent, NoticeEvent, parse, queued_event
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import InterruptionEvent, LifecycleEvent, NoticeEvent, queued_event
 from governor.domain.notice import ScheduledChange
 from local.fleet import Member
 from local.samples import happening, moved_to

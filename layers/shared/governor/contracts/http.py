@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from governor.contracts.payloads import parse
+from governor.contracts.parsing import parse
 from governor.errors import InputError
 
 _LONGEST_BODY = 10_000

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -23,9 +23,9 @@ from pydantic import (
     Field,
     RootModel,
     Tag,
-    ValidationError,
 )
 
+from governor.contracts.parsing import parse
 from governor.domain.delivery import Queued
 from governor.domain.episode import EpisodeRef, Outcome
 from governor.domain.interruption import Cause, LifecycleAction, Warned
@@ -49,8 +49,6 @@ Moment = Annotated[AwareDatetime, AfterValidator(as_utc)]
 """In UTC; what is out of range there is refused like what is no time at all."""
 _ACTION_CHARACTERS = 64
 
-Model = TypeVar("Model", bound=BaseModel)
-
 
 class _Payload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -60,22 +58,6 @@ class _Event(BaseModel):
     """An AWS event: AWS may add fields at any time, so unknown ones are let through."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
-
-
-def parse(model: type[Model], event: object) -> Model:
-    """The event as the model.
-
-    Raises:
-        InputError: every field that does not fit, with its path.
-    """
-    try:
-        return model.model_validate(event)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or '(event)'}: {item['msg']}"
-            for item in error.errors(include_url=False)
-        )
-        raise InputError(f"{model.__name__} was refused: {problems}") from error
 
 
 class RotationPayload(_Event):
