@@ -1,12 +1,15 @@
-"""Cold start of every handler beside a handler that only imports boto3 and creates one client.
+"""Cold start of every function: init plus first invocation, up to the first call of AWS.
 
-Two ways: imported in a fresh interpreter, and in AWS's runtime interface emulator. The layer is compiled as
-`sam build` compiles it. Compare rows of one run; machines are noisy.
+Processor time, so that other programs on the machine do not count. Beside each run of a function runs a
+handler that imports boto3, Powertools and pydantic, makes the same clients and the same first call; once a
+round, one that imports boto3 alone and makes one client. Ratios are medians of such pairs. The layer is
+compiled as `sam build` compiles it.
 """
 
 from __future__ import annotations
 
 import compileall
+import pickle
 import shutil
 import statistics
 import subprocess
@@ -14,120 +17,218 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from local.runtime import LambdaRuntime, RuntimeUnavailableError
+from governor.contracts.settings import Settings
 
 ROOT = Path(__file__).parent.parent
-BARE = """\
+PROBE = Path(__file__).with_name("first_call.py")
+_RUNS = 7
+_SAME = """\
+import pickle
+
+import boto3
+from aws_lambda_powertools import Logger, Metrics
+from pydantic import BaseModel, ConfigDict
+
+logger = Logger()
+metrics = Metrics()
+with open({known!r}, "rb") as file:
+    known = pickle.load(file)
+clients = [(name, boto3.client(name)) for name in known["clients"]]
+
+
+class Event(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+@logger.inject_lambda_context
+def handler(event, context):
+    if isinstance(event, dict):
+        Event.model_validate(event)
+    client = next(client for name, client in clients if name == known["service"])
+    client._make_api_call(known["operation"], known["parameters"])
+"""
+_BARE = """\
 import boto3
 
-client = boto3.client("dynamodb", region_name="us-east-1")
+client = boto3.client("dynamodb")
 
 
 def handler(event, context):
-    return {}
+    client.get_item(TableName="state", Key={"pk": {"S": "a"}, "sk": {"S": "b"}})
 """
-_RUNS = 7
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "bench",
     "AWS_SECRET_ACCESS_KEY": "bench",
     "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
     "POWERTOOLS_SERVICE_NAME": "bench",
     "POWERTOOLS_METRICS_NAMESPACE": "Bench",
 }
-_MEASURE = (
-    "import time; started = time.perf_counter(); import handler; "
-    "print(1000 * (time.perf_counter() - started))"
-)
+_SIGNING_IN = "sign_in"
 
 
 @dataclass(frozen=True)
 class ColdStart:
-    """Milliseconds of one handler; `emulator_ms` is `None` where the emulator cannot run."""
+    """Milliseconds of processor time of one function, and its ratios to the two others."""
 
     name: str
-    import_ms: float
-    emulator_ms: float | None
+    init_ms: float
+    total_ms: float
+    over_same_clients: float
+    over_bare_client: float
+    first_call: str
 
 
-def measure() -> list[ColdStart]:
-    """The bare handler first, then every function."""
-    with _compiled() as (layer, folders):
-        # Round by round, so that a slow moment of the machine hits every row alike.
-        times: dict[str, list[float]] = {folder.name: [] for folder in folders}
-        inits: dict[str, list[float]] = {folder.name: [] for folder in folders}
-        for _ in range(_RUNS):
-            for folder in folders:
-                times[folder.name].append(_import_ms(folder, layer))
-        for _ in range(3):
-            for folder in folders:
-                found = _emulator_ms(folder, layer)
-                if found is not None:
-                    inits[folder.name].append(found)
-        return [
-            ColdStart(
-                folder.name,
-                statistics.median(times[folder.name]),
-                statistics.median(inits[folder.name]) if inits[folder.name] else None,
+def measure(runs: int = _RUNS) -> list[ColdStart]:
+    """Every function, by name."""
+    with _compiled() as (layer, functions, scratch):
+        bare = _handler(scratch / "bare", _BARE)
+        nothing = scratch / "nothing.json"
+        nothing.write_text("{}")
+        events = {folder.name: _event(folder, layer) for folder in functions}
+        same = {
+            folder.name: _handler(
+                scratch / f"same-{folder.name}",
+                _SAME.format(known=str(_known(folder, layer, events[folder.name], scratch))),
             )
-            for folder in folders
-        ]
+            for folder in functions
+        }
+        pairs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {one.name: [] for one in functions}
+        bares: list[float] = []
+        for _ in range(runs):
+            bares.append(_run(bare, layer, nothing)["total_ms"])
+            for folder in functions:
+                event = events[folder.name]
+                pairs[folder.name].append((_run(folder, layer, event), _run(same[folder.name], layer, event)))
+    return [_row(name, found, statistics.median(bares)) for name, found in pairs.items()]
 
 
-def worst_ratio(rows: list[ColdStart]) -> float:
-    """The slowest handler over the bare one, in both ways of measuring."""
-    bare, others = rows[0], rows[1:]
-    worst = max(row.import_ms for row in others) / bare.import_ms
-    inits = [row.emulator_ms for row in others if row.emulator_ms is not None]
-    if bare.emulator_ms and inits:
-        worst = max(worst, max(inits) / bare.emulator_ms)
-    return worst
+def worst(rows: list[ColdStart]) -> tuple[float, float]:
+    """The highest ratios to the same clients and to the bare one."""
+    return max(row.over_same_clients for row in rows), max(row.over_bare_client for row in rows)
+
+
+def _row(name: str, pairs: list[tuple[dict[str, Any], dict[str, Any]]], bare: float) -> ColdStart:
+    total = statistics.median(own["total_ms"] for own, _ in pairs)
+    first = pairs[0][0]
+    return ColdStart(
+        name,
+        statistics.median(own["init_ms"] for own, _ in pairs),
+        total,
+        statistics.median(own["total_ms"] / other["total_ms"] for own, other in pairs),
+        total / bare,
+        f"{first['service']}:{first['operation']}",
+    )
 
 
 @contextmanager
-def _compiled() -> Iterator[tuple[Path, list[Path]]]:
-    """The layer's own package and all handlers, compiled in a scratch folder, the bare handler first."""
+def _compiled() -> Iterator[tuple[Path, list[Path], Path]]:
+    """The layer's own package and all functions, compiled in a scratch folder."""
     with tempfile.TemporaryDirectory(prefix="gpu-governor-bench-") as scratch:
-        base = Path(scratch)
-        layer = base / "layer"
-        shutil.copytree(
-            ROOT / "layers" / "shared" / "governor",
-            layer / "governor",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-        functions = base / "functions"
-        shutil.copytree(ROOT / "functions", functions, ignore=shutil.ignore_patterns("__pycache__"))
-        bare = functions / "(bare client)"
-        bare.mkdir()
-        (bare / "handler.py").write_text(BARE)
+        base, skipped = Path(scratch), shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / "layers/shared/governor", base / "layer" / "governor", ignore=skipped)
+        shutil.copytree(ROOT / "functions", base / "functions", ignore=skipped)
         # The libraries too: in the layer and in the runtime they come compiled, beside their sources.
         sys.pycache_prefix, prefix = None, sys.pycache_prefix
         for folder in (base, Path(sys.prefix) / "lib"):
             compileall.compile_dir(folder, quiet=2)
         sys.pycache_prefix = prefix
-        yield layer, [bare, *sorted(path for path in functions.iterdir() if path != bare and path.is_dir())]
+        functions = sorted(path.parent for path in (base / "functions").glob("*/handler.py"))
+        yield base / "layer", functions, base
 
 
-def _import_ms(folder: Path, layer: Path) -> float:
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURE],
+def _handler(folder: Path, text: str) -> Path:
+    folder.mkdir()
+    (folder / "handler.py").write_text(text)
+    compileall.compile_dir(folder, quiet=2)
+    return folder
+
+
+def _event(folder: Path, layer: Path) -> Path:
+    """The first sample of a function that leads to a call of AWS."""
+    samples = sorted(
+        (ROOT / "events" / folder.name).glob("*.json"), key=lambda path: ("mal" in path.stem, path)
+    )
+    for sample in samples:
+        if _tried(folder, layer, sample):
+            return sample
+    raise AssertionError(f"no sample of {folder.name} leads to a call: {_said(folder, layer, samples[0])}")
+
+
+def _known(folder: Path, layer: Path, event: Path, scratch: Path) -> Path:
+    path = scratch / f"{folder.name}.pickle"
+    path.write_bytes(pickle.dumps(_run(folder, layer, event)))
+    return path
+
+
+def _variables(function: str) -> dict[str, str]:
+    """A value for every setting of the governor; those of a sign-in for the function that needs them."""
+    given = {"HUB_ACCOUNT_ID": "123456789012"}
+    for field in fields(Settings):
+        name = field.name.upper()
+        if name.startswith("OIDC_") and function != _SIGNING_IN:
+            continue
+        given.setdefault(name, _value(name))
+    return {**given, **_ENVIRONMENT}
+
+
+def _value(name: str) -> str:
+    if name.endswith("_ARN"):
+        return "arn:aws:secretsmanager:us-east-1:123456789012:secret:bench-abcdef"
+    return "https://example.com/bench" if name.endswith(("_URL", "_ISSUER")) else "bench"
+
+
+def _start(folder: Path, layer: Path, event: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PROBE), str(event), str(out)],
         cwd=folder,
-        env={**_ENVIRONMENT, "PYTHONPATH": f"{folder}:{layer}"},
-        check=True,
+        env={**_variables(folder.name), "PYTHONPATH": f"{folder}:{layer}"},
+        check=False,
         capture_output=True,
         text=True,
     )
-    return float(done.stdout.splitlines()[-1])
 
 
-def _emulator_ms(folder: Path, layer: Path) -> float | None:
-    try:
-        with LambdaRuntime(folder, _ENVIRONMENT, (layer,)) as runtime:
-            # An event that every handler refuses at once: the init before it is what counts.
-            runtime.invoke("not an event of any function")
-            return runtime.init_milliseconds()
-    except (RuntimeUnavailableError, ValueError) as error:
-        print(f"  no emulator figure for {folder.name}: {error}", file=sys.stderr)
-        return None
+def _tried(folder: Path, layer: Path, event: Path) -> dict[str, Any] | None:
+    with tempfile.NamedTemporaryFile(prefix="gpu-governor-bench-") as out:
+        _start(folder, layer, event, Path(out.name))
+        content = Path(out.name).read_bytes()
+        # Written a moment ago by the probe.
+        return dict(pickle.loads(content)) if content else None  # noqa: S301
+
+
+def _run(folder: Path, layer: Path, event: Path) -> dict[str, Any]:
+    found = _tried(folder, layer, event)
+    if found is None:
+        raise AssertionError(f"{folder.name} calls nothing: {_said(folder, layer, event)}")
+    return found
+
+
+def _said(folder: Path, layer: Path, event: Path) -> str:
+    with tempfile.NamedTemporaryFile(prefix="gpu-governor-bench-") as out:
+        done = _start(folder, layer, event, Path(out.name))
+    return (done.stdout + done.stderr)[-2000:]
+
+
+def main() -> None:
+    """Prints the table by itself."""
+    for row in measure():
+        print(text_of(row))
+
+
+def text_of(row: ColdStart) -> str:
+    """One line of the table."""
+    return (
+        f"  {row.name:<30} init {row.init_ms:>5.0f}   to first call {row.total_ms:>5.0f}   "
+        f"over same clients {row.over_same_clients:>5.2f}   over bare boto3 {row.over_bare_client:>5.2f}   "
+        f"{row.first_call}"
+    )
+
+
+if __name__ == "__main__":
+    main()

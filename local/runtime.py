@@ -9,21 +9,20 @@ import contextlib
 import json
 import os
 import platform
-import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.request import Request, urlopen
 
+from local.patience import wait_for, work_in_group
+
 ROOT = Path(__file__).parent.parent
-_INIT = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)\)|Init Duration: ([\d.]+) ms")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -98,7 +97,7 @@ class LambdaRuntime:
             self._process.wait()
         self._log.close()
 
-    def invoke(self, event: object, seconds: float = 60) -> Any:
+    def invoke(self, event: object, seconds: float = 600) -> Any:
         """The handler's answer, or Lambda's error document."""
         url = f"http://127.0.0.1:{self._port}/2015-03-31/functions/function/invocations"
         with urlopen(Request(url, data=json.dumps(event).encode()), timeout=seconds) as answer:
@@ -108,23 +107,19 @@ class LambdaRuntime:
         """What runtime and handler have printed."""
         return Path(self._log.name).read_text(errors="replace")
 
-    def init_milliseconds(self) -> float:
-        """How long the runtime took to import the handler, as the emulator reports it after an invocation.
-
-        Raises:
-            ValueError: it has not reported it.
-        """
-        found = _INIT.search(self.log())
-        if found is None:
-            raise ValueError(f"no INIT REPORT in: {self.log()[-2000:]}")
-        return float(found[1] or found[2])
-
     def _wait(self) -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
+        process = self._process
+
+        def up() -> bool | None:
+            if process is None or process.poll() is not None:
+                return False
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+                return True
+            return None
+
+        with contextlib.suppress(TimeoutError):
+            if process and wait_for(up, lambda: work_in_group(process.pid, leader=True), lambda: ""):
                 return
-            time.sleep(0.02)
         raise RuntimeUnavailableError(f"the Lambda emulator did not start: {self.log()[-2000:]}")
 
 

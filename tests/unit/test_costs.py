@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from benchmarks import sweep
 
+monthly_usd = cache(sweep.monthly_usd)
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", [100, 1_000])
 def test_the_readmes_costs_are_the_benchs(size: int) -> None:
     """To the dollar, and what CloudWatch's reads are of it to ten cents."""
-    items = sweep.monthly_usd(size)
+    items = monthly_usd(size)
     row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", README, re.MULTILINE)
     assert row is not None
     reads = sum(usd for name, usd in items.items() if "GetMetricData" in name)
@@ -26,5 +28,5 @@ def test_the_readmes_costs_are_the_benchs(size: int) -> None:
 
 def test_every_alarm_of_the_template_is_counted() -> None:
     """The bench reads the template, not a number somebody once wrote."""
-    assert any(str(sweep.ALARMS) in name for name in sweep.monthly_usd(100) if "alarms" in name)
+    assert any(str(sweep.ALARMS) in name for name in monthly_usd(100) if "alarms" in name)
     assert sweep.ALARMS >= 9
