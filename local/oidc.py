@@ -30,10 +30,10 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from local.certificate import make_certificate
 
-_CODE_SECONDS = 60
+_CODE_SECONDS = 600
 _TOKEN_SECONDS = 300
 _BODY_BYTES = 65_536
-_SECONDS = 10.0
+_SECONDS = 300.0
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 

@@ -38,7 +38,7 @@ from local.receiver_checks import (
 )
 
 _BODY_BYTES = 1_048_576
-_SECONDS = 10.0
+_SECONDS = 300.0
 _JSON = {"Content-Type": "application/json"}
 _SIGNATURE = re.compile(r"t=([0-9]{1,12})((?:,v1=[0-9a-f]{64})+)")
 CHANNELS = ("slack", "slack_webhook", "teams", "pagerduty", "webhook")

@@ -9,8 +9,7 @@ import os
 import re
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -47,7 +46,7 @@ FORGOTTEN = Member(
 _IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 3, 6, 11
 """The last 24 hours in blocks as long as the fleet's metrics: the newest idle, one without data, the others
 at work."""
-_PATIENCE_SECONDS = 90.0
+_PATIENCE_SECONDS = 600.0
 _COLOURS = 48
 """Of a picture: text and flat surfaces need no more, and a file is a third of what it would be."""
 _DESK, _PHONE = {"width": 800, "height": 900}, {"width": 390, "height": 844}
@@ -80,8 +79,8 @@ def take_all(scene: Scene, browser: Browser) -> None:
     """The messages, the question, and the record after an approval."""
     instance_id = launch(scene)
     scene.sweep()
-    mail = eventually(lambda: mail_about(scene, instance_id))
-    blocks = eventually(lambda: slack_blocks_about(scene, instance_id))
+    mail = scene.wait_for(lambda: mail_about(scene, instance_id), "no mail about the instance")
+    blocks = scene.wait_for(lambda: slack_blocks_about(scene, instance_id), "nothing in Slack")
     found = re.search(r"^https?://\S+", mail["BodyText"], re.MULTILINE)
     if found is None:
         raise RuntimeError("the mail holds no link")
@@ -132,16 +131,6 @@ def slack_blocks_about(scene: Scene, instance_id: str) -> list[dict[str, object]
     """The blocks of the message in Slack."""
     messages = (one.payload for one in scene.receivers.received("slack") if one.status < 300)
     return next((message["blocks"] for message in messages if instance_id in str(message)), None)
-
-
-def eventually(look: Callable[[], Seen | None]) -> Seen:
-    """Looks until there is something to see. Raises: TimeoutError."""
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < until:
-        if (found := look()) is not None:
-            return found
-        time.sleep(0.1)
-    raise TimeoutError(f"no message about the instance in {_PATIENCE_SECONDS:g} s")
 
 
 @contextmanager

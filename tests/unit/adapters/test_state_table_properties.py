@@ -252,14 +252,14 @@ def at_once(steps: list[Callable[[], bool]]) -> list[bool]:
     start = threading.Barrier(len(steps))
 
     def run(number: int) -> None:
-        start.wait(timeout=10)
+        start.wait(timeout=300)
         results[number] = steps[number]()
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(len(steps))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=300)
     return results
 
 

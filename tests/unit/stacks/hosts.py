@@ -98,6 +98,6 @@ class Host:
             env={"PATH": str(self.bin)},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )

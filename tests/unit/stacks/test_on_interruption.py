@@ -36,7 +36,7 @@ def hook(host: Host, body: str, mode: int = 0o755) -> Path:
     return path
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 300) -> bool:
     """Whether it becomes true in that time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -82,14 +82,13 @@ def test_a_hook_is_told_why_and_for_how_long(host: Host) -> None:
 
 def test_nobody_waits_for_the_hook(host: Host) -> None:
     """The command is over while the hook runs on, and outlives it."""
-    marks = host.path("/marks")
-    hook(host, f"echo begun >>{marks}; sleep 4; echo ended >>{marks}")
-    begin = time.monotonic()
+    marks, go = host.path("/marks"), host.path("/go")
+    hook(host, f"echo begun >>{marks}; while [ ! -e {go} ]; do sleep 0.05; done; echo ended >>{marks}")
 
     done = warn(host)
 
     assert 0 == done.returncode
-    assert time.monotonic() - begin < 3.5
+    go.touch()
     assert eventually(lambda: marks.exists() and marks.read_text() == "begun\nended\n")
 
 
@@ -105,8 +104,8 @@ def test_a_hook_that_takes_too_long_is_ended(host: Host) -> None:
 
 def test_two_warnings_start_one_hook(host: Host) -> None:
     """Events come at least once."""
-    marks = host.path("/marks")
-    hook(host, f"echo begun >>{marks}; sleep 3")
+    marks, go = host.path("/marks"), host.path("/go")
+    hook(host, f"echo begun >>{marks}; while [ ! -e {go} ]; do sleep 0.05; done")
     first = warn(host)
     assert eventually(marks.exists)
 
@@ -116,6 +115,7 @@ def test_two_warnings_start_one_hook(host: Host) -> None:
     assert "running already" in second.stdout
     time.sleep(0.2)
     assert "begun\n" == marks.read_text()
+    go.touch()
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o775, 0o777, 0o702])
@@ -197,7 +197,7 @@ def test_without_a_hook_the_processes_on_the_gpus_get_sigterm(
     done = warn(host, "sigterm")
 
     assert 0 == done.returncode
-    assert [-15, -15] == [process.wait(timeout=10) for process in both]
+    assert [-15, -15] == [process.wait(timeout=300) for process in both]
     assert "SIGTERM sent to 2 processes" in done.stdout
     assert f"{both[0].pid} (train)" in done.stdout
 
@@ -221,7 +221,7 @@ def test_after_a_refused_hook_the_processes_still_get_sigterm(
 
     assert 3 == warn(host, "sigterm").returncode
 
-    assert -15 == process.wait(timeout=10)
+    assert -15 == process.wait(timeout=300)
 
 
 def test_the_drivers_own_helpers_get_no_signal(host: Host, processes: list[subprocess.Popen[bytes]]) -> None:
@@ -231,7 +231,7 @@ def test_the_drivers_own_helpers_get_no_signal(host: Host, processes: list[subpr
 
     done = warn(host, "sigterm")
 
-    assert -15 == client.wait(timeout=10)
+    assert -15 == client.wait(timeout=300)
     assert server.poll() is None
     assert "SIGTERM sent to 1 processes" in done.stdout
 

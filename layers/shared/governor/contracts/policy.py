@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from time import monotonic
+from time import process_time
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -120,15 +120,15 @@ class PolicyBook:
     def meetings(self, seconds: float = _LONGEST_SECONDS) -> Meetings:
         """What the overrides amount to that can be for one instance together, few at a time first.
 
-        It ends after `seconds`, or with the thousandth: `all_tried` says so.
+        It ends after `seconds` of processor time, or with the thousandth: `all_tried` says so.
         """
-        ends = monotonic() + seconds
+        ends = process_time() + seconds
         policies: list[tuple[tuple[str, ...], Policy]] = []
         problems: list[PolicyProblem] = []
         refused: list[frozenset[int]] = []
         tried = 0
         for together in self._meeting():
-            if monotonic() >= ends or (together and tried == _MOST_COMBINATIONS):
+            if process_time() >= ends or (together and tried == _MOST_COMBINATIONS):
                 return Meetings(tuple(policies), tuple(problems), all_tried=False)
             tried += bool(together)
             if not together or any(one <= set(together) for one in refused):
