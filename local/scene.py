@@ -242,7 +242,15 @@ def deploy_scene(
     }
     policy_document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy_document})
-    cloud.client("sns").subscribe(TopicArn=outputs["AlertTopicArn"], Protocol="sqs", Endpoint=arn)
+    cloud.client("sns").subscribe(
+        TopicArn=outputs["AlertTopicArn"],
+        Protocol="sqs",
+        Endpoint=arn,
+        # Events for machines are not mail: docs/policy.md.
+        Attributes={
+            "FilterPolicy": json.dumps({"kind": [{"exists": False}, {"anything-but": ["instance-idle"]}]})
+        },
+    )
     cloud.simulation().set_spot_prices(SPOT_PRICES)
     return Scene(cloud, outputs, url, receivers)
 

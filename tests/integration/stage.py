@@ -124,10 +124,11 @@ class Stage:
         """States of all snapshots."""
         return sorted(self.scene.simulation.dump()["snapshots"].values())
 
-    def wake(self, instance_id: str) -> None:
-        """The GPU has worked in the last minutes."""
+    def wake(self, instance_id: str, minutes_ago: int = 3) -> None:
+        """The GPU has worked for some minutes, so long ago."""
         now = datetime.now(tz=UTC)
-        points = tuple((now - timedelta(minutes=m), 90.0) for m in range(3, 12))
+        minutes = range(minutes_ago, minutes_ago + 9)
+        points = tuple((now - timedelta(minutes=m), 90.0) for m in minutes)
         series = Points(NAMESPACE, "nvidia_smi_utilization_gpu", {"InstanceId": instance_id}, points)
         of_gpu = next(series_of(self.scene.members[instance_id], instance_id, now)).dimensions
         self.scene.simulation.put_metrics([series, replace(series, dimensions=of_gpu)])
