@@ -1,73 +1,66 @@
-"""A stack of release 2428e04 is updated while a question is open: its policy, items and link go on."""
+"""A stack deployed from an earlier release is updated while a question is open."""
 
 from __future__ import annotations
 
-import json
-import zlib
-from dataclasses import replace
-from datetime import timedelta
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from governor.adapters.clients import Clients
-from governor.adapters.table import Table, keys
-from governor.adapters.table.client import update
-from governor.domain.evidence import evidence_document, evidence_hash
+from local.cloud import ROOT, LocalCloud
+from local.receivers import Receivers
+from local.scene import STACK, TEMPLATE, deploy_scene
 from tests.integration.people import decide
-from tests.integration.stage import TARGET, Stage
+from tests.integration.stage import Stage
 
-POLICY_OF_2428E04 = """
-mode: ask
-detector: survival
-survival: {unproven_minutes: 120, history_days: 42}
-targets: {pasts_asked_per_sweep: 100}
-overrides:
-  - {name: threshold, match: {tags: {Team: infra}}, set: {detector: threshold}}
-"""
+EARLIER = Path(__file__).with_name("template_2428e04.yaml.gz")
+"""The template of that release; the functions and state machines in it are today's."""
 
 
-def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
-    """Puts the open question into the form of that release: an hour of evidence, its words, its verdict."""
-    table = Table(Clients(), stage.scene.outputs["StateTableName"])
-    episode = stage.episode(instance_id)
-    window = replace(episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1))
-    evidence = replace(
-        episode.evidence,
-        window=window,
-        gpus=tuple(
-            replace(gpu, utilization=gpu.utilization[-window.bins :]) for gpu in episode.evidence.gpus
-        ),
-        samples=(),
-        memory_newest_percent=None,
-        last_measured={},
-        longest_hole_minutes={},
-    )
-    document, digest = evidence_document(evidence), evidence_hash(evidence)
-    assert document.keys() & {"samples", "last_measured", "longest_hole_minutes"} == set()
-    changes = {
-        "evidence": zlib.compress(json.dumps(document).encode()),
-        "evidence_hash": digest,
-        "reason": "the GPU stayed under 5 % for 120 min; no earlier idle stretch near this time of day",
+@pytest.fixture
+def earlier(tmp_path: Path) -> Iterator[Stage]:
+    """A stack of the earlier template, in an engine of its own that enforces IAM."""
+    template = tmp_path / "template.yaml"
+    template.write_bytes(gzip.decompress(EARLIER.read_bytes()))
+    for folder in ("functions", "layers", "statemachines"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    with (
+        Receivers() as receivers,
+        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
+    ):
+        before = dict(os.environ)
+        os.environ.update(cloud.environment())
+        try:
+            scene = deploy_scene(cloud, receivers, mode="ask", template=template)
+            scene.subscribe_a_person()
+            yield Stage(scene)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def resources(cloud: LocalCloud) -> dict[str, str]:
+    """The physical id of every resource of the stack, by its logical id."""
+    pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK)
+    return {
+        one["LogicalResourceId"]: one["PhysicalResourceId"]
+        for page in pages
+        for one in page["StackResourceSummaries"]
     }
-    table.write(update(keys.episode(episode.ref), changes))
-    table.write(update(keys.approval(episode.approval_id), {"evidence_hash": digest}))
-    seen = stage.state.observations(TARGET)
-    before = {name: replace(one, verdict="resting", idle_since=None) for name, one in seen.items()}
-    stage.state.remember(TARGET, before, stage.episode(instance_id).opened_at)
 
 
-@pytest.mark.parametrize("worked", [False, True])
-def test_an_open_question_goes_on_after_the_update(stage: Stage, worked: bool) -> None:
-    """The yes that somebody gives to it is checked by the new rule: 90 idle minutes at least."""
-    stage.policy(POLICY_OF_2428E04)
-    instance_id, link = stage.ask()
-    as_2428e04_wrote_it(stage, instance_id)
+def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
+    """Every resource keeps its physical id; link, task token and episode of the question still work."""
+    cloud = earlier.scene.cloud
+    instance_id, link = earlier.ask()
+    before = resources(cloud)
 
-    stage.scene.sweep()
-    assert stage.episode(instance_id).outcome is None
-    if worked:
-        stage.wake(instance_id, minutes_ago=75)
-    assert 303 == decide(link, "approve")[0]
+    outputs = cloud.update(TEMPLATE, STACK)
 
-    assert ("refused" if worked else "stopped") == stage.outcome(instance_id)
-    assert ("running" if worked else "stopped") == stage.ec2_state(instance_id)
+    after = resources(cloud)
+    assert {name: after.get(name) for name in before} == before
+    assert earlier.scene.outputs.items() <= outputs.items()
+    assert 303 == decide(earlier.personal(link), "approve")[0]
+    assert "stopped" == earlier.outcome(instance_id)

@@ -1,0 +1,73 @@
+"""A stack of release 2428e04 is updated while a question is open: its policy, items and link go on."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.adapters.table import Table, keys
+from governor.adapters.table.client import update
+from governor.domain.evidence import evidence_document, evidence_hash
+from tests.integration.people import decide
+from tests.integration.stage import TARGET, Stage
+
+POLICY_OF_2428E04 = """
+mode: ask
+detector: survival
+survival: {unproven_minutes: 120, history_days: 42}
+targets: {pasts_asked_per_sweep: 100}
+overrides:
+  - {name: threshold, match: {tags: {Team: infra}}, set: {detector: threshold}}
+"""
+
+
+def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
+    """Puts the open question into the form of that release: an hour of evidence, its words, its verdict."""
+    table = Table(Clients(), stage.scene.outputs["StateTableName"])
+    episode = stage.episode(instance_id)
+    window = replace(episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1))
+    evidence = replace(
+        episode.evidence,
+        window=window,
+        gpus=tuple(
+            replace(gpu, utilization=gpu.utilization[-window.bins :]) for gpu in episode.evidence.gpus
+        ),
+        samples=(),
+        memory_newest_percent=None,
+        last_measured={},
+        longest_hole_minutes={},
+    )
+    document, digest = evidence_document(evidence), evidence_hash(evidence)
+    assert document.keys() & {"samples", "last_measured", "longest_hole_minutes"} == set()
+    changes = {
+        "evidence": zlib.compress(json.dumps(document).encode()),
+        "evidence_hash": digest,
+        "reason": "the GPU stayed under 5 % for 120 min; no earlier idle stretch near this time of day",
+    }
+    table.write(update(keys.episode(episode.ref), changes))
+    table.write(update(keys.approval(episode.approval_id), {"evidence_hash": digest}))
+    seen = stage.state.observations(TARGET)
+    before = {name: replace(one, verdict="resting", idle_since=None) for name, one in seen.items()}
+    stage.state.remember(TARGET, before, stage.episode(instance_id).opened_at)
+
+
+@pytest.mark.parametrize("worked", [False, True])
+def test_an_open_question_goes_on_after_the_update(stage: Stage, worked: bool) -> None:
+    """The yes that somebody gives to it is checked by the new rule: 90 idle minutes at least."""
+    stage.policy(POLICY_OF_2428E04)
+    instance_id, link = stage.ask()
+    as_2428e04_wrote_it(stage, instance_id)
+
+    stage.scene.sweep()
+    assert stage.episode(instance_id).outcome is None
+    if worked:
+        stage.wake(instance_id, minutes_ago=75)
+    assert 303 == decide(link, "approve")[0]
+
+    assert ("refused" if worked else "stopped") == stage.outcome(instance_id)
+    assert ("running" if worked else "stopped") == stage.ec2_state(instance_id)
