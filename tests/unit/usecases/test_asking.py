@@ -193,6 +193,7 @@ def test_released_memory_asks_sooner(held: tuple[float | None, ...], asks: int) 
         (Mode.OBSERVE, "no-action", 1),
         (Mode.AUTO, "no-action", 0),
         (Mode.ASK, "act", 0),
+        (Mode.OBSERVE, "act", 0),
     ],
 )
 def test_what_is_done_unasked_never_uses_the_shortcut(mode: Mode, on_expiry: Any, asks: int) -> None:

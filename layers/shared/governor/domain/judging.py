@@ -19,10 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from governor.domain.breaker import acts_unasked
 from governor.domain.evidence import Evidence, Window, window_before
 from governor.domain.instance import Instance
-from governor.domain.policy import Policy
+from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
     WORKING,
@@ -161,7 +160,7 @@ def is_released(evidence: Evidence, policy: Policy) -> bool:
 
 def may_ask_sooner(policy: Policy) -> bool:
     """Whether released memory shortens the proof: never where something may be done unasked."""
-    return not acts_unasked(policy)
+    return policy.mode is not Mode.AUTO and policy.approval.on_expiry != "act"
 
 
 def remembered(
