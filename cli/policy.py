@@ -14,12 +14,14 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError
+from cli.policy_advice import warnings
+from cli.policy_meetings import meetings, policies_of
+from cli.policy_schema import policy_schema
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import parse_policy, policy_schema
+from governor.contracts.policy import parse_policy
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Policy
-from governor.domain.policy_advice import warnings
 from governor.domain.units import printable
 from governor.errors import GovernorError, PolicyError, PolicyProblem
 
@@ -41,25 +43,25 @@ def check(arguments: argparse.Namespace) -> int:
             f"{path}: warning: it has {len(text)} characters, and the SSM parameter that holds the policy "
             f"{_PARAMETER_CHARACTERS}; leave out comments, and settings that are the defaults"
         )
-    for problem in sorted(book.retired(), key=lambda one: one.line or 0):
+    for problem in book.retired():
         print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
-    meetings = book.meetings()
-    alone = [((), book.base().policy), *(((name,), policy) for name, policy in book.policies()[1:])]
+    met = meetings(book)
+    alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]
     told: dict[tuple[str, ...], frozenset[str]] = {}
-    for names, policy in (*alone, *meetings.policies):
-        # What fewer of them bring about was told of those.
+    for names, policy in (*alone, *met.policies):
+        # A warning about fewer of them is not repeated.
         known = frozenset[str]().union(*(said for few, said in told.items() if set(few) <= set(names)))
         told[names] = frozenset(warnings(policy))
         for warning in warnings(policy):
             if warning not in known:
                 print(f"{path}: warning: {printable(' + '.join(names) or 'base')}: {printable(warning)}")
-    if not meetings.all_tried:
+    if not met.all_tried:
         print(
             f"{path}: warning: so many overrides can meet in one instance that not all were tried together; "
             "let their tags, families, accounts or Regions rule each other out"
         )
-    if meetings.problems:
-        _print_errors(path, meetings.problems)
+    if met.problems:
+        _print_errors(path, met.problems)
         return 1
     version = book.base().version
     print(f"{path}: ok, version {version}, mode {book.base().policy.mode.value}")

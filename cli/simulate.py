@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import policy as policy_commands
 from cli.errors import CommandError
+from cli.policy_meetings import policies_of
 from evaluation.traces import TraceError
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
@@ -211,7 +212,7 @@ def _from_traces(
     path: Path, books: Sequence[tuple[str, PolicyBook]]
 ) -> tuple[list[Recording], Sequence[str]]:
     # Named alike by all policies, or refused.
-    wish = wish_of([policy for _, book in books for _, policy in book.policies()])
+    wish = wish_of([policy for _, book in books for _, policy in policies_of(book)])
     notes = list(_TRACE_NOTES)
 
     def warn(text: str) -> None:
@@ -238,7 +239,7 @@ def _from_account(
         prices=AwsPriceBook(clients),
         catalogue=ShippedCatalogue(),
         store=store,
-        wish=wish_of([policy for _, book in books for _, policy in book.policies()]),
+        wish=wish_of([policy for _, book in books for _, policy in policies_of(book)]),
         progress=show,
     )
     days = arguments.days or (_DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS)

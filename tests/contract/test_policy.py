@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from decimal import Decimal
-from time import process_time
 
 import jsonschema
 import pytest
 import yaml
 
-from governor.contracts.policy import parse_policy, policy_schema
+from cli.policy_meetings import meetings
+from cli.policy_schema import policy_schema
+from governor.contracts.policy import parse_policy
 from governor.contracts.yaml_document import read_document
 from governor.domain.policy import Action, Health, Mode, Policy, Targets
 from governor.errors import PolicyError
@@ -307,98 +308,6 @@ def test_overrides_apply_in_order_to_whom_they_match() -> None:
     assert Mode.ASK is book.applied_to(make_instance()).policy.mode
 
 
-CONTRADICTION = """metrics: {period_seconds: 60}
-overrides:
-  - {name: a, match: {tags: {A: a}}, set: {idle: {window_minutes: 61}}}
-  - name: b
-    match: {%s}
-    set: {metrics: {period_seconds: 300}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("match", "can_meet"),
-    [
-        ("tags: {B: b}", True),
-        ("instance_families: [p5]", True),
-        ("", True),
-        ("tags: {A: b}", False),
-    ],
-)
-def test_overrides_that_contradict_each_other_where_they_meet_are_found(match: str, can_meet: bool) -> None:
-    """Each is fine alone, and an instance of both could never be judged."""
-    book = parse_policy(CONTRADICTION % match)
-    found = [(one.line, one.path, one.reason.partition(":")[0]) for one in book.meetings().problems]
-
-    assert ([(4, "overrides.1", "where 'a', 'b' meet")] if can_meet else []) == found
-    if "B" in match:
-        with pytest.raises(PolicyError, match=r"overrides.a\+b.idle.window_minutes"):
-            book.applied_to(make_instance(tags={"A": "a", "B": "b"}))
-
-
-def test_three_that_contradict_only_together_are_found() -> None:
-    """And not once more for each that may come along."""
-    book = parse_policy(
-        """overrides:
-  - {name: a, match: {tags: {A: a}}, set: {approval: {remind_after_minutes: 10000}}}
-  - {name: b, match: {tags: {B: b}}, set: {approval: {escalate_after_minutes: 10000}}}
-  - {name: c, match: {tags: {C: c}}, set: {approval: {expire_after_minutes: 10000}}}
-  - {name: d, match: {tags: {D: d}}, set: {mode: ask}}
-"""
-    )
-    (problem,) = book.meetings().problems
-    assert problem.reason.startswith("where 'a', 'b', 'c' meet: a question would stay open for 20 days")
-
-
-def test_an_override_for_all_is_always_with_the_others() -> None:
-    """What it mends is no contradiction."""
-    mended = (
-        CONTRADICTION % "tags: {B: b}" + "  - {name: all, match: {}, set: {metrics: {period_seconds: 60}}}\n"
-    )
-    meetings = parse_policy(mended).meetings()
-
-    assert () == meetings.problems
-    assert {("a", "all"), ("b", "all"), ("a", "b", "all")} == {names for names, _ in meetings.policies}
-
-
-def test_so_many_combinations_are_not_all_tried() -> None:
-    """And that is said."""
-    text = "overrides:\n" + "".join(
-        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(40)
-    )
-    meetings = parse_policy(text).meetings()
-    assert (False, 1_000) == (meetings.all_tried, len(meetings.policies))
-
-
-def test_what_can_meet_is_tried_for_a_time_only() -> None:
-    """Many people and many overrides: it ends, and says that it did not try all."""
-    contacts = "".join(f"    c{number}: {{emails: [c{number}@a.io]}}\n" for number in range(1_200))
-    overrides = "".join(
-        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
-    )
-    book = parse_policy(f"ownership:\n  contacts:\n{contacts}overrides:\n{overrides}")
-    began = process_time()
-    meetings = book.meetings()
-
-    assert not meetings.all_tried
-    assert process_time() - began < 5
-    people = len(book.base().policy.ownership.contacts)
-    assert {people} == {len(policy.ownership.contacts) for _, policy in meetings.policies}
-    assert meetings.policies
-
-
-def test_no_combination_is_tried_when_the_time_is_over() -> None:
-    """Time counts while overrides are put together, too."""
-    overrides = "".join(
-        f"  - {{name: o{number}, match: {{tags: {{T{number}: x}}}}, set: {{}}}}\n" for number in range(300)
-    )
-    book = parse_policy(f"overrides:\n{overrides}")
-    began = process_time()
-
-    assert (False, ()) == (book.meetings(seconds=0).all_tried, book.meetings(seconds=0).policies)
-    assert process_time() - began < 1
-
-
 def test_overrides_are_told_apart_by_where_they_stand() -> None:
     """Two that match different instances, and one that matches both."""
     book = parse_policy(
@@ -593,7 +502,7 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
         book.base().policy.targets.regions,
     )
     assert 90 == notebook.idle.window_minutes
-    assert () == book.meetings().problems
+    assert () == meetings(book).problems
     assert () == parse_policy("mode: ask").retired()
 
 

@@ -11,8 +11,9 @@ import pytest
 from moto import mock_aws
 
 from cli.governor import main
-from governor.contracts.policy import parse_policy, policy_schema
-from governor.domain.policy_advice import warnings
+from cli.policy_advice import warnings
+from cli.policy_schema import policy_schema
+from governor.contracts.policy import parse_policy
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))

@@ -16,7 +16,6 @@ from governor.domain.policy import (
     IdleRule,
     Ledger,
     Metrics,
-    OverrideMatch,
     Prices,
     Vetoes,
 )
@@ -32,7 +31,11 @@ from governor.domain.settings import SettingError
             {"window_minutes", "minimum_coverage_percent"},
         ),
         (IdleRule, {"window_minutes": 20_161}, {"window_minutes"}),
-        (Vetoes, {"cpu_percent": 0.0, "network_bytes_per_second": inf}, {"cpu_percent"}),
+        (
+            Vetoes,
+            {"cpu_percent": 0.0, "network_bytes_per_second": inf},
+            {"cpu_percent", "network_bytes_per_second"},
+        ),
         (Vetoes, {"network_bytes_per_second": nan}, {"network_bytes_per_second"}),
         (Metrics, {"period_seconds": 120}, {"period_seconds"}),
         (Metrics, {"collection_interval_seconds": 600}, {"collection_interval_seconds"}),
@@ -63,29 +66,3 @@ def test_each_setting_out_of_range_is_named(
 def test_both_ends_of_a_range_are_in_it(edge: float | None) -> None:
     """And a veto that is off is in every range."""
     assert edge == Vetoes(cpu_percent=edge).cpu_percent
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "both"),
-    [
-        (OverrideMatch(), OverrideMatch(), OverrideMatch()),
-        (
-            OverrideMatch(tags={"A": "a"}),
-            OverrideMatch(tags={"B": "b"}),
-            OverrideMatch(tags={"A": "a", "B": "b"}),
-        ),
-        (OverrideMatch(tags={"A": "a"}), OverrideMatch(tags={"A": "b"}), None),
-        (
-            OverrideMatch(instance_families=("p4d", "p5")),
-            OverrideMatch(instance_families=("p5", "g5"), regions=("us-east-1",)),
-            OverrideMatch(instance_families=("p5",), regions=("us-east-1",)),
-        ),
-        (OverrideMatch(accounts=("1" * 12,)), OverrideMatch(accounts=("2" * 12,)), None),
-        (OverrideMatch(regions=("us-east-1",)), OverrideMatch(regions=("us-west-2",)), None),
-    ],
-)
-def test_overrides_meet_where_both_hold(
-    one: OverrideMatch, other: OverrideMatch, both: OverrideMatch | None
-) -> None:
-    """Whichever is asked."""
-    assert both == one.joined(other) == other.joined(one)

@@ -9,98 +9,77 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from time import process_time
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
-from governor.domain.policy import RETIRED_SETTINGS, AppliedPolicy, OverrideMatch, Policy
-from governor.domain.settings import Mistake, SettingError
+from governor.domain.policy import AppliedPolicy, OverrideMatch, Policy
+from governor.domain.settings import Mistake, Section, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
 """Value of the document's optional `version` key."""
+ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership", "managed", "budget")
+"""Settings of the sweep as a whole; an override for some instances could not mean anything."""
+_RETIRED: Mapping[str, str] = {
+    "detector": "",
+    "survival": "ask_again_after_minutes history_days interruption_times interruption_up_to_hours "
+    "longest_proof_hours minimum_evidence needed_chance_percent prior_weight similar_start_hours "
+    "unproven_minutes worthwhile_hours",
+    "targets": "pasts_asked_per_sweep",
+}
+"""Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
+_Made = TypeVar("_Made", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Override(Section):
+    """Settings for some instances."""
+
+    name: str
+    """A name that no other override has."""
+    match: OverrideMatch
+    """The instances that it is for."""
+    set: Mapping[str, Any]
+    """The settings that it changes."""
+
 
 _POLICY = TypeAdapter(Policy)
-_MATCH = TypeAdapter(OverrideMatch)
-_ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership", "managed", "budget")
-"""Settings of the sweep as a whole; an override for some instances could not mean anything."""
-_MOST_COMBINATIONS = 1_000
-"""Of overrides that can meet in one instance."""
-_LONGEST_SECONDS = 2.0
-"""For which they are tried; many overrides take long to be put together, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Override:
-    name: str
-    match: OverrideMatch
-    patch: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Meetings:
-    """What overrides amount to where several are for the same instance.
-
-    `policies` by the names of the overrides; `problems` where they contradict each other. `all_tried` is
-    false where so many can meet that not every combination was looked at.
-    """
-
-    policies: tuple[tuple[tuple[str, ...], Policy], ...]
-    problems: tuple[PolicyProblem, ...]
-    all_tried: bool
+_OVERRIDE = TypeAdapter(Override)
 
 
 class PolicyBook:
     """A parsed policy document; answers which policy an instance is under. Fulfils the port `Policies`."""
 
     def __init__(self, document: Document) -> None:
-        """Checks all of it.
+        """Check all of it.
 
         Raises:
             PolicyError: unknown settings, values out of range or of another kind, overrides of one name.
         """
-        settings, items, mistakes = _split(document.settings)
-        settings, retired = _without_retired(settings)
-        base, in_base = _checked(settings)
-        mistakes += in_base
-        overrides: list[_Override] = []
-        for index, written in enumerate(items):
-            item = written
-            if isinstance(item, dict) and isinstance(item.get("set"), dict):
-                patch, old = _without_retired(item["set"], in_base=False)
-                item = {**item, "set": patch}
-                retired += [("overrides", str(index), "set", *path) for path in old]
-            override, in_override = _override(item, settings, frozenset(in_base))
-            mistakes += [(("overrides", str(index), *path), reason) for path, reason in in_override]
-            overrides += [override] if override else []
-        mistakes += _named_twice(items)
+        self.document = document
+        self._settings, items, retired, mistakes = _split(document.settings)
+        base, in_base = _checked(_POLICY, self._settings)
+        found: list[Override] = []
+        for index, item in enumerate(items):
+            override, wrong = _override(item, self._settings, frozenset(in_base))
+            mistakes += [(("overrides", str(index), *path), reason) for path, reason in wrong]
+            found += [override] if override else []
+        mistakes += [*in_base, *_wrong_names(items)]
         if base is None or mistakes:
-            problems = [PolicyProblem(dotted(path), why, document.line(path)) for path, why in mistakes]
-            raise PolicyError(sorted(problems, key=lambda problem: problem.line or 0))
-        self._retired = tuple(
-            PolicyProblem(
-                dotted(path), "is no longer a setting and is ignored; remove it", document.line(path)
-            )
-            for path in retired
-        )
-        self._raw = settings
-        self._lines = document
-        self._overrides = tuple(overrides)
-        # Of an accepted document: text of no bounded meaning is not worth a hash.
+            raise PolicyError(self._problems(mistakes))
+        gone = "is no longer a setting and is ignored; remove it"
+        self._retired = tuple(self._problems((path, gone) for path in retired))
+        self.overrides = tuple(found)
+        # Only an accepted document has a bounded size that is worth a hash.
         text = json.dumps(document.settings, sort_keys=True)
-        self._version = hashlib.sha256(text.encode()).hexdigest()[:12]
-        self._base = AppliedPolicy(base, self._version)
-        # By index: what tells overrides apart is where they stand.
-        self._cache: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
+        self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
+        self._applied: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
 
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
@@ -110,110 +89,46 @@ class PolicyBook:
         """Settings of the release before that the document still holds: ignored, with a warning."""
         return self._retired
 
-    def policies(self) -> list[tuple[str, Policy]]:
-        """The base and, each by itself on top of it, every override, with their names."""
-        found = [("base", self._base.policy)]
-        for index, override in enumerate(self._overrides):
-            found.append((override.name, self._applied((index,)).policy))
-        return found
-
-    def meetings(self, seconds: float = _LONGEST_SECONDS) -> Meetings:
-        """What the overrides amount to that can be for one instance together, few at a time first.
-
-        It ends after `seconds` of processor time, or with the thousandth: `all_tried` says so.
-        """
-        ends = process_time() + seconds
-        policies: list[tuple[tuple[str, ...], Policy]] = []
-        problems: list[PolicyProblem] = []
-        refused: list[frozenset[int]] = []
-        tried = 0
-        for together in self._meeting():
-            if process_time() >= ends or (together and tried == _MOST_COMBINATIONS):
-                return Meetings(tuple(policies), tuple(problems), all_tried=False)
-            tried += bool(together)
-            if not together or any(one <= set(together) for one in refused):
-                continue
-            names = tuple(self._overrides[index].name for index in together)
-            policy, mistakes = self._joined(together)
-            if policy is not None:
-                policies.append((names, policy))
-                continue
-            refused.append(frozenset(together))
-            path = ("overrides", str(together[-1]))
-            quoted = ", ".join(shown(name) for name in names)
-            problems += [
-                PolicyProblem(dotted(path), f"where {quoted} meet: {reason}", self._lines.line(path))
-                for _, reason in mistakes
-            ]
-        return Meetings(tuple(policies), tuple(problems), all_tried=True)
-
     def applied_to(self, instance: Instance) -> AppliedPolicy:
         """The policy of one instance; later overrides win.
 
         Raises:
             PolicyError: overrides that are fine one by one contradict each other together.
         """
-        return self._applied(
-            tuple(
-                index
-                for index, override in enumerate(self._overrides)
-                if override.match.holds(
-                    account=instance.target.account,
-                    region=instance.target.region,
-                    family=instance.family,
-                    tags=instance.tags,
-                )
-            )
-        )
+        return self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
 
-    def _applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        if indices not in self._cache:
-            names = tuple(self._overrides[index].name for index in indices)
+    def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
+        """The policy under some of `overrides`, by their indices.
+
+        Raises:
+            PolicyError: they contradict each other.
+        """
+        if indices not in self._applied:
+            names = tuple(self.overrides[index].name for index in indices)
             policy, mistakes = self._joined(indices)
             if policy is None:
                 above = ("overrides", "+".join(names))
                 raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
-            self._cache[indices] = AppliedPolicy(policy, self._version, names)
-        return self._cache[indices]
+            self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
+        return self._applied[indices]
 
     def _joined(self, indices: Iterable[int]) -> tuple[Policy | None, list[Mistake]]:
-        """The policy that overrides lead to. What none can set, such as people, is not read anew for each."""
-        merged: Mapping[str, Any] = self._raw
+        """Read only what an override can change; people, for example, are taken from the base."""
+        merged: Mapping[str, Any] = self._settings
         for index in indices:
-            merged = _merge(merged, self._overrides[index].patch)
-        policy, mistakes = _checked(_without_base_only(merged))
+            merged = _merge(merged, self.overrides[index].set)
+        policy, mistakes = _checked(_POLICY, _without_base_only(merged))
         if policy is None:
             return None, mistakes
         base = self._base.policy
         try:
-            return replace(policy, **{name: getattr(base, name) for name in _ONLY_IN_BASE}), []
+            return replace(policy, **{name: getattr(base, name) for name in ONLY_IN_BASE}), []
         except SettingError as error:
             return None, list(error.mistakes)
 
-    def _meeting(self) -> Iterator[tuple[int, ...]]:
-        """Two and more overrides that are for some instance together, with no other: fewer first.
-
-        Between them, an empty tuple for whatever led to nothing new: that takes its time, too.
-        """
-        matches = [override.match for override in self._overrides]
-        wave: list[tuple[tuple[int, ...], OverrideMatch]] = [((), OverrideMatch())]
-        seen: set[tuple[int, ...]] = set()
-        while wave:
-            following: list[tuple[tuple[int, ...], OverrideMatch]] = []
-            for members, match in wave:
-                for index, other in enumerate(matches):
-                    joined = None if index in members else match.joined(other)
-                    if joined is None:
-                        continue
-                    # Whatever is for all whom these are for is always with them.
-                    together = tuple(i for i, one in enumerate(matches) if joined.joined(one) == joined)
-                    if together in seen:
-                        yield ()
-                        continue
-                    seen.add(together)
-                    following.append((together, joined))
-                    yield together if len(together) > 1 else ()
-            wave = following
+    def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
+        found = [PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes]
+        return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def parse_policy(text: str) -> PolicyBook:
@@ -225,72 +140,11 @@ def parse_policy(text: str) -> PolicyBook:
     return PolicyBook(read_document(text))
 
 
-class _Schema(GenerateJsonSchema):
-    """Writes the defaults of amounts as documents do: as numbers."""
-
-    def encode_default(self, dft: Any) -> Any:
-        if isinstance(dft, Decimal):
-            return int(dft) if dft == int(dft) else float(dft)
-        return super().encode_default(dft)
-
-
-def policy_schema() -> dict[str, Any]:
-    """The JSON Schema of the document, for editors."""
-    schema = _POLICY.json_schema(schema_generator=_Schema)
-    match = _MATCH.json_schema(ref_template="#/$defs/{model}")
-    definitions = schema.setdefault("$defs", {})
-    definitions.update(match.pop("$defs", {}))
-    definitions["OverrideMatch"] = match
-    definitions["OverrideSet"] = _partial_schema(schema)
-    schema["properties"]["version"] = {"const": SCHEMA_VERSION, "description": "Version of this schema."}
-    schema["properties"]["overrides"] = {
-        "type": "array",
-        "description": "Settings for some instances; later ones win.",
-        "items": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["name", "match", "set"],
-            "properties": {
-                "name": {
-                    "type": "string",
-                    "pattern": r"^\S(.*\S)?$",
-                    "description": "Its own: no other has it.",
-                },
-                "match": {"$ref": "#/$defs/OverrideMatch"},
-                "set": {"$ref": "#/$defs/OverrideSet"},
-            },
-        },
-    }
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "GPU Governor policy"
-    return schema
-
-
-def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Of what an override may set: any part of the document, except the sweep's own.
-
-    What a section of the document must hold may stand there and not here. No default is told: what an
-    override leaves out is as the document says.
-    """
-    properties = {
-        name: deepcopy(setting) for name, setting in schema["properties"].items() if name not in _ONLY_IN_BASE
-    }
-    for name, setting in properties.items():
-        setting.pop("default", None)
-        section = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
-        if "required" in section:
-            properties[name] = {key: value for key, value in section.items() if key != "required"}
-    return {
-        "type": "object",
-        "description": "Any part of this document, except the sweep's own.",
-        "additionalProperties": False,
-        "properties": properties,
-    }
-
-
-def _split(document: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[Any], list[Mistake]]:
-    """The settings, the overrides, and what is wrong with the frame they stand in."""
-    settings = dict(document)
+def _split(
+    document: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
+    """Settings and overrides, both without retired settings; the paths of these; mistakes of the frame."""
+    settings, retired = _without_retired(document)
     mistakes: list[Mistake] = []
     version = settings.pop("version", SCHEMA_VERSION)
     if isinstance(version, bool) or version != SCHEMA_VERSION:
@@ -300,78 +154,71 @@ def _split(document: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[Any], 
     if overrides is not None and not isinstance(overrides, list):
         mistakes.append((("overrides",), "must be a list"))
         overrides = None
-    return settings, overrides or (), mistakes
+    items = []
+    for index, item in enumerate(overrides or ()):
+        if isinstance(item, dict) and isinstance(item.get("set"), dict):
+            patch, old = _without_retired(item["set"], kept=ONLY_IN_BASE)
+            retired += [("overrides", str(index), "set", *path) for path in old]
+            items.append({**item, "set": patch})
+        else:
+            items.append(item)
+    return settings, items, retired, mistakes
 
 
 def _without_retired(
-    settings: Mapping[str, Any], *, in_base: bool = True
+    settings: Mapping[str, Any], kept: Sequence[str] = ()
 ) -> tuple[dict[str, Any], list[Path]]:
-    """The settings without those of the release before, and the paths of these."""
-    left, found = dict(settings), []
-    for path in sorted(RETIRED_SETTINGS):
-        section = left.get(path[0])
-        if path[0] not in left or (not in_base and path[0] in _ONLY_IN_BASE):
+    """The settings without those of the release before, and the paths of these. `kept` sections stay."""
+    left, retired = dict(settings), list[Path]()
+    for section, names in _RETIRED.items():
+        inside = left.get(section)
+        if section not in left or section in kept:
             continue
-        if len(path) == 1:
-            del left[path[0]]
-        elif isinstance(section, dict) and path[1] in section:
-            left[path[0]] = {name: value for name, value in section.items() if name != path[1]}
-        else:
-            continue
-        found.append(path)
-    # A section of which nothing is left is none.
-    if left.get("survival") == {}:
-        del left["survival"]
-    return left, found
+        if not names:
+            del left[section]
+            retired.append((section,))
+        elif isinstance(inside, dict):
+            retired += [(section, name) for name in names.split() if name in inside]
+            left[section] = {name: value for name, value in inside.items() if name not in names.split()}
+            if section == "survival" and not left[section]:
+                del left[section]
+    return left, retired
 
 
 def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
-) -> tuple[_Override | None, list[Mistake]]:
+) -> tuple[Override | None, list[Mistake]]:
     """An override, or `None`, and its mistakes by paths within it; the base's own are not told again."""
-    if not isinstance(item, dict):
-        return None, [((), "must be a mapping with name, match and set")]
-    mistakes: list[Mistake] = [((key,), "unknown setting") for key in item if key not in _OF_OVERRIDE]
-    mistakes += [((key,), "is missing") for key in _OF_OVERRIDE if key not in item]
-    name, patch, match = item.get("name"), item.get("set"), OverrideMatch()
-    if "name" in item and not (isinstance(name, str) and name.strip()):
-        mistakes.append((("name",), f"is {shown(name)}; it must be text"))
-    elif isinstance(name, str) and name != name.strip():
-        mistakes.append((("name",), f"is {shown(name)}; it has no space before or after it"))
-    if "match" in item:
-        try:
-            match = _MATCH.validate_json(json.dumps(item["match"]), strict=True)
-        except ValidationError as error:
-            mistakes += [(("match", *path), reason) for path, reason in _mistakes(error)]
+    override, mistakes = _checked(_OVERRIDE, item)
+    patch = item.get("set") if isinstance(item, dict) else None
     if isinstance(patch, dict):
         reason = "is a setting of the whole sweep and cannot be overridden"
-        mistakes += [(("set", key), reason) for key in patch if key in _ONLY_IN_BASE]
-        allowed = {key: value for key, value in patch.items() if key not in _ONLY_IN_BASE}
-        _, found = _checked(_without_base_only(_merge(base, allowed)))
+        mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
+        allowed = _without_base_only(patch)
+        _, found = _checked(_POLICY, _without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
             if (path, reason) not in in_base or _holds(allowed, path)
         ]
-    elif "set" in item:
-        mistakes.append((("set",), "must be a mapping of settings"))
-    if mistakes or not isinstance(patch, dict):
-        return None, mistakes
-    return _Override(str(name), match, patch), []
+    return override, mistakes
 
 
-_OF_OVERRIDE = ("name", "match", "set")
-
-
-def _named_twice(items: Sequence[Any]) -> list[Mistake]:
-    """Episodes record overrides by name, and messages tell them by it."""
+def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
+    """Episodes record overrides by name, and messages show it: each needs one that is its own."""
     mistakes: list[Mistake] = []
     first: dict[str, int] = {}
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and first.setdefault(name, index) != index:
-            reason = f"is the name of overrides.{first[name]}, too; give each its own"
-            mistakes.append((("overrides", str(index), "name"), reason))
+        if not isinstance(name, str):
+            continue
+        path = ("overrides", str(index), "name")
+        if not name.strip():
+            mistakes.append((path, f"is {shown(name)}; it must be text"))
+        elif name != name.strip():
+            mistakes.append((path, f"is {shown(name)}; it has no space before or after it"))
+        if first.setdefault(name, index) != index:
+            mistakes.append((path, f"is the name of overrides.{first[name]}, too; give each its own"))
     return mistakes
 
 
@@ -385,13 +232,13 @@ def _holds(settings: object, path: Path) -> bool:
 
 
 def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _ONLY_IN_BASE}
+    return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 
-def _checked(settings: Mapping[str, Any]) -> tuple[Policy | None, list[Mistake]]:
+def _checked(adapter: TypeAdapter[_Made], settings: object) -> tuple[_Made | None, list[Mistake]]:
     try:
         # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a flag.
-        return _POLICY.validate_json(json.dumps(settings), strict=True), []
+        return adapter.validate_json(json.dumps(settings), strict=True), []
     except ValidationError as error:
         return None, _mistakes(error)
 
@@ -413,8 +260,6 @@ _KINDS = {
     "int_from_float": "a whole number",
     "int_parsing_size": "a smaller number",
     "float_type": "a number",
-    "decimal_type": "a number",
-    "decimal_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text; put it in quotes",
@@ -422,11 +267,9 @@ _KINDS = {
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
     "dataclass_type": "a mapping of settings",
-    "dataclass_exact_type": "a mapping of settings",
 }
 """What is wanted, by the validator's name for that something else stands there."""
-
-_BOUNDS = {"ge": "at least", "le": "at most"}
+_BOUNDS = {"ge": "at least", "le": "at most", "gt": "more than"}
 
 
 def _reason(item: ErrorDetails) -> str:

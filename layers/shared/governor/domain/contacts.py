@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from governor.domain.settings import Mistake, check
+from governor.domain.settings import Mistake, Section
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
@@ -43,31 +42,33 @@ class Weekday(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class Contact(Section):
     """A person or a group: addresses, when they work, and by what other identities they are known.
 
     Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are quiet hours:
     no question, reminder or escalation is sent then.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
-
     emails: tuple[str, ...] = ()
-    """Each of one person: whoever has the link of such a mail is taken for that person."""
+    """Addresses of one person each. The link in such a mail proves that person."""
     lists: tuple[str, ...] = ()
-    """Of groups: their mail holds the link that proves nobody (`approval.broadcast_may`)."""
+    """Addresses of groups. The link in such a mail proves nobody (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
-    """An address of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>`, `aws:<ARN>`."""
+    """One of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>` or `aws:<ARN>`."""
     slack_channel: str | None = None
-    """Id of a conversation (`C0123456789`); `None`: the one in the channel secret."""
+    """ID of a Slack conversation (`C0123456789`). `null`: the one in the channel secret."""
     time_zone: str = "UTC"
-    """By its name in the IANA database, such as `Europe/Berlin`."""
+    """Name of the time zone in the IANA database, such as `Europe/Berlin`."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
+    """Days on which questions, reminders and escalations are sent."""
     working_from: str = "00:00"
+    """Start of the working day, `HH:MM`. Nothing that can wait is sent before it."""
     working_until: str = "24:00"
+    """End of the working day, `HH:MM` or `24:00`."""
 
-    def __post_init__(self) -> None:
-        check(self, (*self._wrong_addresses(), *self._wrong_times()))
+    def contradictions(self) -> Iterator[Mistake]:
+        yield from self._wrong_addresses()
+        yield from self._wrong_times()
 
     def _wrong_times(self) -> Iterator[Mistake]:
         try:

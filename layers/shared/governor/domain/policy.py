@@ -1,8 +1,7 @@
-"""The policy: every figure a decision uses, with its unit in its name and the mission's values as defaults.
+"""The policy: every figure a decision uses, with its unit in its name and its default.
 
-These dataclasses are the document's schema too: `contracts.policy` validates YAML straight into them and
-publishes their JSON Schema. They check themselves, so a policy that exists is a policy that makes sense.
-This module must not know YAML, pydantic or AWS.
+These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them, and the
+JSON Schema and `docs/policy-*.md` are written from them. This module must not know YAML, pydantic or AWS.
 """
 
 from __future__ import annotations
@@ -12,50 +11,25 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from math import inf
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from governor.domain.contacts import Contact, Directory
 from governor.domain.evidence import END_BIN
 from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
 from governor.domain.settings import (
-    MOST_USD_A_MONTH,
-    MOST_USD_PER_UNIT,
-    Amount,
+    A_MONTH,
+    PER_UNIT,
     Mistake,
-    Naming,
+    Section,
     UsdAMonth,
     UsdPerUnit,
     between,
-    check,
     named,
     one_of,
-    usd_per_unit,
+    positive,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
-
-_FORBID_UNKNOWN: dict[str, Any] = {"extra": "forbid"}
-RETIRED_SETTINGS: frozenset[tuple[str, ...]] = frozenset(
-    {("detector",), ("targets", "pasts_asked_per_sweep")}
-    | {
-        ("survival", name)
-        for name in (
-            "needed_chance_percent",
-            "worthwhile_hours",
-            "similar_start_hours",
-            "minimum_evidence",
-            "unproven_minutes",
-            "interruption_times",
-            "interruption_up_to_hours",
-            "prior_weight",
-            "longest_proof_hours",
-            "history_days",
-            "ask_again_after_minutes",
-        )
-    }
-)
-"""Settings of the release before: accepted and ignored with a warning, until the next release."""
 
 
 class Mode(StrEnum):
@@ -74,185 +48,154 @@ class Action(StrEnum):
     NOTIFY_ONLY = "notify-only"
 
 
-_ACCOUNT = Naming("[0-9]{12}", "an account has 12 digits, in quotes")
-_REGION = Naming(
-    # No list: AWS opens Regions faster than this is released.
-    "[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}",
-    "no Region is named so: write each, as us-east-1",
-)
-_FAMILY = Naming(
-    "[a-z][a-z0-9-]*", "no family is named so: write what stands before the dot of a type, as p5"
+_ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
+# No list of Regions: AWS opens them faster than this is released.
+_REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
+_FAMILY = (
+    "[a-z][a-z0-9-]*",
+    "no family is named so: write what stands before the dot of a type, as p5",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class TagMatch:
-    """A tag by key and value."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class TagMatch(Section):
+    """A tag of an instance, compared exactly."""
 
     tag_key: str
+    """Key of the tag."""
     tag_value: str
+    """Value of the tag."""
 
     def __str__(self) -> str:
         return f"{self.tag_key}={self.tag_value}"
 
     def is_on(self, instance: Instance) -> bool:
-        """Whether the instance carries it, key and value to the letter."""
+        """Return true if the instance carries this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
-    """Which accounts and Regions are swept. Empty lists mean: the one the stack lives in."""
+class Targets(Section):
+    """The accounts and Regions that are swept: every account in every Region."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
-    accounts: tuple[str, ...] = named(_ACCOUNT)
-    regions: tuple[str, ...] = named(_REGION)
-
-    def __post_init__(self) -> None:
-        check(self)
+    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    """Account IDs, in quotes. Empty: the account of the stack."""
+    regions: tuple[str, ...] = named(*_REGION)
+    """Region codes. Empty: the Region of the stack."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkMetrics:
-    """Metrics by which jobs say themselves that they work. Each must carry the dimension `InstanceId`.
+class WorkMetrics(Section):
+    """Metrics that jobs publish while they work. Each must have the dimension `InstanceId`.
 
-    One that was published in the window and is not 0 makes an instance busy; that none was proves nothing.
+    A value other than 0 in the window makes the instance busy. A missing metric proves nothing.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
     namespace: str = "MLTraining"
+    """CloudWatch namespace of these metrics; not one of AWS."""
     names: tuple[str, ...] = ()
-    """Only these count. Empty: every metric of the namespace."""
+    """Names of the metrics that count. Empty: every metric of the namespace."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
+    def contradictions(self) -> Iterator[Mistake]:
         if not self.namespace or self.namespace.startswith("AWS/"):
             yield ("namespace",), f"namespace is {self.namespace!r}; jobs publish into one of their own"
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """Where GPU metrics are found. Defaults: names of the CloudWatch agent on Linux."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Metrics(Section):
+    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on Linux."""
 
     namespace: str = "GPU/EC2"
+    """CloudWatch namespace of the metrics below."""
     utilization: str = "nvidia_smi_utilization_gpu"
+    """Metric of GPU utilization, in percent."""
     memory_used: str = "nvidia_smi_memory_used"
+    """Metric of used GPU memory, in MiB."""
     power_draw: str = "nvidia_smi_power_draw"
+    """Metric of GPU power draw, in watts."""
     temperature: str = "nvidia_smi_temperature_gpu"
+    """Metric of GPU temperature, in degrees Celsius."""
     memory_utilization: str = "nvidia_smi_utilization_memory"
+    """Metric of the time in which GPU memory was read or written, in percent."""
     hardware_namespace: str = "GPU/Custom"
-    """Where `agent/` publishes Xid, ECC, throttling and lost GPUs; the CloudWatch agent has none of them."""
+    """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost GPUs."""
     period_seconds: int = one_of(300, (60, 300, 3600))
-    """CloudWatch keeps these."""
-    collection_interval_seconds: int = between(60, 1, 3600)
-    """How often the agent publishes; by it the samples of an aggregate tell how many GPUs are in it."""
+    """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
+    collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
+    """Seconds between two samples of the agent. The number of samples then tells how many GPUs reported."""
     lag_seconds: int = between(120, 0, 3600)
-    """How much of the recent past is left out because it may still be on its way to CloudWatch."""
+    """The newest seconds are ignored, because CloudWatch may still be receiving them."""
     rediscover_after_minutes: int = between(60, 5, 1440)
-    """How long a silent instance's dimension sets are not looked for again."""
+    """Minutes between two searches for the metrics of an instance that publishes none."""
     work: WorkMetrics | None = WorkMetrics()
-    """What jobs publish of themselves. `null`: it is not looked at."""
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        if self.collection_interval_seconds > self.period_seconds:
-            yield (
-                ("collection_interval_seconds",),
-                f"collection_interval_seconds ({self.collection_interval_seconds}) must be at most "
-                f"period_seconds ({self.period_seconds})",
-            )
+    """Metrics that jobs publish while they work. `null`: none are read."""
 
 
 @dataclass(frozen=True, slots=True)
-class IdleRule:
-    """When a GPU counts as idle: its maximum stays under the threshold for the whole window."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class IdleRule(Section):
+    """When an instance is idle: every GPU stays under the threshold for the whole window."""
 
     utilization_below_percent: float = between(5.0, 0.1, 50)
+    """A GPU is idle while its maximum utilization is under this percentage."""
     window_minutes: int = between(60, 5, 20_160)
+    """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
     minimum_coverage_percent: float = between(80.0, 50, 100)
+    """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
     grace_after_launch_minutes: int = between(30, 0, 10_080)
-
-    def __post_init__(self) -> None:
-        check(self)
+    """Minutes after a start during which an instance is not judged."""
 
 
 @dataclass(frozen=True, slots=True)
-class Vetoes:
-    """Evidence against idleness besides utilization. `null` switches a veto off.
+class Vetoes(Section):
+    """Limits of other figures. One reached anywhere in the window makes the instance busy.
 
-    A figure at or above its limit anywhere in the window makes the instance busy. `required` names figures
-    whose absence makes the verdict `no-data`; EC2 publishes CPU and network for every running instance.
+    `null` switches a veto off.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
     memory_used_percent: float | None = between(None, 0.1, 100)
+    """Used GPU memory, in percent of the GPU's memory."""
     power_percent_of_limit: float | None = between(40.0, 0.1, 100)
+    """GPU power draw, in percent of the GPU's power limit."""
     cpu_percent: float | None = between(30.0, 0.1, 100)
-    network_bytes_per_second: float | None = 1_000_000.0
+    """CPU utilization, in percent."""
+    network_bytes_per_second: float | None = positive(1_000_000.0)
+    """Network traffic in both directions, in bytes per second."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        limit = self.network_bytes_per_second
-        if limit is not None and not (0 < limit < inf):  # NaN is neither
-            reason = f"network_bytes_per_second is {limit}; it must be above 0 and finite"
-            yield ("network_bytes_per_second",), reason
+    """Figures that must be measured. Otherwise the verdict is `no-data`."""
 
     def limit(self, figure: str) -> float | None:
-        """The limit of `memory`, `power`, `cpu` or `network`."""
-        match figure:
-            case "memory":
-                return self.memory_used_percent
-            case "power":
-                return self.power_percent_of_limit
-            case "cpu":
-                return self.cpu_percent
-            case "network":
-                return self.network_bytes_per_second
-            case _:
-                raise KeyError(figure)
+        """Return the limit of `memory`, `power`, `cpu` or `network`."""
+        return {
+            "memory": self.memory_used_percent,
+            "power": self.power_percent_of_limit,
+            "cpu": self.cpu_percent,
+            "network": self.network_bytes_per_second,
+        }[figure]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRule:
-    """What is done with an idle instance, and what instead where EC2 or a protection flag forbids it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class PlanRule(Section):
+    """The action for an idle instance, and the alternative if EC2 or a protection flag forbids it."""
 
     action: Action = Action.STOP
+    """The action that is proposed, and taken after a yes."""
     when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
-    """For one-time Spot and instance-store roots, which EC2 cannot stop."""
+    """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """The action instead of a termination for instances with termination protection."""
     snapshot_retention_days: int = between(30, 1, 3_650)
-    """Written into the snapshots' `DeleteAfter` tag. The governor itself deletes no snapshot."""
+    """Days until the date in the snapshots' `DeleteAfter` tag. The governor deletes no snapshot itself."""
     stop_limit_minutes: int = between(30, 1, 240)
-    """How long a stop or termination may take before the flow fails."""
+    """Minutes that a stop or a termination may take before it counts as failed."""
     snapshot_limit_minutes: int = between(1_440, 1, 2_880)
+    """Minutes that snapshots may take before the termination is given up."""
     local_disks_may_be_lost_unasked: bool = False
-    """Whether `auto`, and an expiry that acts, may stop what has local NVMe: a stop wipes it."""
+    """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop wipes."""
     recheck_valid_minutes: int = between(15, 1, 60)
-    """How long a recheck lets a stop or a termination through; retries of the step must fit in it."""
+    """Minutes for which a recheck permits a stop or a termination, retries included."""
     running_snapshot_valid_minutes: int = between(240, 1, 2_880)
-    """Of an instance that cannot be stopped first: how old its snapshots may be when it is terminated.
-    What it writes after their start is in none of them."""
-
-    def __post_init__(self) -> None:
-        check(self)
+    """Greatest age in minutes of the snapshots of an instance that runs until its termination.
+    Data written after a snapshot began is not in it."""
 
 
 _LONGEST_QUESTION = timedelta(days=20)
@@ -263,60 +206,48 @@ Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRule:
-    """When people are asked, and the times of an approval.
+class ApprovalRule(Section):
+    """When people are asked, and how long each stage of a question lasts.
 
-    Each stage begins when the one before has passed without an answer.
+    A question is followed by a reminder, an escalation and the expiry. An answer ends it.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
     ask_after_minutes: int = between(180, 5, 20_160)
-    """How long an instance must have been idle before anybody is asked, and before anything is done."""
-    ask_after_released_minutes: int = between(90, 5, 20_160)
-    """The same while every GPU's memory is released. Never used where something is done unasked."""
+    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes` count."""
+    ask_after_released_minutes: int = between(90, 5, 20_160, at_most="ask_after_minutes")
+    """Idle minutes after which people are asked if GPU memory is released. Never used to act unasked."""
     released_memory_below_percent: float = between(10.0, 0.1, 50)
-    """GPU memory is released while every GPU holds less than this. Unknown memory counts as held."""
-    released_for_minutes: int = between(15, 5, 60)
-    """Over how many of the newest minutes the memory is measured for that."""
+    """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
+    released_for_minutes: int = between(15, 5, 60, at_most="ask_after_released_minutes")
+    """The newest minutes during which GPU memory must be released."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200)
+    """Minutes from the question to the reminder."""
     escalate_after_minutes: float = between(240.0, 0.01, 43_200)
+    """Minutes from the reminder to the escalation."""
     expire_after_minutes: float = between(960.0, 0.01, 43_200)
+    """Minutes from the escalation to the expiry."""
     digest_from: int = between(3, 0, 100)
-    """From so many questions to the same people on they come as one message. 0: each by itself, at once."""
+    """Number of questions to the same people from which they are sent as one message. 0: never."""
     digest_after_seconds: int = between(60, 0, 900)
-    """How long a question waits for others to come with it."""
+    """Seconds that a question waits for others, to be sent as one message."""
     delivery_limit_minutes: int = between(60, 1, 1_440)
-    """How long no channel may take a question before the episode fails; its time begins when one has."""
+    """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
     on_expiry: Literal["no-action", "act"] = "no-action"
+    """What happens if nobody answers. `act` carries out the plan, but never a termination."""
     keep_at_most_days: int = between(30, 1, 365)
+    """Longest time in days for which an answer may keep an instance."""
     keep_after_undo_hours: float = between(24.0, 0, 720)
-    """How long an instance that somebody had started again is left alone."""
+    """Hours for which an instance is kept after a person has started it again."""
     ask_again_after_hours: float = between(24.0, 0, 8_760)
-    """After an expiry, a failure or a plain notification: how long the same idleness is not told again."""
+    """Hours until the same idle time is reported again after an expiry, a failure or a notification."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
-    """After a workflow that failed before it could ask: how long until the next one is started."""
+    """Minutes until the next attempt after a workflow that failed before it could ask."""
     broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
-    """What a link may decide that went to a list, and so to nobody in particular."""
-    two_people_above_usd_per_hour: UsdPerUnit | None = usd_per_unit(None)
-    """A termination of what costs more needs two different people. `null`: one is enough."""
+    """Answers that a link in a message to a list may give. Such a link does not prove who answered."""
+    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None)
+    """A termination needs two people if the instance costs more USD per hour. `null`: one is enough."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        if self.ask_after_released_minutes > self.ask_after_minutes:
-            yield (
-                ("ask_after_released_minutes",),
-                f"ask_after_released_minutes ({self.ask_after_released_minutes}) must be at most "
-                f"ask_after_minutes ({self.ask_after_minutes})",
-            )
-        if self.released_for_minutes > self.ask_after_released_minutes:
-            yield (
-                ("released_for_minutes",),
-                f"released_for_minutes ({self.released_for_minutes}) must be at most "
-                f"ask_after_released_minutes ({self.ask_after_released_minutes})",
-            )
+    def contradictions(self) -> Iterator[Mistake]:
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
             yield (
                 ("delivery_limit_minutes",),
@@ -338,79 +269,66 @@ class ApprovalRule:
 
     @property
     def total(self) -> timedelta:
-        """From the first question to the expiry."""
+        """Time from the question to the expiry."""
         minutes = self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
         return timedelta(minutes=minutes)
 
 
 @dataclass(frozen=True, slots=True)
-class Breaker:
-    """When destructive plans freeze: an unusual share turned idle, or fell silent, at once."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Breaker(Section):
+    """When all plans of an account and Region freeze: too many instances changed in one sweep."""
 
     turned_idle_percent: float = between(50.0, 1, 100)
+    """Percentage of the working instances that turn idle in one sweep."""
     turned_silent_percent: float = between(50.0, 1, 100)
+    """Percentage of the publishing instances that stop to publish metrics in one sweep."""
     minimum_instances: int = between(5, 1, 10_000)
-    """Fewer instances than this turning at once never trip the breaker."""
+    """Number of instances that must change at once. Fewer never freeze anything."""
     hold_minutes: int = between(180, 0, 10_080)
-    """How long it stays open after the last sweep that would have tripped it. In mode `auto` longer, while
-    most of those that turned have neither worked again nor been put away."""
+    """Minutes a freeze lasts after the last sweep that would have caused it. In mode `auto` it also lasts
+    until most of those instances have worked again, or are stopped."""
     remind_after_hours: int = between(24, 1, 168)
-    """How long after the last message people are told again that it still holds."""
+    """Hours between two messages about the same freeze."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
-    """More than this many times the most that ever turned in a sweep of the last days trips it as well,
-    however small a share of the fleet it is; `None`: never."""
+    """Freeze if this many times more instances change than in any sweep of `history_days`. `null`: never."""
     history_days: int = between(14, 1, 60)
-    history_days_needed: int = between(3, 1, 60)
-    """Days of sweeps before they count as knowledge of the fleet."""
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        if self.history_days_needed > self.history_days:
-            yield (
-                ("history_days_needed",),
-                f"history_days_needed ({self.history_days_needed}) must be at most history_days "
-                f"({self.history_days})",
-            )
+    """Days of sweeps that a sweep is compared with."""
+    history_days_needed: int = between(3, 1, 60, at_most="history_days")
+    """Days of sweeps that must exist before the comparison is used."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
-    """Tags that name the person and the project an instance belongs to, first match first, and who that
-    is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Ownership(Section):
+    """Who is responsible for an instance, and how they are reached."""
 
     owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
+    """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
     project_tag_keys: tuple[str, ...] = ("Project", "project")
+    """Tags that name the project. The first tag that exists counts."""
     default_owner: str = "unassigned"
+    """Owner of an instance without an owner tag."""
     contacts: Mapping[str, Contact] = field(default_factory=dict)
-    """By name. An `Owner` tag names one, or is an address."""
+    """People and groups by name."""
     project_owners: Mapping[str, str] = field(default_factory=dict)
-    """Name of a contact by project, for instances whose owner is not known."""
+    """Name of a contact by project, asked if no tag names a known owner."""
     default_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked if neither the owner nor the project names one."""
     escalation_contacts: tuple[str, ...] = ()
-    """Asked in addition when nobody has answered the reminder."""
+    """Names of the contacts who are asked in addition if nobody answers the reminder."""
     email_domains: tuple[str, ...] = ()
-    """Domains of addresses in `Owner` tags that are written to. Empty: only addresses of contacts are."""
+    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts do."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        named = [(("project_owners", project), name) for project, name in self.project_owners.items()]
+    def contradictions(self) -> Iterator[Mistake]:
+        names = [(("project_owners", project), name) for project, name in self.project_owners.items()]
         for setting in ("default_contacts", "escalation_contacts"):
-            named += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
-        for path, name in named:
+            names += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
+        for path, name in names:
             if name not in self.contacts:
                 yield path, f"there is no contact {name!r}: add it under ownership.contacts"
 
     @property
     def directory(self) -> Directory:
-        """Who is asked about what."""
+        """Return the people to ask about an instance."""
         return Directory(
             contacts=self.contacts,
             project_owners=self.project_owners,
@@ -421,143 +339,93 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Section):
     """Hints that never lead to an action by themselves."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
     right_size_check_every_minutes: int = between(1_440, 0, 43_200)
-    """How often a busy instance with several GPUs is looked at GPU by GPU, where it costs extra reads."""
-
-    def __post_init__(self) -> None:
-        check(self)
+    """Minutes between two checks of each GPU of a busy instance that has several. Each costs extra reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Managed:
-    """When the owner of an environment that another service runs is told of its idle instances."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Managed(Section):
+    """When the owner of an environment that another service runs is notified of its idle instances."""
 
     idle_for_minutes: int = between(60, 60, 43_200)
-    """How long an instance must have done nothing, however short `idle.window_minutes` is."""
+    """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
     tell_again_after_hours: int = between(24, 24, 8_760)
-    """How long the same environment is not told of again."""
-
-    def __post_init__(self) -> None:
-        check(self)
+    """Hours between two messages about the same environment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
-    """Prices the governor cannot read. USD per GiB-month: AWS list prices for us-east-1."""
+class Prices(Section):
+    """Prices that the governor cannot read from AWS. The defaults are list prices of us-east-1."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
-    usd_per_hour: Mapping[str, UsdPerUnit] = field(default_factory=dict)
-    """By instance type; goes before the shipped list (negotiated prices)."""
-    ebs_usd_per_gib_month: UsdPerUnit = usd_per_unit(Decimal("0.08"))
-    snapshot_usd_per_gib_month: UsdPerUnit = usd_per_unit(Decimal("0.05"))
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        for kind, amount in self.usd_per_hour.items():
-            if not Amount(0, MOST_USD_PER_UNIT).holds(amount):
-                yield (
-                    ("usd_per_hour", kind),
-                    f"usd_per_hour is {amount}; it must lie between 0 and {MOST_USD_PER_UNIT}",
-                )
+    usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
+    """USD per hour by instance type, such as negotiated prices. They replace the shipped list."""
+    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"))
+    """USD per GiB and month of EBS volumes."""
+    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"))
+    """USD per GiB and month of EBS snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Section):
     """How savings are booked."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
     false_stop_within_minutes: int = between(60, 0, 43_200)
-    """A stop undone within this time counts as false."""
+    """A stop counts as wrong if the instance is started again within these minutes."""
     saving_counts_days: int = between(30, 1, 366)
-    """For how long an action counts as saving: nothing forgotten would have run for ever."""
-
-    def __post_init__(self) -> None:
-        check(self)
+    """Days for which an action counts as saving. No forgotten instance would have run forever."""
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """What a project may cost in a calendar month (UTC): told when it is reached, nothing acts on it."""
+class Budget(Section):
+    """The budget of each project for a calendar month (UTC). It leads to messages, never to an action."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
-
-    monthly_usd: UsdAMonth | None = Decimal(10_000)
-    """Of each project, and of all that carry no project's tag together. `null`: none."""
-    projects: Mapping[str, UsdAMonth] = field(default_factory=dict)
-    """Budgets of single projects, by the value of their tag; goes before `monthly_usd`."""
-    tell_at_percent: tuple[float, ...] = (80.0, 100.0)
-    """A project's owner is told once a month at each of these shares of its budget."""
+    monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
+    """USD a month of each project, and of all instances without a project together. `null`: no budget."""
+    projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
+    """USD a month by project. It replaces `monthly_usd` for that project."""
+    tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
+    """Percentages of the budget at which the project's owner is notified, once a month each."""
     publish_at_most_projects: int = between(50, 0, 1_000)
-    """So many projects, the dearest, get a metric of their own, which CloudWatch charges for."""
-
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        amounts: dict[tuple[str, ...], Decimal] = {
-            ("projects", project): usd for project, usd in self.projects.items()
-        }
-        if self.monthly_usd is not None:
-            amounts["monthly_usd",] = self.monthly_usd
-        for path, usd in amounts.items():
-            if usd == 0 or not Amount(0, MOST_USD_A_MONTH).holds(usd):
-                said = f"a budget must be above 0 and at most {MOST_USD_A_MONTH}"
-                yield path, f"{said}; monthly_usd: null is none at all"
-        for index, percent in enumerate(self.tell_at_percent):
-            if not 1 <= percent <= 1_000:  # NaN is in no range
-                yield ("tell_at_percent", str(index)), f"is {percent}; it must lie between 1 and 1000"
+    """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
 
     def of(self, project: str) -> Decimal | None:
-        """The budget of a project; `None` where it has none."""
+        """Return the budget of a project, or `None` if it has none."""
         return self.projects.get(project, self.monthly_usd)
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
-    """How the governor answers what EC2 and AWS Health tell."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Events(Section):
+    """How the governor answers events of EC2 and AWS Health."""
 
     checkpoint_on_spot_interruption: bool = True
-    """Whether an instance that is taken back is asked to run its owner's hook. It runs only what is there."""
+    """Run the instance's own checkpoint hook when Spot takes the instance back."""
     checkpoint_on_rebalance: bool = False
-    """Whether it is asked on a rebalance recommendation, too: an interruption may never follow."""
+    """Run the hook on a rebalance recommendation, too. An interruption may never follow."""
     checkpoint_on_auto_scaling: bool = True
-    """Whether it is asked when its Auto Scaling group terminates it and waits for a lifecycle hook."""
+    """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle hook."""
     completed_lifecycle_hooks: tuple[str, ...] = ()
-    """Names of lifecycle hooks that wait for the governor alone: completed where nothing is saved."""
+    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to save."""
     signal_gpu_processes: bool = False
-    """Whether, where an instance has no hook, its processes on the GPU get SIGTERM."""
+    """Send SIGTERM to the processes on the GPU if an instance has no hook."""
     snapshot_data_volumes: bool = False
-    """Whether snapshots of the data volumes are started before an interruption."""
+    """Start snapshots of the data volumes before an interruption."""
     mass_interruption_window_minutes: int = between(10, 1, 1_440)
-    """Warnings in one zone within so many minutes of the first belong together."""
+    """Warnings in one zone belong together within these minutes of the first."""
     mass_interruption_told_singly: int = between(5, 1, 1_000)
-    """So many of them are told one by one; the rest is one message."""
+    """Number of such warnings that get a message each. The others share one."""
     compare_spot_prices: bool = True
-    """Whether people are told, after a warning, where the same type is cheaper."""
+    """Show after a warning where the same type is cheaper."""
     spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
-    """Regions looked at for that, besides the instance's own."""
+    """Regions to compare, besides the instance's own; at most 20."""
     placement_scores: bool = False
-    """Whether that advice also says how likely EC2 finds the same GPUs there: a call more at each."""
+    """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
     remind_before_hours: int = between(24, 1, 336)
-    """How long before a date that was announced it is told again."""
+    """Hours before an announced date at which its message is repeated."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
+    def contradictions(self) -> Iterator[Mistake]:
         if len(self.spot_price_regions) > 20:
             reason = "spot_price_regions names more than 20 Regions; each is a call at every warning"
             yield ("spot_price_regions",), reason
@@ -565,42 +433,34 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Health(HealthThresholds):
-    """When the state of GPUs is told to their owner. Nothing is ever done about it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+    """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
     enabled: bool = True
+    """Check the health of GPUs."""
     check_every_minutes: int = between(60, 5, 1_440)
+    """Minutes between two checks of an account and Region."""
     window_minutes: int = between(90, 10, 2_880)
-    """What a check looks at. Longer than the time between two, so that nothing falls between them."""
+    """Minutes that a check reads. Longer than the time between two checks, so that none are missed."""
     gone_after_minutes: int = between(180, 10, 43_200)
-    """A finding that was not seen for so long has ended; when it comes back, it is told anew."""
+    """Minutes after which a finding that is not seen again has ended. If it returns, it is sent again."""
     advice_every_hours: int = between(168, 1, 8_760)
-    """How often an owner is told what is no fault: GPUs that are used badly, and what holds them back."""
+    """Hours between two messages of advice to an owner. Faults are sent at once."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
-        if self.hot_average_seconds % 60:
-            reason = f"hot_average_seconds is {self.hot_average_seconds}; it must be whole minutes"
-            yield ("hot_average_seconds",), reason
-        elif self.window_minutes * 60 % self.hot_average_seconds:
+    def contradictions(self) -> Iterator[Mistake]:
+        average, window = self.hot_average_seconds, self.window_minutes
+        if average % 60:
+            yield ("hot_average_seconds",), f"hot_average_seconds is {average}; it must be whole minutes"
+        elif window * 60 % average:
             yield (
                 ("window_minutes",),
-                f"window_minutes ({self.window_minutes}) must be a whole number of averages of "
-                f"hot_average_seconds ({self.hot_average_seconds})",
+                f"window_minutes ({window}) must be a whole number of averages of hot_average_seconds "
+                f"({average})",
             )
-        if self.window_minutes * 60 < self.hot_average_seconds * self.hot_periods:
-            yield (
-                ("window_minutes",),
-                f"window_minutes ({self.window_minutes}) cannot hold hot_periods averages",
-            )
-        if self.window_minutes < self.check_every_minutes:
-            yield (
-                ("window_minutes",),
-                "window_minutes must be at least check_every_minutes: nobody saw what is between",
-            )
+        if window * 60 < average * self.hot_periods:
+            yield ("window_minutes",), f"window_minutes ({window}) cannot hold hot_periods averages"
+        if window < self.check_every_minutes:
+            reason = "window_minutes must be at least check_every_minutes: nobody saw what is between"
+            yield ("window_minutes",), reason
         if self.gone_after_minutes < 2 * self.check_every_minutes:
             yield (
                 ("gone_after_minutes",),
@@ -620,54 +480,63 @@ class Health(HealthThresholds):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """All of it, as it applies to one instance after overrides."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class Policy(Section):
+    """All settings, as they apply to one instance after overrides."""
 
     mode: Mode = Mode.OBSERVE
-    selector: TagMatch = field(default_factory=lambda: TagMatch(SELECTOR_TAG, "GPU-Workload"))
-    exemption: TagMatch = field(default_factory=lambda: TagMatch(EXEMPTION_TAG, "exempt"))
-    targets: Targets = field(default_factory=Targets)
-    metrics: Metrics = field(default_factory=Metrics)
-    idle: IdleRule = field(default_factory=IdleRule)
-    vetoes: Vetoes = field(default_factory=Vetoes)
-    plan: PlanRule = field(default_factory=PlanRule)
-    approval: ApprovalRule = field(default_factory=ApprovalRule)
-    breaker: Breaker = field(default_factory=Breaker)
+    """`observe` changes nothing in EC2, `ask` acts after a yes, `auto` acts unasked.
+    The template's parameter `Mode` sets it."""
+    selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
+    """The tag of the instances that are governed."""
+    exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
+    """The tag of instances that are left alone."""
+    targets: Targets = Targets()
+    """The accounts and Regions that are swept."""
+    metrics: Metrics = Metrics()
+    """The CloudWatch metrics of the GPUs."""
+    idle: IdleRule = IdleRule()
+    """When an instance is idle."""
+    vetoes: Vetoes = Vetoes()
+    """Limits of other figures that make an instance busy."""
+    plan: PlanRule = PlanRule()
+    """The action for an idle instance."""
+    approval: ApprovalRule = ApprovalRule()
+    """When people are asked, and how long a question lasts."""
+    breaker: Breaker = Breaker()
+    """When all plans freeze."""
     ownership: Ownership = field(default_factory=Ownership)
-    advice: Advice = field(default_factory=Advice)
-    managed: Managed = field(default_factory=Managed)
+    """Who is responsible for an instance."""
+    advice: Advice = Advice()
+    """Hints that never lead to an action."""
+    managed: Managed = Managed()
+    """Messages about instances that another service runs."""
     prices: Prices = field(default_factory=Prices)
-    ledger: Ledger = field(default_factory=Ledger)
+    """Prices that the governor cannot read from AWS."""
+    ledger: Ledger = Ledger()
+    """How savings are booked."""
     budget: Budget = field(default_factory=Budget)
-    events: Events = field(default_factory=Events)
-    health: Health = field(default_factory=Health)
+    """Budgets of projects."""
+    events: Events = Events()
+    """Answers to events of EC2 and AWS Health."""
+    health: Health = Health()
+    """Health of GPUs."""
 
-    def __post_init__(self) -> None:
-        check(self, self._contradictions())
-
-    def _contradictions(self) -> Iterator[Mistake]:
+    def contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
         if self.approval.on_expiry == "act" and terminates:
             yield (
                 ("approval", "on_expiry"),
                 "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
             )
-        if (self.idle.window_minutes * 60) % self.metrics.period_seconds:
-            yield (
-                ("idle", "window_minutes"),
-                f"idle.window_minutes ({self.idle.window_minutes}) must be a whole number of periods of "
-                f"metrics.period_seconds ({self.metrics.period_seconds})",
-            )
-
-        for name in ("ask_after_minutes", "ask_after_released_minutes"):
-            minutes = getattr(self.approval, name)
-            # Periods of an hour start no question at all.
-            if self.can_ask and (minutes * 60) % self.metrics.period_seconds:
+        whole = [("idle", "window_minutes")]
+        if self.can_ask:  # Periods of an hour start no question at all.
+            whole += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
+        for section, name in whole:
+            minutes = getattr(getattr(self, section), name)
+            if (minutes * 60) % self.metrics.period_seconds:
                 yield (
-                    ("approval", name),
-                    f"approval.{name} ({minutes}) must be a whole number of periods of "
+                    (section, name),
+                    f"{section}.{name} ({minutes}) must be a whole number of periods of "
                     f"metrics.period_seconds ({self.metrics.period_seconds})",
                 )
 
@@ -678,21 +547,21 @@ class Policy:
 
     @property
     def ask_window(self) -> timedelta:
-        """How long an instance must have been idle before anybody is asked or anything is done."""
+        """Idle time before anybody is asked or anything is done."""
         return max(self.window, timedelta(minutes=self.approval.ask_after_minutes))
 
     @property
     def released_window(self) -> timedelta:
-        """The same while its GPU memory is released."""
+        """Idle time before anybody is asked while GPU memory is released."""
         return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
 
     @property
     def can_ask(self) -> bool:
-        """Whether its readings are fine enough to show that idleness lasts up to now."""
+        """Readings are fine enough to show that idleness lasts up to now."""
         return self.period <= END_BIN
 
     def over(self, window: timedelta) -> Policy:
-        """The same policy with another idle window."""
+        """Return the same policy with another idle window."""
         minutes = int(window / timedelta(minutes=1))
         if minutes == self.idle.window_minutes:
             return self
@@ -705,55 +574,36 @@ class Policy:
 
     @property
     def lag(self) -> timedelta:
-        """How much of the recent past is left out."""
+        """The newest time, which is ignored."""
         return timedelta(seconds=self.metrics.lag_seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class OverrideMatch:
-    """Which instances an override is for; every condition given must hold, an empty one always holds."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID_UNKNOWN
+class OverrideMatch(Section):
+    """The instances that an override is for. All conditions must hold; an empty one always holds."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
-    instance_families: tuple[str, ...] = named(_FAMILY)
-    accounts: tuple[str, ...] = named(_ACCOUNT)
-    regions: tuple[str, ...] = named(_REGION)
+    """Tags that the instance must have, each with this value."""
+    instance_families: tuple[str, ...] = named(*_FAMILY)
+    """Instance families, one of which the type belongs to: the part before the dot, such as `p5`."""
+    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    """Account IDs, one of which the instance is in."""
+    regions: tuple[str, ...] = named(*_REGION)
+    """Region codes, one of which the instance is in."""
 
-    def __post_init__(self) -> None:
-        check(self)
-
-    def holds(self, *, account: str, region: str, family: str, tags: Mapping[str, str]) -> bool:
-        """Whether an instance with these properties is meant."""
+    def holds(self, instance: Instance) -> bool:
+        """Return true if the instance meets every condition."""
         return (
-            all(tags.get(key) == value for key, value in self.tags.items())
-            and (not self.instance_families or family in self.instance_families)
-            and (not self.accounts or account in self.accounts)
-            and (not self.regions or region in self.regions)
+            all(instance.tags.get(key) == value for key, value in self.tags.items())
+            and (not self.instance_families or instance.family in self.instance_families)
+            and (not self.accounts or instance.target.account in self.accounts)
+            and (not self.regions or instance.target.region in self.regions)
         )
-
-    def joined(self, other: OverrideMatch) -> OverrideMatch | None:
-        """Whom both are for; `None` where no instance can be meant by both."""
-        if any(other.tags.get(key, value) != value for key, value in self.tags.items()):
-            return None
-        families = _in_both(self.instance_families, other.instance_families)
-        accounts = _in_both(self.accounts, other.accounts)
-        regions = _in_both(self.regions, other.regions)
-        if families is None or accounts is None or regions is None:
-            return None
-        return OverrideMatch({**self.tags, **other.tags}, families, accounts, regions)
-
-
-def _in_both(some: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...] | None:
-    """An empty condition holds for all; `None` where nothing is in both."""
-    if not some or not others:
-        return some or others
-    return tuple(one for one in some if one in others) or None
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy for one instance, with what it was made of. `version` is the document's hash."""
+    """The policy for one instance, and what it was made of. `version` is the document's hash."""
 
     policy: Policy
     version: str

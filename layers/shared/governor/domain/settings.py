@@ -1,23 +1,23 @@
-"""Settings that check themselves, and say of each mistake which setting it is.
+"""Settings that check themselves and name each mistake by the setting it is in.
 
-A range is declared once, where the setting is (`window_minutes: int = between(60, 5, 20_160)`): `check`
-refuses what lies outside of it, and the metadata's names (`ge`, `le`) are those by which validators and
-writers of schemas know a range, so that documents and editors go by the same figures.
+A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`). A `Section`
+refuses values outside it. The metadata uses the names that validators and JSON Schemas know (`ge`, `le`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from math import inf
+from typing import Annotated, Any, ClassVar, TypeVar
 
 _Value = TypeVar("_Value")
 
 Mistake = tuple[tuple[str, ...], str]
-"""The path of a setting, from the settings that it stands in, and what is wrong with it."""
+"""The path of a setting within its section, and what is wrong with it."""
 
 
 class SettingError(ValueError):
@@ -25,36 +25,125 @@ class SettingError(ValueError):
 
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         self.mistakes = mistakes
-        super().__init__("; ".join(reason for _, reason in mistakes))
+        super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in mistakes))
+
+
+class Section:
+    """A dataclass of settings: it refuses unknown settings, values out of range, and contradictions."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        """Check everything.
+
+        Raises:
+            SettingError: with every value out of range or, where there is none, every contradiction.
+        """
+        wrong = tuple(self._out_of_range()) or (*self._out_of_order(), *self.contradictions())
+        if wrong:
+            raise SettingError(wrong)
+
+    def contradictions(self) -> Iterable[Mistake]:
+        """Settings that are fine alone and not together. Asked only when all are in their ranges."""
+        return ()
+
+    def _out_of_range(self) -> Iterator[Mistake]:
+        for name, data in self._declared():
+            for path, value in _each(name, getattr(self, name)):
+                if value is not None and not data["holds"](value):
+                    shown = repr(value) if isinstance(value, str) else value
+                    yield path, f"is {shown}; {data['said']}"
+
+    def _out_of_order(self) -> Iterator[Mistake]:
+        for name, data in self._declared():
+            other = data.get("at_most")
+            if other and getattr(self, name) > getattr(self, other):
+                values = getattr(self, name), getattr(self, other)
+                yield (name,), f"{name} ({values[0]}) must be at most {other} ({values[1]})"
+
+    def _declared(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+        kind: Any = type(self)
+        return _declared(kind)
+
+
+@cache
+def _declared(kind: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Policies are made by the thousand: the fields of a class are looked through once."""
+    return tuple((one.name, one.metadata) for one in fields(kind) if "holds" in one.metadata)
+
+
+def _each(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
+    """The values that a range is for: a list's items, a mapping's values, or the value itself."""
+    if isinstance(value, Mapping):
+        return [((name, key), one) for key, one in value.items()]
+    if isinstance(value, tuple):
+        return [((name, str(index)), one) for index, one in enumerate(value)]
+    return [((name,), value)]
+
+
+def _setting(default: _Value, said: str, holds: Callable[[Any], bool], **metadata: Any) -> _Value:
+    data = {"said": said, "holds": holds, **metadata}
+    if isinstance(default, dict):
+        empty: _Value = field(default_factory=dict, metadata=data)  # type: ignore[assignment]
+        return empty
+    setting: _Value = field(default=default, metadata=data)
+    return setting
+
+
+def between(default: _Value, low: float, high: float, at_most: str = "") -> _Value:
+    """A number, or a list of them, in a range that includes both ends.
+
+    `at_most` names a setting of the same section that it must not exceed.
+    """
+    said = f"it must lie between {low} and {high}"
+    data: dict[str, Any] = {"ge": low, "le": high}
+    if isinstance(default, tuple):
+        items = {"type": "number", "minimum": low, "maximum": high}
+        data = {"json_schema_extra": {"items": items}}
+    return _setting(default, said, lambda value: low <= value <= high, at_most=at_most, **data)
+
+
+def positive(default: _Value) -> _Value:
+    """A finite number above 0."""
+    return _setting(default, "it must be above 0 and finite", lambda value: 0 < value < inf, gt=0)
+
+
+def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
+    """One of these figures."""
+    said = f"it must be one of {', '.join(map(str, values))}"
+    return _setting(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
+
+
+def named(pattern: str, said: str) -> tuple[str, ...]:
+    """A list of names that match a regular expression, empty by default."""
+    items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
+    return _setting((), said, lambda one: bool(re.fullmatch(pattern, one)), json_schema_extra=items)
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Marks a `Decimal` of a document: a finite number in a range, and never a text that looks like one.
+    """The range of USD as an annotation: a finite number, and never text that looks like one.
 
-    Speaks the protocol by which validators ask an annotation for its schema, and needs none of them for it.
+    It fulfils the protocol by which validators ask an annotation for its schema, without importing them.
     """
 
-    low: int
     high: int
+    low: str = "ge"
+    """`ge`: 0 is an amount. `gt`: it must be more than 0."""
 
-    def holds(self, value: Decimal) -> bool:
-        """Whether it is in the range, both ends included."""
-        return value.is_finite() and self.low <= value <= self.high
+    def setting(self, default: _Value) -> _Value:
+        """A setting, or a mapping of settings, with this range."""
+        said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
+        return _setting(default, said, self._holds)
+
+    def _holds(self, value: Decimal) -> bool:
+        return value.is_finite() and 0 <= value <= self.high and (self.low == "ge" or value > 0)
 
     def __get_pydantic_core_schema__(self, _: object, __: object) -> dict[str, Any]:
-        number = {
-            "type": "float",
-            "strict": True,
-            "allow_inf_nan": False,
-            "ge": self.low,
-            "le": self.high,
-        }
-        return {
-            "type": "function-after",
-            "function": {"type": "no-info", "function": _as_written},
-            "schema": number,
-        }
+        number = {"type": "float", "strict": True, "allow_inf_nan": False, self.low: 0, "le": self.high}
+        function = {"type": "no-info", "function": _as_written}
+        return {"type": "function-after", "function": function, "schema": number}
 
 
 def _as_written(value: float) -> Decimal:
@@ -62,97 +151,8 @@ def _as_written(value: float) -> Decimal:
     return Decimal(int(value)) if value.is_integer() else Decimal(str(value))
 
 
-MOST_USD_PER_UNIT = 1_000_000
-"""Per hour or GiB-month. Nothing costs as much; whatever is more would end sums, and is a mistake."""
-MOST_USD_A_MONTH = 1_000_000_000
-UsdPerUnit = Annotated[Decimal, Amount(0, MOST_USD_PER_UNIT)]
-UsdAMonth = Annotated[Decimal, Amount(0, MOST_USD_A_MONTH)]
-
-
-def between(default: _Value, low: float, high: float) -> _Value:
-    """A setting of a dataclass with its default and its range, both ends included."""
-    setting: _Value = field(default=default, metadata={"ge": low, "le": high})
-    return setting
-
-
-def usd_per_unit(default: _Value) -> _Value:
-    """A setting of type `UsdPerUnit`, or that or `None`; the type tells validators the range."""
-    setting: _Value = field(default=default, metadata={"amount": (0, MOST_USD_PER_UNIT)})
-    return setting
-
-
-def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
-    """A setting of a dataclass that is one of these figures."""
-    setting: _Value = field(
-        default=default, metadata={"one_of": values, "json_schema_extra": {"enum": list(values)}}
-    )
-    return setting
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """How all names of a kind are made, as a regular expression, and what is said of one that is not."""
-
-    pattern: str
-    said: str
-
-
-def named(naming: Naming) -> tuple[str, ...]:
-    """A setting of a dataclass that lists names of a kind; none by default."""
-    items = {"type": "string", "pattern": f"^{naming.pattern}$"}
-    setting: tuple[str, ...] = field(
-        default=(), metadata={"named": naming, "json_schema_extra": {"items": items}}
-    )
-    return setting
-
-
-def check(settings: Any, contradictions: Iterable[Mistake] = ()) -> None:
-    """Refuses what is out of range; where all is in it, what contradicts.
-
-    Raises:
-        SettingError: with every mistake of the kind that came first.
-    """
-    wrong = tuple(_out_of_range(settings)) or tuple(contradictions)
-    if wrong:
-        raise SettingError(wrong)
-
-
-def _out_of_range(settings: Any) -> Iterator[Mistake]:
-    kind: Any = type(settings)
-    ranges, choices, namings = _declared(kind)
-    for name, low, high in ranges:
-        value = getattr(settings, name)
-        if value is not None and not _is_between(value, low, high):
-            yield (name,), f"{name} is {value}; it must lie between {low} and {high}"
-    for name, values in choices:
-        value = getattr(settings, name)
-        if value not in values:
-            yield (name,), f"{name} is {value}; it must be one of {', '.join(map(str, values))}"
-    for name, naming in namings:
-        for index, value in enumerate(getattr(settings, name)):
-            if not re.fullmatch(naming.pattern, value):
-                yield (name, str(index)), f"is {value!r}; {naming.said}"
-
-
-def _is_between(value: Any, low: float, high: float) -> bool:
-    """NaN is in no range; of decimals, it cannot even be compared."""
-    return not (isinstance(value, Decimal) and value.is_nan()) and low <= value <= high
-
-
-@cache
-def _declared(
-    kind: Any,
-) -> tuple[
-    tuple[tuple[str, float, float], ...],
-    tuple[tuple[str, tuple[object, ...]], ...],
-    tuple[tuple[str, Naming], ...],
-]:
-    """Policies are made by the thousand: the fields of a class are looked through once."""
-    known = [(one.name, one.metadata) for one in fields(kind)]
-    ranges = [(name, data["ge"], data["le"]) for name, data in known if "ge" in data]
-    ranges += [(name, *data["amount"]) for name, data in known if "amount" in data]
-    return (
-        tuple(ranges),
-        tuple((name, data["one_of"]) for name, data in known if "one_of" in data),
-        tuple((name, data["named"]) for name, data in known if "named" in data),
-    )
+PER_UNIT = Amount(1_000_000)
+"""USD per hour or GiB-month. Nothing costs as much; more is a mistake, and would overflow sums."""
+A_MONTH = Amount(1_000_000_000, "gt")
+UsdPerUnit = Annotated[Decimal, PER_UNIT]
+UsdAMonth = Annotated[Decimal, A_MONTH]

@@ -1,0 +1,97 @@
+"""The JSON Schema of the policy document, by which editors complete, explain and check it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from textwrap import dedent
+from typing import Any, get_args, get_type_hints
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from governor.contracts.policy import ONLY_IN_BASE, SCHEMA_VERSION, Override
+from governor.domain.policy import Policy
+
+
+class _Schema(GenerateJsonSchema):
+    """Writes the defaults of amounts as documents do: as numbers."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, Decimal):
+            return int(dft) if dft == int(dft) else float(dft)
+        return super().encode_default(dft)
+
+
+def policy_schema() -> dict[str, Any]:
+    """Return the schema, with the docstring of each setting as its description."""
+    schema = TypeAdapter(Policy).json_schema(schema_generator=_Schema)
+    override = TypeAdapter(Override).json_schema(ref_template="#/$defs/{model}")
+    definitions = schema.setdefault("$defs", {})
+    definitions.update(override.pop("$defs"))
+    definitions["Override"] = override
+    for kind in (Policy, Override):
+        for section in (kind, *sections(kind)):
+            described = schema if section is Policy else definitions[section.__name__]
+            described["description"] = " ".join((inspect.getdoc(section) or "").split())
+            for name, meaning in meanings(section).items():
+                described["properties"][name]["description"] = meaning
+    definitions["OverrideSet"] = _partial_schema(schema)
+    override["properties"]["name"]["pattern"] = r"^\S(.*\S)?$"
+    override["properties"]["set"] = {"$ref": "#/$defs/OverrideSet"}
+    schema["properties"]["version"] = {"const": SCHEMA_VERSION, "description": "Version of this schema."}
+    schema["properties"]["overrides"] = {
+        "type": "array",
+        "description": "Settings for some instances; later ones win.",
+        "items": {"$ref": "#/$defs/Override"},
+    }
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "GPU Governor policy"
+    return schema
+
+
+def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of what an override may set: any part of the document, except the sweep's own.
+
+    Nothing is required and no default is given: what an override leaves out is as the document says.
+    """
+    properties = {
+        name: deepcopy(setting) for name, setting in schema["properties"].items() if name not in ONLY_IN_BASE
+    }
+    for name, setting in properties.items():
+        setting.pop("default", None)
+        section = schema["$defs"].get(setting.get("$ref", "").rpartition("/")[2], {})
+        if "required" in section:
+            properties[name] = {key: value for key, value in section.items() if key != "required"}
+    return {
+        "type": "object",
+        "description": "Any part of this document, except the sweep's own.",
+        "additionalProperties": False,
+        "properties": properties,
+    }
+
+
+def sections(kind: type) -> Iterator[type]:
+    """Yield the dataclasses that the settings of a dataclass are made of, at any depth."""
+    for hint in get_type_hints(kind).values():
+        for found in (hint, *get_args(hint)):
+            if is_dataclass(found) and isinstance(found, type):
+                yield found
+                yield from sections(found)
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Return the docstring under each setting of a dataclass, inherited settings included."""
+    found: dict[str, str] = {}
+    for one in filter(is_dataclass, reversed(kind.__mro__)):
+        (body,) = ast.parse(dedent(inspect.getsource(one))).body
+        assert isinstance(body, ast.ClassDef)
+        for setting, after in zip(body.body, body.body[1:], strict=False):
+            if isinstance(setting, ast.AnnAssign) and isinstance(after, ast.Expr):
+                assert isinstance(setting.target, ast.Name)
+                found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
+    return {one.name: found.get(one.name, "") for one in fields(kind)}
