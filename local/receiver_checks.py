@@ -167,6 +167,7 @@ _TABLE = _object(
         "rows": {"type": "array", "items": _list({"type": "string"}, 1, 50)},
     }
 )
+_SECTION = _object({"heading": {"type": "string"}, "lines": {"type": "array", "items": {"type": "string"}}})
 _WEBHOOK = _object(
     {
         "version": {"const": 1},
@@ -181,12 +182,11 @@ _WEBHOOK = _object(
         **dict.fromkeys(("account", "region", "owner", "project"), _text(1000)),
         **dict.fromkeys(("instance_id", "instance_name", "instance_type"), _OPTIONAL_TEXT),
         "usd_per_day": {"type": ["string", "null"], "pattern": r"^\d+(\.\d+)?$"},
-        "sections": {
-            "type": "array",
-            "items": _object(
-                {"heading": {"type": "string"}, "lines": {"type": "array", "items": {"type": "string"}}}
-            ),
-        },
+        **{key: {"type": "string"} for key in ("happens", "why")},
+        "lead": {"type": "array", "items": {"type": "string"}},
+        "acts": {"type": "boolean"},
+        **{key: {"type": "array", "items": _SECTION} for key in ("sections", "details")},
+        "facts": {"type": "object"},
         "evidence": {"anyOf": [_TABLE, {"type": "null"}]},
         "link": {"anyOf": [_WEB, {"type": "null"}]},
     }

@@ -179,7 +179,7 @@ def test_an_answer_in_slack_comes_back_with_its_user_and_the_outcome_ends_it(rec
     assert thread == channel.send(make_outcome(thread=thread)).thread
     message = receivers.slack_message(thread)
     assert message is not None
-    assert "notebook: stopped" in message["text"]
+    assert "notebook is stopped" in message["text"]
     with pytest.raises(LookupError, match=r"no button governor\.exempt"):
         receivers.press(thread, "governor.exempt")
     operations = [one.operation for one in receivers.received("slack")]

@@ -46,6 +46,7 @@ from governor.domain.plan import Price
 from governor.domain.policy import Action, Mode, Policy
 from governor.domain.schedule import Schedule
 from governor.domain.silence_messages import silent_alert
+from local.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
 
@@ -123,7 +124,8 @@ def paged(message: Message) -> dict[str, str]:
 
 def hooked(message: Message) -> dict[str, str]:
     """The prose of the webhook's document; its facts are for machines."""
-    document = webhook_document(message)
+    document = json.loads(json.dumps(webhook_document(message)))
+    assert [] == webhook_problems(document)
     named = ("title", "happens", "lead", "sections", "details", "why", "owner", "project", "link", *_NAMED)
     cost = {"cost": f"{Decimal(str(document['usd_per_day'])):.0f}"} if document["usd_per_day"] else {}
     return {"webhook": "\n".join(_strings([*(document[name] for name in named), cost]))}
