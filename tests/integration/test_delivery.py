@@ -153,7 +153,8 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     await_mail(stage, instance_id, "alice@example.com", "Reminder")
     await_received(stage, "pagerduty", instance_id)
     to_finops = [mail for mail in stage.scene.sent_mail() if mail["To"] == ["finops@example.com"]]
-    assert ["Escalation"] == [m["Subject"].split(":")[0] for m in to_finops if instance_id in m["BodyText"]]
+    about_it = [mail for mail in to_finops if instance_id in mail["BodyText"]]
+    assert ["Escalation"] == [mail["Subject"].strip().split(":")[0] for mail in about_it]
     link = link_in(stage, await_mail(stage, instance_id, "finops@example.com", "Escalation"))
     assert 303 == decide(link, "approve")[0]
     for address in ("finops@example.com", "alice@example.com", "bob@example.com"):
