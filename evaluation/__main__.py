@@ -11,12 +11,15 @@ from evaluation import report
 from evaluation.rule import Rule
 from evaluation.scoring import Score, replay, total
 from evaluation.traces import Trace, TraceError, read_directory
+from governor.domain.policy import Policy
 
-DEFAULT = Rule(180, 90)
+_APPROVAL = Policy().approval
+DEFAULT = Rule(_APPROVAL.ask_after_minutes, _APPROVAL.ask_after_released_minutes)
 """What the policy asks by when it sets nothing."""
 WINDOWS = (60, 90, 120, 150, 180, 210, 240, 300, 360)
 FIXED = tuple(Rule(minutes) for minutes in WINDOWS)
-RELEASED = tuple(Rule(minutes, 90) for minutes in WINDOWS if minutes > 90)
+_SOONER = _APPROVAL.ask_after_released_minutes
+RELEASED = tuple(Rule(minutes, _SOONER) for minutes in WINDOWS if minutes > _SOONER)
 
 
 def main() -> int:

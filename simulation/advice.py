@@ -63,6 +63,13 @@ def as_json(one: Recommendation, by: str, notes: Sequence[str]) -> str:
     )
 
 
+_PATIENT = "  Released memory does not shorten the wait: with a shorter one, too many questions were wrong."
+
+
+def _is_patient(one: Recommendation, choice: Trial) -> bool:
+    return choice.released_minutes > one.released_minutes
+
+
 def _table(everyone: Advice) -> list[str]:
     rows = [("ask after", "questions", "wrong", "share wrong", "hours saved", "USD saved")]
     rows += [
@@ -95,6 +102,7 @@ def _choice(one: Recommendation, advice: Advice, limit: str) -> list[str]:
         f"  Chosen on the first half: {_wrong(first)}. With 90% confidence the share is under "
         f"{_percent(first.bound)}.",
         f"  Checked on the second half: {_checked(second, one.wrong_at_most, limit)}",
+        *([_PATIENT] if _is_patient(one, advice.choice) else []),
     ]
 
 
@@ -113,8 +121,9 @@ def _line(one: Recommendation, advice: Advice, limit: str) -> str:
     choice = advice.choice
     if choice is None:
         return f"none qualifies. {_why_not(one, advice, limit)}"
+    memory = ", whether memory is released or not" if _is_patient(one, choice) else ""
     return (
-        f"ask after {choice.minutes} min. First half: {_wrong(choice.first)}; second half: "
+        f"ask after {choice.minutes} min{memory}. First half: {_wrong(choice.first)}; second half: "
         f"{_wrong(choice.second)}."
     )
 

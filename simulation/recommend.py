@@ -31,6 +31,8 @@ _FEWEST_INSTANCES = 5
 """Amounts of fewer instances say nothing about how others would do."""
 _HALF_WIDTH = 1.96
 
+Candidates = dict[tuple[int, int], list["Asked"]]
+"""Questions by the two waits, without and with released memory."""
 Match = Mapping[str, str]
 """Tags that select a group in an override; empty where none do."""
 
@@ -83,6 +85,8 @@ class Trial:
     """One candidate over the whole time, and over its two halves."""
 
     minutes: int
+    released_minutes: int
+    """The wait once memory is released."""
     whole: Figures
     first: Figures
     second: Figures
@@ -125,11 +129,12 @@ class Recommendation:
     freezes: int
     """How often the breaker froze all plans under one candidate, at the most."""
 
-    def settings(self, choice: Trial) -> dict[str, int]:
+    @staticmethod
+    def settings(choice: Trial) -> dict[str, int]:
         """Return the policy's settings for this choice, as they were replayed."""
         return {
             "ask_after_minutes": choice.minutes,
-            "ask_after_released_minutes": min(self.released_minutes, choice.minutes),
+            "ask_after_released_minutes": choice.released_minutes,
         }
 
     def document(self) -> dict[str, object]:
@@ -159,6 +164,8 @@ class AskAfter:
 
     policies: Policies
     minutes: int
+    sooner: bool = True
+    """Whether released memory may bring the question forward."""
 
     def base(self) -> AppliedPolicy:
         """As the port says."""
@@ -170,7 +177,7 @@ class AskAfter:
 
     def _changed(self, applied: AppliedPolicy) -> AppliedPolicy:
         rule = applied.policy.approval
-        sooner = min(rule.ask_after_released_minutes, self.minutes)
+        sooner = min(rule.ask_after_released_minutes, self.minutes) if self.sooner else self.minutes
         changed = replace(rule, ask_after_minutes=self.minutes, ask_after_released_minutes=sooner)
         return replace(applied, policy=replace(applied.policy, approval=changed))
 
@@ -239,14 +246,21 @@ def recommend(
             f"idle.window_minutes is {base.idle.window_minutes}, longer than the longest wait that is tried "
             f"({WINDOWS[-1]} min)"
         )
-    asked: dict[int, list[Asked]] = {}
     freezes = 0
-    for number, minutes in enumerate(candidates):
-        progress("replay", number, len(candidates))
-        found = replay(str(minutes), AskAfter(policies, minutes), kept, approval_delay=approval_delay)
-        freezes = max(freezes, found.freezes)
-        asked[minutes] = [one for result in found.results for one in _asked(result)]
-    progress("replay", len(candidates), len(candidates))
+
+    def replayed(*, sooner: bool) -> Candidates:
+        nonlocal freezes
+        asked: Candidates = {}
+        for number, minutes in enumerate(candidates):
+            progress("replay", number, len(candidates))
+            changed = AskAfter(policies, minutes, sooner)
+            found = replay(str(minutes), changed, kept, approval_delay=approval_delay)
+            freezes = max(freezes, found.freezes)
+            waits = (minutes, changed.base().policy.approval.ask_after_released_minutes)
+            asked[waits] = [one for result in found.results for one in _asked(result)]
+        progress("replay", len(candidates), len(candidates))
+        return asked
+
     members: dict[str, set[str]] = {}
     matches: dict[str, list[Match]] = {}
     for recording in kept:
@@ -254,19 +268,31 @@ def recommend(
         members.setdefault(name, set()).add(recording.instance.instance_id)
         if match and match not in matches.setdefault(name, []):
             matches[name].append(match)
-    everyone = {one.instance.instance_id for one in kept}
+    groups_of = [
+        ("all instances", (), {one.instance.instance_id for one in kept}),
+        *((name, tuple(matches.get(name, ())), ids) for name, ids in sorted(members.items())),
+    ]
+    asked = replayed(sooner=True)
+    advice = [_advice(*group, asked, wrong_at_most) for group in groups_of]
+    if any(one.choice is None and one.best is not None for one in advice) and _may_be_sooner(kept, policies):
+        # Where jobs release their memory between two runs, the shorter wait asks too soon.
+        later = replayed(sooner=False)
+        patient = [_advice(*group, later, wrong_at_most) for group in groups_of]
+        advice = [b if a.choice is None and b.choice else a for a, b in zip(advice, patient, strict=True)]
     return Recommendation(
-        everyone=_advice("all instances", (), everyone, asked, wrong_at_most),
-        groups=tuple(
-            _advice(name, tuple(matches.get(name, ())), ids, asked, wrong_at_most)
-            for name, ids in sorted(members.items())
-        ),
+        everyone=advice[0],
+        groups=tuple(advice[1:]),
         wrong_at_most=wrong_at_most,
         released_minutes=base.approval.ask_after_released_minutes,
         days=max((one.span.end - one.span.start) / timedelta(days=1) for one in kept),
         left_out=len(recordings) - len(kept),
         freezes=freezes,
     )
+
+
+def _may_be_sooner(recordings: Sequence[Recording], policies: Policies) -> bool:
+    """Whether memory is ever seen released, so that the shorter wait plays a part."""
+    return any(any(one.released(policies.applied_to(one.instance).policy)) for one in recordings)
 
 
 def _asked(result: InstanceResult) -> Iterator[Asked]:
@@ -292,15 +318,15 @@ def _advice(
     name: str,
     matches: tuple[Match, ...],
     ids: set[str],
-    asked: Mapping[int, Sequence[Asked]],
+    asked: Candidates,
     wrong_at_most: float,
 ) -> Advice:
     trials = []
-    for minutes, questions in asked.items():
+    for waits, questions in asked.items():
         own = [one for one in questions if one.instance_id in ids]
         early = [one for one in own if one.is_early]
         late = [one for one in own if not one.is_early]
-        trials.append(Trial(minutes, *(_figures(part, len(ids)) for part in (own, early, late))))
+        trials.append(Trial(*waits, *(_figures(part, len(ids)) for part in (own, early, late))))
     choice = next(
         (
             one

@@ -65,6 +65,16 @@ def make_recording(
     return replace(recording, **changes)
 
 
+def with_memory(recording: Recording, percent: Sequence[float]) -> Recording:
+    """The same, and so much of the GPU's memory is held."""
+    whole = SHAPE.memory_mib_each
+    assert whole is not None
+    key = (Policy().metrics.memory_used, recording.sets[0], "Maximum")
+    values = array("d", [value * whole / 100 for value in percent])
+    figures = replace(recording.figures, memory=array("d", percent))
+    return replace(recording, series={**recording.series, key: values}, figures=figures)
+
+
 def by_window(**settings: Any) -> Policy:
     """A policy that asks as soon as the idle window is idle, for tests that are exact about times."""
     minutes = settings.setdefault("idle", IdleRule()).window_minutes

@@ -32,7 +32,7 @@ from simulation.recording import Recording
 from simulation.replay import ReplayError
 from tests.builders import make_instance
 from tests.twins import StaticPolicies
-from tests.unit.simulation.builders import BUSY, HOUR, IDLE, bins, make_recording
+from tests.unit.simulation.builders import BUSY, HOUR, IDLE, bins, make_recording, with_memory
 
 _NUMBERS = count()
 PAUSES = [*bins((BUSY, 0.5), (IDLE, 1.75), (BUSY, 0.5), (IDLE, 2.25)) * 3, *bins((BUSY, 1.5), (IDLE, 6)) * 2]
@@ -134,6 +134,20 @@ def test_each_group_gets_its_own_choice_or_what_it_lacks() -> None:
     assert "  speech: ask after 150 min. First half: 0 wrong of 64 questions; second half: 0 wrong" in said
     by_tag = chosen(recordings[:3], by="tag:Purpose")
     assert [("GPU-Workload", ({"Purpose": "GPU-Workload"},))] == [(o.name, o.matches) for o in by_tag.groups]
+
+
+def test_where_memory_is_released_between_runs_the_shorter_wait_is_given_up() -> None:
+    """Every pause would be asked about after 90 minutes, whatever the longer wait is."""
+    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 8
+    released = [with_memory(machine(past, "speech"), [2.0] * len(past)) for _ in range(8)]
+    found = chosen(released)
+    assert found.everyone.choice is not None
+    assert (120, 120) == (found.everyone.choice.minutes, found.everyone.choice.released_minutes)
+    assert "Released memory does not shorten the wait" in advice.text(found, "project")
+    assert {"approval": {"ask_after_minutes": 120, "ask_after_released_minutes": 120}} == found.document()
+    held = chosen([with_memory(one, [60.0] * len(past)) for one in released])
+    assert held.everyone.choice is not None
+    assert (120, 90) == (held.everyone.choice.minutes, held.everyone.choice.released_minutes)
 
 
 def test_freezes_are_said() -> None:

@@ -39,6 +39,7 @@ from tests.unit.simulation.builders import (
     by_window,
     make_recording,
     run,
+    with_memory,
 )
 
 LAG = timedelta(minutes=5)
@@ -383,16 +384,6 @@ def test_an_instance_that_published_nothing_is_hours_without_data() -> None:
     later = make_instance(launch_time=START + timedelta(hours=9))
     assert timedelta(hours=3) == only(make_recording(bins((HOLE, 12)), instance=later)).no_data
     assert not make_recording(bins((HOLE, 11), (IDLE, 1))).is_silent
-
-
-def with_memory(recording: Recording, percent: Sequence[float]) -> Recording:
-    """The same, and so much of the GPU's memory is held."""
-    whole = SHAPE.memory_mib_each
-    assert whole is not None
-    key = (Policy().metrics.memory_used, recording.sets[0], "Maximum")
-    values = array("d", [value * whole / 100 for value in percent])
-    figures = replace(recording.figures, memory=array("d", percent))
-    return replace(recording, series={**recording.series, key: values}, figures=figures)
 
 
 def test_released_memory_brings_the_question_forward() -> None:
