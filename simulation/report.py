@@ -99,7 +99,7 @@ ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
     ("instances asked about", lambda one: str(one.instances_asked)),
     ("questions", lambda one: str(one.asks)),
     ("  of them ended by work before the act", lambda one: str(one.answered_by_work)),
-    ("told only, no plan possible", lambda one: str(one.told_only)),
+    ("notified only, no plan possible", lambda one: str(one.told_only)),
     ("stops", lambda one: str(one.stops)),
     ("  of them without asking (auto)", lambda one: str(one.acted_unasked)),
     ("  hit work within 1 h of the stop", lambda one: str(one.hit_within_an_hour)),

@@ -55,7 +55,7 @@ def test_the_table_has_a_column_for_every_policy() -> None:
     lines = {line[:38].strip(): line[38:].split() for line in text.splitlines()}
     assert ["test", "told"] == text.splitlines()[0].split()
     assert ["3", "0"] == lines["questions"]
-    assert ["0", "1"] == lines["told only, no plan possible"]
+    assert ["0", "1"] == lines["notified only, no plan possible"]
     assert ["2", "0"] == lines["ann"]
     assert "(1 unpriced)" in text
 
