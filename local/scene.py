@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
 from local.fleet import Member, series_of
-from local.receivers import Receivers
+from local.receivers import CHANNELS, Receivers
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
 
 STACK = "gpu-governor"
@@ -127,7 +127,13 @@ class Scene:
 
         def said() -> str:
             kinds = [(mail["kind"], mail.get("instance_id")) for mail in self.mail]
-            return f"{otherwise}; mail so far: {kinds}; errors: {self.errors()}"
+            refused = [
+                f"{one.channel}: {one.status} {one.problem}"
+                for channel in CHANNELS
+                for one in self.receivers.received(channel)
+                if one.status >= 300
+            ]
+            return f"{otherwise}; mail so far: {kinds}; refused: {refused[-5:]}; errors: {self.errors()}"
 
         return self.cloud.wait_for(look, said, moved=self._progress)
 

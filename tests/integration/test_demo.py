@@ -62,6 +62,6 @@ def test_a_wait_in_which_nothing_moves_ends_with_what_has_come(
     stage.ask()
 
     with pytest.raises(
-        LocalCloudError, match=r"no approval-requested about i-nobody; mail so far: \[.+\]; errors: "
+        LocalCloudError, match=r"no approval-requested about i-nobody; mail so far: \[.+; errors: "
     ):
         stage.await_mail("i-nobody", "approval-requested")
