@@ -27,7 +27,7 @@ from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
 from governor.domain.alert import Alert
-from governor.domain.approval import Answer, Decision
+from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.breaker_messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.cost import ProjectCost
 from governor.domain.cost_messages import budget_alert
@@ -348,6 +348,24 @@ def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
         assert [] == lacks(text, needed), channel
         assert not [word for word in ("would save", "link:", "SafetyError") if word in text], channel
         assert None is _RAW_TIME.search(text)
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "said"),
+    [
+        (Mode.OBSERVE, ApprovalStatus.VOID, ""),
+        (Mode.AUTO, ApprovalStatus.VOID, "Mode auto: the policy asks nobody."),
+        (Mode.ASK, ApprovalStatus.VOID, ""),
+        (Mode.ASK, ApprovalStatus.EXPIRED, "Nobody answered in time, so the policy acts."),
+    ],
+)
+def test_an_end_says_why_it_was_done_without_an_answer(mode: Mode, status: ApprovalStatus, said: str) -> None:
+    """Silence is named only where it was silence."""
+    episode = episode_of(mode, "act")
+    approval = Approval("a-1", episode.ref, "hash", status, NOW, DEADLINE, timedelta(days=30))
+    alert = outcome_alert(episode.ref, episode, Outcome.REFUSED, "it is exempt", NOW, LINK, approval)
+
+    assert said == next((line for line in alert.lines if line.startswith(("Mode", "Nobody"))), "")
 
 
 STEPS: list[tuple[tuple[str, ...], str, str, str]] = [

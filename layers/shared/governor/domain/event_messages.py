@@ -51,15 +51,8 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance.
-
-    Args:
-        instance: the one that is warned.
-        warned: of what, and when it ends.
-        checkpoint: `None` where the stack has no hook to send.
-        owner: whom it belongs to.
-        now: aware.
-        hook: what became of the hook, where it is sent.
+    """Return the warning about one instance. `checkpoint` is `None` where the stack has no hook to send;
+    `hook` says what became of it, where it is sent.
     """
     known, name = warned.stated_end is not None, instance.name
     end = clock(warned.ends_at, owner.time_zone, now)
@@ -123,17 +116,10 @@ def mass_alert(
     owner: Owner = NOBODY,
     unasked: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings in one zone, or of one Auto Scaling group.
+    """Return one message about many warnings, such as this one, in one zone or of one Auto Scaling group.
 
-    Args:
-        instance: one of them.
-        warned: its warning.
-        endangered: what the `owner` has there; `None` where that could not be listed.
-        policy: says how many are a mass.
-        since: when the first of them came.
-        now: aware.
-        owner: of what is endangered.
-        unasked: instances whose hook was refused, or of which nobody knows, as far as that is known now.
+    `endangered` is what the `owner` has there, `None` where that could not be listed. `unasked` are instances
+    whose hook was refused, or may have been.
     """
     zone, target = instance.availability_zone or instance.target.region, instance.target
     place = f"the group {warned.group}" if warned.group else zone

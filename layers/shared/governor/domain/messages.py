@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from governor.domain.alert import Alert, AlertKind, Section, Severity, alert_of
-from governor.domain.approval import Answer, Approval, Decision
+from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle
@@ -468,7 +468,8 @@ def _by_whom(episode: Episode | None, outcome: Outcome, approval: Approval | Non
         return f"Approved by {first}{people(decision.by)}."
     if episode.mode is Mode.AUTO:
         return "Mode auto: the policy asks nobody."
-    return "Nobody answered, and the policy then acts." if episode.acts_on_silence else ""
+    expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
+    return "Nobody answered in time, so the policy acts." if expired and episode.acts_on_silence else ""
 
 
 def _failure(ref: EpisodeRef, episode: Episode | None, reason: str) -> Words:
