@@ -66,6 +66,7 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/ruff check --fix $(SOURCES)
 	$(VENV)/ruff format $(SOURCES)
 	$(VENV)/python -m scripts.state_machines
+	$(VENV)/python -m scripts.policy_reference
 
 machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
 	$(VENV)/python -m scripts.state_machines

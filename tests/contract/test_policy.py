@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,7 +13,7 @@ from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
 from governor.contracts.policy import parse_policy
 from governor.contracts.yaml_document import read_document
-from governor.domain.policy import Action, Health, Mode, Policy, Targets
+from governor.domain.policy import Action, Mode, Policy
 from governor.errors import PolicyError
 from tests.builders import make_instance
 
@@ -437,34 +436,6 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
 
     policy = parse_policy(document).base().policy
     assert Mode.ASK is policy.mode
-
-
-def test_the_document_in_the_docs_shows_defaults_but_where_it_says(
-    request: pytest.FixtureRequest,
-) -> None:
-    """Who copies it must know what else than the defaults comes with it."""
-    page = (request.config.rootpath / "docs/policy.md").read_text()
-    shown = parse_policy(page.split("```yaml\n")[1].split("```")[0]).base().policy
-    plain = Policy()
-
-    as_default = replace(
-        shown,
-        mode=plain.mode,
-        ownership=plain.ownership,
-        budget=replace(shown.budget, projects=plain.budget.projects),
-    )
-    assert plain == as_default
-    assert "the default is `observe`" in page
-    assert "`mode`, `ownership`, `budget.projects` and `overrides` are examples" in page
-    assert all(one.name in page for one in fields(Targets))
-
-
-def test_every_setting_of_health_is_in_the_docs_with_its_default(request: pytest.FixtureRequest) -> None:
-    """Thresholds of the domain included."""
-    text = (request.config.rootpath / "docs" / "policy.md").read_text()
-    written = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["health"]
-
-    assert asdict(Health()) == written
 
 
 RETIRED = """

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from governor.domain.policy import Events
 from tests.unit.template.machines import ROOT, rules
 
 TEXT = (ROOT / "docs" / "events.md").read_text()
@@ -19,11 +16,3 @@ def test_every_rule_is_described() -> None:
         for one in rule.pattern["detail-type"]:
             name = one if isinstance(one, str) else f"{one['prefix']}..."
             assert f"`{name}`" in TEXT
-
-
-def test_every_setting_is_in_the_policy_document() -> None:
-    """With its default."""
-    policy = (ROOT / "docs" / "policy.md").read_text()
-    for one in fields(Events):
-        default = str(one.default).lower() if isinstance(one.default, bool) else None
-        assert f"  {one.name}: {default or ''}" in policy

@@ -122,7 +122,7 @@ class Metrics(Section):
     period_seconds: int = one_of(300, (60, 300, 3600))
     """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
     collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
-    """Seconds between two samples of the agent. The number of samples then tells how many GPUs reported."""
+    """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
     rediscover_after_minutes: int = between(60, 5, 1440)
@@ -285,8 +285,8 @@ class Breaker(Section):
     minimum_instances: int = between(5, 1, 10_000)
     """Number of instances that must change at once. Fewer never freeze anything."""
     hold_minutes: int = between(180, 0, 10_080)
-    """Minutes a freeze lasts after the last sweep that would have caused it. In mode `auto` it also lasts
-    until most of those instances have worked again, or are stopped."""
+    """Minutes a freeze lasts after the last sweep that would have caused it. If the governor acts
+    unasked, it also lasts until most of those instances have worked again, or are stopped."""
     remind_after_hours: int = between(24, 1, 168)
     """Hours between two messages about the same freeze."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)

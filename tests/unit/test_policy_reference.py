@@ -1,0 +1,90 @@
+"""The reference of the policy is generated, complete, and says what every setting means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.policy_schema import meanings, policy_schema, sections
+from governor.contracts.policy import Override
+from governor.domain.health import HealthThresholds
+from governor.domain.policy import Health, Policy
+from scripts.policy_reference import ROOT, SCHEMA, pages
+
+PAGES = pages(policy_schema())
+ROWS = [line for text in PAGES.values() for line in text.splitlines() if line.startswith("| `")]
+
+
+def section(name: str, setting: dict[str, Any]) -> dict[str, Any]:
+    """A schema with one section of one setting."""
+    inner = {"description": "About it.", "properties": {name: {"description": "What it is.", **setting}}}
+    return {
+        "description": "All.",
+        "properties": {"idle": {"$ref": "#/$defs/Idle", "description": "Idle."}},
+        "$defs": {
+            "Idle": inner,
+            "OverrideMatch": {"description": "Whom.", "properties": {}},
+            "Kind": {"enum": ["a", "b"], "type": "string"},
+        },
+    }
+
+
+def test_the_policy_reference_is_that_of_the_code() -> None:
+    """`make fix` writes it, and the schema beside the examples."""
+    for name, text in PAGES.items():
+        assert text == (ROOT / "docs" / name).read_text(encoding="utf-8"), name
+    assert policy_schema() == json.loads(SCHEMA.read_text(encoding="utf-8"))
+
+
+def test_every_setting_says_what_it_means() -> None:
+    """A row without a meaning sends its reader into the code."""
+    assert [] == [row for row in ROWS if row.endswith("|  |")]
+    for kind in (Policy, Override, *sections(Policy), *sections(Override)):
+        assert [] == [name for name, meaning in meanings(kind).items() if not meaning.endswith(".")], kind
+
+
+def test_every_setting_has_a_row() -> None:
+    """As many as there are, less the sections, which have a table each."""
+    kinds = {kind.__name__: len(meanings(kind)) for kind in (*sections(Policy), *sections(Override))}
+    within = 2  # `contacts` and `work` have a row and a table.
+    tables = sum(text.count("\n## ") for text in PAGES.values())
+    # A tag stands for two tables; of the document itself `mode` and `version` are rows.
+    assert sum(kinds.values()) + kinds["TagMatch"] + 2 == len(ROWS)
+    assert len(kinds) + 1 + 1 == tables
+    assert within == sum("section" in row.split("|")[3] for row in ROWS)
+
+
+def test_meanings_are_inherited() -> None:
+    """Thresholds of the domain stand in the section of the policy."""
+    assert meanings(HealthThresholds).items() < meanings(Health).items()
+
+
+@pytest.mark.parametrize(
+    ("setting", "row"),
+    [
+        ({"type": "integer", "minimum": 5, "maximum": 20160, "default": 60}, "| `60` | 5 to 20,160 |"),
+        (
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 10, "default": 1.5},
+            "| `1.5` | above 0 to 10 |",
+        ),
+        ({"type": "number", "exclusiveMinimum": 0, "default": 1e6}, "| `1000000` | above 0 |"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}, "| `null` | text, or `null` |"),
+        ({"$ref": "#/$defs/Kind", "default": "a"}, "| `a` | `a`, `b` |"),
+        ({"type": "array", "items": {"type": "string"}, "default": ["x"]}, "| `[x]` | list: text |"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "| `{}` | by name: text |"),
+        ({"type": "boolean", "default": False}, "| `false` | `true`, `false` |"),
+    ],
+)
+def test_a_row_holds_default_and_values(setting: dict[str, Any], row: str) -> None:
+    """As the document would write them."""
+    assert f"| `one` {row} What it is. |" in pages(section("one", setting))["policy-judging.md"]
+
+
+def test_a_section_that_no_page_holds_is_noticed() -> None:
+    """A new one must be placed."""
+    schema = section("one", {"type": "boolean", "default": True})
+    schema["properties"] = {"fresh": schema["properties"]["idle"]}
+    with pytest.raises(KeyError, match="fresh"):
+        pages(schema)
