@@ -31,6 +31,10 @@ from governor.domain.wording import clock, day_and_time, plural, usd
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
 ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
+_HAPPENS = frozenset(
+    {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
+)
+"""AWS does something to the instance by itself."""
 _PREFIX = {AlertKind.APPROVAL_REMINDER: "Reminder: ", AlertKind.APPROVAL_ESCALATION: "Escalation: "}
 
 
@@ -91,7 +95,7 @@ def _words(alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDa
         tuple(lead[1:]),
         sections,
         button="Decide" if asks else "See the record",
-        acts=asks and alert.facts.get("acts_on_silence") is True,
+        acts=alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
     )
 
 
