@@ -26,15 +26,21 @@ _MOST_VALUES = 20_000
 _SHOWN_CHARACTERS = 40
 
 _TAG = "tag:yaml.org,2002:"
-_PLAIN = frozenset(_TAG + kind for kind in ("str", "int", "float", "bool", "null"))
-_NUMBERS = frozenset(_TAG + kind for kind in ("int", "float"))
-_ONLY_OF_1_1 = frozenset(_TAG + kind for kind in ("timestamp", "value", "merge"))
-"""Of scalars: dates, and the signs `=` and `<<`."""
-_FLAGS = ("true", "false")
+_NUMBERS = ("int", "float")
+_PLAIN = ("str", "bool", "null", *_NUMBERS)
+_TEXT = ("timestamp", "value", "merge")
+"""Of YAML 1.1 only: dates, and the signs `=` and `<<`."""
+_ODD = (
+    (r"[-+]?0b", "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"),
+    (
+        r"[-+]?0[0-9_]",
+        "begins with a zero, octal in YAML 1.1; write it without, or in quotes if it is text",
+    ),
+    (r"[^_]*_", "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"),
+)
+"""Numbers that YAML 1.1 reads in another way than 1.2."""
 _INT_BITS = 64
 """Of a whole number, its sign included."""
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
-_BINARY = re.compile(r"[-+]?0b")
 
 Path = tuple[str, ...]
 """Of a setting: the keys, and the indices of lists, that lead to it."""
@@ -144,16 +150,10 @@ class _Reader:
         if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, (*above, node))
         if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
-            return self._list(node, path, (*above, node))
+            items = [(item, (*path, str(index))) for index, item in enumerate(node.value)]
+            self.lines |= {inner: item.start_mark.line + 1 for item, inner in items}
+            return [self.value(item, inner, (*above, node)) for item, inner in items]
         return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
-
-    def _list(self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]) -> list[Any]:
-        found = []
-        for index, item in enumerate(node.value):
-            inner = (*path, str(index))
-            self.lines[inner] = item.start_mark.line + 1
-            found.append(self.value(item, inner, above))
-        return found
 
     def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
         merged: dict[str, Any] = {}
@@ -168,12 +168,11 @@ class _Reader:
             key = self._key(key_node, path)
             if key is None:
                 continue
-            inner, line = (*path, key), key_node.start_mark.line + 1
+            inner = (*path, key)
             if key in own:
-                reason = f"stands twice, in line {self.lines[inner]} and here"
-                self.problems.append(PolicyProblem(dotted(inner), reason, line))
+                self._mistake(inner, f"stands twice, in line {self.lines[inner]} and here", key_node)
                 continue
-            self.lines[inner] = line
+            self.lines[inner] = key_node.start_mark.line + 1
             own[key] = self.value(value_node, inner, above)
         return {**merged, **own}
 
@@ -190,55 +189,44 @@ class _Reader:
                 else:
                     self._mistake((*path, "<<"), "merges mappings only", source)
 
-    def _key(self, node: yaml.Node, path: Path) -> str | None:
+    def _key(self, node: yaml.Node, path: Path) -> Any:
+        """The text of a key, or `None` where it is a mistake."""
         if not isinstance(node, yaml.ScalarNode):
-            self._mistake(path, "has a key that is no text", node)
-            return None
+            return self._mistake(path, "has a key that is no text", node)
         key = self._scalar(node, (*path, node.value))
-        if not isinstance(key, str):
-            self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
-            return None
-        return key
+        if isinstance(key, str):
+            return key
+        return self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
-        text = str(node.value)
-        is_number_by_colons = node.tag in _NUMBERS and ":" in text
-        is_word = node.tag == _TAG + "bool" and text.lower() not in _FLAGS
-        if node.tag in _ONLY_OF_1_1 or is_number_by_colons or is_word:
+        text, kind = str(node.value), node.tag[len(_TAG) :] if node.tag.startswith(_TAG) else ""
+        is_word = kind == "bool" and text.lower() not in ("true", "false")
+        if kind in _TEXT or is_word or (kind in _NUMBERS and ":" in text):
             return text
-        if node.tag not in _PLAIN:
+        if kind not in _PLAIN:
             return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
-        odd = _odd_number(text) if node.tag in _NUMBERS else None
-        if odd:
-            return self._mistake(path, f"{shown(text)} {odd}", node)
+        for pattern, odd in _ODD if kind in _NUMBERS else ():
+            if re.match(pattern, text):
+                return self._mistake(path, f"{shown(text)} {odd}", node)
         try:
             found = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError):
-            return self._mistake(path, f"{shown(text)} is no {_short(node.tag).removeprefix('!!')}", node)
+            return self._mistake(path, f"{shown(text)} is no {kind}", node)
         if isinstance(found, int) and found.bit_length() >= _INT_BITS:
             return self._mistake(path, f"{shown(text)} does not fit in {_INT_BITS} bits", node)
-        if isinstance(found, str) and not found.isascii() and any("\ud800" <= c <= "\udfff" for c in found):
+        if isinstance(found, str) and any("\ud800" <= c <= "\udfff" for c in found):
             return self._mistake(path, "has half of a character (a surrogate) in it", node)
         return found
 
-    def _mistake(self, path: Path, reason: str, node: yaml.Node) -> None:
+    def _mistake(self, path: Path, reason: str, node: yaml.Node) -> Any:
+        """Collect it, and return `None`, so that readers of nodes can return it."""
         self.problems.append(PolicyProblem(dotted(path), reason, node.start_mark.line + 1))
+        return None
 
 
 def dotted(path: Path) -> str:
     """A path as problems name it, on one line."""
     return printable(".".join(path))
-
-
-def _odd_number(text: str) -> str | None:
-    """What is wrong with a number that YAML 1.1 reads in another way than 1.2; `None` where they agree."""
-    if _BINARY.match(text):
-        return "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"
-    if _LEADING_ZERO.match(text):
-        return "begins with a zero, octal in YAML 1.1; write it without, or in quotes if it is text"
-    if "_" in text:
-        return "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"
-    return None
 
 
 def _short(tag: str) -> str:

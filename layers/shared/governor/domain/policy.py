@@ -329,13 +329,8 @@ class Ownership(Section):
     @property
     def directory(self) -> Directory:
         """Return the people to ask about an instance."""
-        return Directory(
-            contacts=self.contacts,
-            project_owners=self.project_owners,
-            default_contacts=self.default_contacts,
-            escalation_contacts=self.escalation_contacts,
-            email_domains=self.email_domains,
-        )
+        asked = (self.default_contacts, self.escalation_contacts)
+        return Directory(self.contacts, self.project_owners, *asked, self.email_domains)
 
 
 @dataclass(frozen=True, slots=True)
