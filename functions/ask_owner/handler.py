@@ -8,11 +8,11 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import AskPayload
 from governor.observability import logger, observed
 from governor.usecases.ask_owner import AskOwner
-from governor.wiring import episodes
 from governor.wiring.parts import Parts, Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.ask_owner(Parts()))
+@observed(use_case(Parts(), AskOwner))
 def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> dict[str, Any]:
     """Episode and stage (and, where an answer is awaited, the task token) to `{"heard", "settled"}`."""
     payload = parse(AskPayload, event)

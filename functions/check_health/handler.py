@@ -11,7 +11,7 @@ from governor.usecases.check_health import CheckHealth
 from governor.wiring import sweep
 
 
-@observed(sweep.check_health(sweep.SweepParts()))
+@observed(sweep.by_target(sweep.SweepParts(), CheckHealth))
 def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[CheckHealth]) -> dict[str, Any]:
     """One target to counts; what could not be read or told is logged and tried again."""
     payload = parse(TargetPayload, event)

@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import ProgressPayload
 from governor.observability import logger, observed
 from governor.usecases.check_progress import CheckProgress
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.check_progress(InstanceParts()))
+@observed(use_case(InstanceParts(), CheckProgress))
 def handler(event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]) -> dict[str, Any]:
     """Episode and what is waited for to `{"done", "wait_seconds"}`."""
     payload = parse(ProgressPayload, event)

@@ -8,11 +8,10 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import EpisodeOnlyPayload
 from governor.observability import logger, observed
 from governor.usecases.conclude_approval import ConcludeApproval
-from governor.wiring import episodes
 from governor.wiring.parts import Parts
 
 
-@observed(episodes.conclude_approval(Parts()))
+@observed(Parts().fill(ConcludeApproval))
 def handler(event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval) -> dict[str, Any]:
     """An episode to its answer; `expired` when nobody gave one."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()

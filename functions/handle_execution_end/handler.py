@@ -9,12 +9,12 @@ from governor.contracts.payloads import ExecutionEndEvent
 from governor.errors import InputError
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToExecutionEnd
-from governor.wiring import events
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(events.react_to_execution_end(InstanceParts()))
+@observed(use_case(InstanceParts(), ReactToExecutionEnd, or_defaults))
 def handler(event: dict[str, Any], context: Any, react: Ready[ReactToExecutionEnd]) -> dict[str, Any]:
     """A `Step Functions Execution Status Change` to whether an episode was closed by it."""
     ended = parse(ExecutionEndEvent, event)

@@ -10,9 +10,10 @@ from governor.observability import count, logger, observed
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.wiring import events
 from governor.wiring.parts import Ready
+from governor.wiring.policies import or_last, use_case
 
 
-@observed(events.respond_to_rebalance(events.EventParts()))
+@observed(use_case(events.EventParts(), RespondToWarnings, or_last))
 def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(RebalanceEvent, event).to_domain()

@@ -14,12 +14,12 @@ from governor.domain.schedule import Schedule
 from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
 from governor.usecases.open_episode import Opened, OpenEpisode
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.open_episode(InstanceParts()))
+@observed(use_case(InstanceParts(), OpenEpisode))
 def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]) -> dict[str, Any]:
     """An episode's name to its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()

@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import PutAwayPayload
 from governor.observability import count, logger, observed
 from governor.usecases.put_away import PutAway
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.put_away(InstanceParts()))
+@observed(use_case(InstanceParts(), PutAway))
 def handler(event: dict[str, Any], context: Any, put_away: Ready[PutAway]) -> dict[str, Any]:
     """Episode and action to `{"dry_run"}`. Every guard is checked again before EC2 is called."""
     payload = parse(PutAwayPayload, event)

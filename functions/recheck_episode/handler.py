@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import RecheckPayload
 from governor.observability import logger, observed
 from governor.usecases.recheck_episode import RecheckEpisode
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.recheck_episode(InstanceParts()))
+@observed(use_case(InstanceParts(), RecheckEpisode))
 def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
     """Episode and next step to `{"proceed", "outcome", "reason"}`."""
     payload = parse(RecheckPayload, event)

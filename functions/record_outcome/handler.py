@@ -9,12 +9,12 @@ from governor.contracts.payloads import OutcomePayload
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.usecases.record_outcome import RecordOutcome, outcome_of_error
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(episodes.record_outcome(InstanceParts()))
+@observed(use_case(InstanceParts(), RecordOutcome, or_defaults))
 def handler(event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]) -> dict[str, Any]:
     """Episode and outcome, or the error a step ended in, to the outcome that stands and its reason."""
     payload = parse(OutcomePayload, event)

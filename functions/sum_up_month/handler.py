@@ -7,11 +7,11 @@ from typing import Any
 from governor.errors import Unavailable
 from governor.observability import MetricUnit, count, logger, observed
 from governor.usecases.sum_up_month import SumUpMonth
-from governor.wiring import sweep
 from governor.wiring.parts import Parts, Ready
+from governor.wiring.policies import use_case
 
 
-@observed(sweep.sum_up_month(Parts()))
+@observed(use_case(Parts(), SumUpMonth))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
     """`{}` to the sums. What could not be told is raised after the figures were published."""
     month = sum_up_month()()

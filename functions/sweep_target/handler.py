@@ -11,7 +11,7 @@ from governor.usecases.sweep_target import SweepTarget
 from governor.wiring import sweep
 
 
-@observed(sweep.sweep_target(sweep.SweepParts()))
+@observed(sweep.by_target(sweep.SweepParts(), SweepTarget))
 def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[SweepTarget]) -> dict[str, Any]:
     """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
     payload = parse(TargetPayload, event)

@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import EpisodeOnlyPayload
 from governor.observability import logger, observed
 from governor.usecases.take_snapshot import TakeSnapshot
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import use_case
 
 
-@observed(episodes.take_snapshot(InstanceParts()))
+@observed(use_case(InstanceParts(), TakeSnapshot))
 def handler(event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]) -> dict[str, Any]:
     """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made twice."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()

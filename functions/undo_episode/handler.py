@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import UndoPayload
 from governor.observability import count, logger, observed
 from governor.usecases.undo_episode import UndoEpisode
-from governor.wiring import episodes
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
+from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(episodes.undo_episode(InstanceParts()))
+@observed(use_case(InstanceParts(), UndoEpisode, or_defaults))
 def handler(event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]) -> dict[str, Any]:
     """Episode and who asks to `{"done", "text"}`; the text is for that person."""
     payload = parse(UndoPayload, event)

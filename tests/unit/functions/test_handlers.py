@@ -19,11 +19,27 @@ from governor.domain.plan import Step
 from governor.domain.policy import Action
 from governor.errors import InputError
 from governor.ports import UndoAnswer
-from governor.wiring import answers, delivery, episodes, events, keys, page, policies, sign_in, sweep
+from governor.usecases.ask_owner import AskOwner
+from governor.usecases.check_health import CheckHealth
+from governor.usecases.check_progress import CheckProgress
+from governor.usecases.conclude_approval import ConcludeApproval
+from governor.usecases.notify_dates import NotifyDates
+from governor.usecases.open_episode import OpenEpisode
+from governor.usecases.put_away import PutAway
+from governor.usecases.react import ReactToExecutionEnd
+from governor.usecases.recheck_episode import RecheckEpisode
+from governor.usecases.record_outcome import RecordOutcome
+from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.usecases.sum_up_month import SumUpMonth
+from governor.usecases.sweep_target import SweepTarget
+from governor.usecases.take_snapshot import TakeSnapshot
+from governor.usecases.undo_episode import UndoEpisode
+from governor.wiring import answers, delivery, events, keys, page, sign_in
 from governor.wiring.events import EventParts
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Parts
-from governor.wiring.sweep import SweepParts
+from governor.wiring.policies import or_defaults, or_last, swept_accounts, use_case
+from governor.wiring.sweep import SweepParts, by_target
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
@@ -125,6 +141,11 @@ class Case:
         return self.event
 
 
+def by(kind: Callable[..., Any], policies: Any = None) -> Callable[[Parts], Any]:
+    """The use case, as its handler wires it."""
+    return lambda parts: use_case(parts, kind, policies)
+
+
 def site(parts: Parts) -> Any:
     """The page; nothing is started from it here."""
     return page.approval_site(parts, SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")))  # type: ignore[arg-type]
@@ -147,42 +168,48 @@ ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString":
 FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
 PLACE = {"account": "123456789012", "region": "us-east-1"}
 CASES = (
-    Case("plan_sweep/schedule", policies.swept_accounts, {"targets": [PLACE], "target_count": 1}, kind=Parts),
+    Case("plan_sweep/schedule", swept_accounts, {"targets": [PLACE], "target_count": 1}, kind=Parts),
     Case(
         "sweep_target/own-account",
-        sweep.sweep_target,
+        lambda parts: by_target(parts, SweepTarget),
         {**PLACE, "instances": 1, "problems": 0},
         fleet,
         SweepParts,
     ),
-    Case("check_health/own-account", sweep.check_health, {"looked": True, "problems": 0}, fleet, SweepParts),
-    Case("sum_up_month/after-sweep", sweep.sum_up_month, {"month": "2026-11", "told": 0}, fleet, Parts),
+    Case(
+        "check_health/own-account",
+        lambda parts: by_target(parts, CheckHealth),
+        {"looked": True, "problems": 0},
+        fleet,
+        SweepParts,
+    ),
+    Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(
         "open_episode/first-episode",
-        episodes.open_episode,
+        by(OpenEpisode),
         {"status": "opened", "path": "ask", "stop": True},
         new,
     ),
-    Case("ask_owner/ask", episodes.ask_owner, {"heard": True, "settled": False}, asking, Parts),
+    Case("ask_owner/ask", by(AskOwner), {"heard": True, "settled": False}, asking, Parts),
     Case(
         "conclude_approval/nobody-answered",
-        episodes.conclude_approval,
+        lambda parts: parts.fill(ConcludeApproval),
         {"decision": "expired"},
         asking,
         Parts,
     ),
-    Case("recheck_episode/before-stop", episodes.recheck_episode, {"proceed": True, "outcome": None}),
-    Case("put_away/stop", episodes.put_away, {"dry_run": False}),
+    Case("recheck_episode/before-stop", by(RecheckEpisode), {"proceed": True, "outcome": None}),
+    Case("put_away/stop", by(PutAway), {"dry_run": False}),
     Case(
         "take_snapshot/all-volumes",
-        episodes.take_snapshot,
+        by(TakeSnapshot),
         {"dry_run": False},
         to_be_deleted,
         document="plan: {action: terminate}",
     ),
-    Case("check_progress/stopped", episodes.check_progress, {"done": True}, stopping),
-    Case("record_outcome/stopped", episodes.record_outcome, {"outcome": "stopped"}),
-    Case("undo_episode/page", episodes.undo_episode, {"done": True}, stopped),
+    Case("check_progress/stopped", by(CheckProgress), {"done": True}, stopping),
+    Case("record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}),
+    Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
         events.react_to_state_change,
@@ -190,7 +217,7 @@ CASES = (
         asking,
         EventParts,
     ),
-    Case("handle_execution_end/failed", events.react_to_execution_end, {"closed": True}),
+    Case("handle_execution_end/failed", by(ReactToExecutionEnd, or_defaults), {"closed": True}),
     Case(
         "handle_spot_interruption/terminate",
         events.respond_to_interruptions,
@@ -200,7 +227,7 @@ CASES = (
     ),
     Case(
         "handle_rebalance_recommendation/recommended",
-        events.respond_to_rebalance,
+        by(RespondToWarnings, or_last),
         {"ours": True, "told": "singly"},
         asking,
         EventParts,
@@ -212,7 +239,7 @@ CASES = (
         asking,
         EventParts,
     ),
-    Case("handle_notice/retirement", events.notify_dates, {"told": ["i-0123456789abcdef0"]}, asking),
+    Case("handle_notice/retirement", by(NotifyDates, or_last), {"told": ["i-0123456789abcdef0"]}, asking),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),

@@ -11,14 +11,13 @@ from governor.adapters.spot_market import Ec2SpotMarket
 from governor.adapters.sqs import SqsDeadLetters
 from governor.ports import CheckpointHook, DeadLetters, LifecycleHooks, SiblingTypes, SpotMarket
 from governor.usecases.advise_elsewhere import AdviseElsewhere
-from governor.usecases.notify_dates import NotifyDates
 from governor.usecases.notify_warning import NotifyWarning
-from governor.usecases.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.react import ReactToStateChange
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.usecases.send_checkpoint import SendCheckpoint
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Ready
-from governor.wiring.policies import or_defaults, or_last, ready
+from governor.wiring.policies import or_last, ready
 
 
 class EventParts(InstanceParts):
@@ -72,11 +71,6 @@ def respond_to_interruptions(parts: EventParts) -> ToInterruptions:
     return ToInterruptions(respond, parts.dead_letters)
 
 
-def respond_to_rebalance(parts: EventParts) -> Ready[RespondToWarnings]:
-    """For `handle_rebalance_recommendation`."""
-    return _respond(parts)
-
-
 def respond_to_lifecycle_action(parts: EventParts) -> Ready[RespondToWarnings]:
     """For `handle_lifecycle_action`."""
     return _respond(parts, void=parts.void, hooks=parts.hooks)
@@ -85,15 +79,3 @@ def respond_to_lifecycle_action(parts: EventParts) -> Ready[RespondToWarnings]:
 def _respond(parts: EventParts, **more: Any) -> Ready[RespondToWarnings]:
     """Each function has only the steps that follow from its causes, and so only their rights."""
     return ready(or_last(parts), partial(parts.fill, RespondToWarnings, **more))
-
-
-def notify_dates(parts: InstanceParts) -> Ready[NotifyDates]:
-    """For `handle_notice`."""
-    return ready(or_last(parts), partial(parts.fill, NotifyDates))
-
-
-def react_to_execution_end(parts: InstanceParts) -> Ready[ReactToExecutionEnd]:
-    """For `handle_execution_end`: a lock is freed whatever the policy document says."""
-    return ready(
-        or_defaults(parts), lambda policies: parts.fill(ReactToExecutionEnd, close=parts.close_dead(policies))
-    )

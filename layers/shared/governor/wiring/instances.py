@@ -24,6 +24,7 @@ from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.guards import Guards
 from governor.usecases.inspect_instance import InspectInstance
+from governor.usecases.read_history import ReadHistory
 from governor.usecases.void_episode import VoidEpisode
 from governor.wiring.parts import Parts
 
@@ -66,6 +67,10 @@ class InstanceParts(Parts):
         return EbsSnapshots(self.clients)
 
     @cached_property
+    def history(self) -> ReadHistory:
+        return self.fill(ReadHistory)
+
+    @cached_property
     def gather(self) -> GatherEvidence:
         return self.fill(GatherEvidence)
 
@@ -89,6 +94,10 @@ class InstanceParts(Parts):
         """Books savings by this policy."""
         return self.fill(BookSaving, policies)
 
+    def close(self, policies: Policies) -> CloseDead:
+        """The same, by the name that it has where a workflow ended."""
+        return self.close_dead(policies)
+
     def close_dead(self, policies: Policies) -> CloseDead:
         """Closes episodes whose workflow is dead, by this policy."""
-        return self.fill(CloseDead, policies, book=self.book(policies))
+        return self.fill(CloseDead, policies)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cached_property
+from inspect import ismethod
 from typing import Any, TypeVar
 
 from governor.adapters.clients import Clients
@@ -54,12 +55,16 @@ class Parts:
         vars(self).update(replaced)
 
     def fill(self, kind: Callable[..., UseCase], policies: Policies | None = None, **given: Any) -> UseCase:
-        """Make a use case: a field without default is what is given, or the part of that name."""
-        if policies is not None:
-            given["policies"] = policies
+        """Make a use case: a field without default is what is given, or the part of that name.
+
+        A part that is a method rests on the policy, and gets it.
+        """
         for field in fields(kind):  # type: ignore[arg-type]
-            if field.name not in given and field.default is MISSING:
-                given[field.name] = getattr(self, field.name)
+            if field.name == "policies" and policies is not None:
+                given["policies"] = policies
+            elif field.name not in given and field.default is MISSING:
+                part = getattr(self, field.name)
+                given[field.name] = part(policies) if ismethod(part) else part
         return kind(**given)
 
     @property

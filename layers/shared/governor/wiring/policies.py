@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.errors import PolicyError, Throttled, Unavailable
@@ -22,6 +23,13 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
     """
     make(parse_policy(""))
     return lambda: make(policies())
+
+
+def use_case(
+    parts: Parts, kind: Callable[..., UseCase], policies: Callable[[Parts], Ready[PolicyBook]] | None = None
+) -> Ready[UseCase]:
+    """Return the use case made of these parts, by the present policy unless told otherwise."""
+    return ready((policies or present)(parts), partial(parts.fill, kind))
 
 
 def swept_accounts(parts: Parts) -> Ready[Places]:
