@@ -26,7 +26,6 @@ class AutoScalingHooks:
         self._clients = clients
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """As the port says."""
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
         client = self._clients.client("autoscaling", target, repeat=False)
         with aws_errors("autoscaling:DescribeLifecycleHooks"):
@@ -37,7 +36,6 @@ class AutoScalingHooks:
         return None
 
     def complete(self, target: Target, action: LifecycleAction) -> None:
-        """As the port says."""
         try:
             with aws_errors("autoscaling:CompleteLifecycleAction"):
                 self._clients.client("autoscaling", target).complete_lifecycle_action(

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.domain.managed import BatchEnvironment
-from governor.ports import BatchReader
 
 _WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 _RUNNING = ("STARTING", "RUNNING")
@@ -26,7 +25,6 @@ class AwsBatch:
         self._clients = clients
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """As the port says."""
         client = self._clients.client("batch", target)
         with aws_errors("batch:DescribeComputeEnvironments"):
             found = client.describe_compute_environments(computeEnvironments=[name])["computeEnvironments"]
@@ -46,22 +44,15 @@ class AwsBatch:
 
     def _queues(self, client: Any, environment_arn: str) -> list[str]:
         """Those that send their jobs to the environment."""
-        queues: list[str] = []
-        parameters: dict[str, Any] = {}
-        while True:
-            with aws_errors("batch:DescribeJobQueues"):
-                page = client.describe_job_queues(**parameters)
-            queues += [
-                queue["jobQueueArn"]
-                for queue in page["jobQueues"]
-                if any(
-                    order["computeEnvironment"] == environment_arn
-                    for order in queue.get("computeEnvironmentOrder") or ()
-                )
-            ]
-            if not page.get("nextToken"):
-                return queues
-            parameters["nextToken"] = page["nextToken"]
+        return [
+            queue["jobQueueArn"]
+            for page in pages("batch:DescribeJobQueues", client.describe_job_queues, following="nextToken")
+            for queue in page["jobQueues"]
+            if any(
+                order["computeEnvironment"] == environment_arn
+                for order in queue.get("computeEnvironmentOrder") or ()
+            )
+        ]
 
     def _jobs(self, client: Any, queues: list[str], states: tuple[str, ...]) -> int:
         number = 0
@@ -71,8 +62,3 @@ class AwsBatch:
                     page = client.list_jobs(jobQueue=queue, jobStatus=state, maxResults=_JOBS)
                 number += len(page["jobSummaryList"])
         return number
-
-
-def _conforms(batch: AwsBatch) -> BatchReader:
-    """Lets the type checker compare the class with its port."""
-    return batch

@@ -19,7 +19,6 @@ class ShippedCatalogue:
     """The ports `Catalogue` and `SiblingTypes`."""
 
     def shape(self, instance_type: str) -> Shape | None:
-        """As the port says."""
         row = _rows().get(instance_type)
         if row is None:
             return None
@@ -33,7 +32,6 @@ class ShippedCatalogue:
         )
 
     def alike(self, instance_type: str) -> tuple[str, ...]:
-        """As the port says."""
         row = _rows().get(instance_type)
         if row is None:
             return ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 
@@ -30,7 +30,6 @@ class RunCommandHook:
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
-        """As the port says."""
         left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         with aws_errors("ssm:SendCommand"):
             answer = self._client(target).send_command(
@@ -47,19 +46,13 @@ class RunCommandHook:
         return str(answer["Command"]["CommandId"])
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        """As the port says."""
-        wanted: dict[str, Any] = {
-            "Filters": [{"Key": "InstanceIds", "Values": list(instance_ids)}],
-            "MaxResults": _PAGE,
-        }
-        known: set[str] = set()
-        with aws_errors("ssm:DescribeInstanceInformation"):
-            while True:
-                page = self._client(target).describe_instance_information(**wanted)
-                known |= {one["InstanceId"] for one in page["InstanceInformationList"]}
-                if not page.get("NextToken"):
-                    return frozenset(known)
-                wanted["NextToken"] = page["NextToken"]
+        listed = pages(
+            "ssm:DescribeInstanceInformation",
+            self._client(target).describe_instance_information,
+            Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
+            MaxResults=_PAGE,
+        )
+        return frozenset(one["InstanceId"] for page in listed for one in page["InstanceInformationList"])
 
     def _client(self, target: Target) -> Any:
         # An answer that takes long is of no use: people must be told within the same two minutes.

@@ -7,6 +7,7 @@ what the clients are used for.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -55,6 +56,26 @@ class Clients:
         if role_arn not in self._sessions:
             self._sessions[role_arn] = _own_session() if role_arn is None else _assumed_session(role_arn)
         return self._sessions[role_arn]
+
+
+def pages(
+    operation: str, call: Callable[..., Any], *, following: str = "NextToken", **parameters: Any
+) -> Iterator[Any]:
+    """All pages of a call. boto3's own paginators would read one more model file at every cold start.
+
+    Args:
+        operation: as for `aws_errors`.
+        call: the client's method.
+        following: the name of the field that leads to the next page.
+        parameters: of the call.
+    """
+    while True:
+        with aws_errors(operation):
+            page = call(**parameters)
+        yield page
+        if not page.get(following):
+            return
+        parameters[following] = page[following]
 
 
 def _config(repeat: bool, patient: bool = True) -> Config:

@@ -11,5 +11,9 @@ class SystemClock:
     """The port `Clock`."""
 
     def now(self) -> UtcDatetime:
-        """Aware UTC."""
-        return datetime.now(tz=UTC)
+        return utc_now()
+
+
+def utc_now() -> UtcDatetime:
+    """Return the time, aware."""
+    return datetime.now(tz=UTC)

@@ -1,7 +1,7 @@
 """CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time.
 
-A part that could not be read is told by key and never looks like silence. This module must not know what the
-figures mean.
+A part that could not be read is named by its key and never looks like silence. This module must not know
+what the figures mean.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from governor.adapters.clients import Clients
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Clients, pages
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
@@ -22,6 +21,8 @@ _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
 _CALLS_AT_A_TIME = 8
 _COMPLETE = "Complete"
+_RECENTLY: Any = {"RecentlyActive": "PT3H"}
+"""More would list series of machines long gone; a GPU silent for longer is silent."""
 _Dimensions = tuple[tuple[str, str], ...]
 
 
@@ -32,7 +33,6 @@ class CloudWatchMetrics:
         self._clients = clients
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """As the port says."""
         series: dict[str, Series] = {}
         problems: dict[str, str] = {}
         if not queries:
@@ -52,49 +52,38 @@ class CloudWatchMetrics:
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[_Dimensions]]:
-        """As the port says."""
-        parameters: dict[str, Any] = {
-            "Namespace": namespace,
-            "MetricName": metric,
-            # More would list series of machines long gone; a GPU silent for longer is silent.
-            "RecentlyActive": "PT3H",
-        }
-        if instance_id is not None:
-            parameters["Dimensions"] = [{"Name": "InstanceId", "Value": instance_id}]
+        only = {} if instance_id is None else {"Dimensions": [_instance_dimension(instance_id)]}
         found: dict[str, list[_Dimensions]] = {}
-        for owner, _, dimensions in self._listed(target, parameters):
+        for owner, _, dimensions in self._listed(
+            target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only
+        ):
             found.setdefault(owner, []).append(dimensions)
         return found
 
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, _Dimensions]]]:
-        """As the port says."""
-        one = {} if instance_id is None else {"Value": instance_id}
-        parameters: dict[str, Any] = {
-            "Namespace": namespace,
-            "Dimensions": [{"Name": "InstanceId", **one}],
-            **({"RecentlyActive": "PT3H"} if recently else {}),
-        }
+        when = _RECENTLY if recently else {}
         found: dict[str, list[tuple[str, _Dimensions]]] = {}
-        for owner, metric, dimensions in self._listed(target, parameters):
+        for owner, metric, dimensions in self._listed(
+            target, Namespace=namespace, Dimensions=[_instance_dimension(instance_id)], **when
+        ):
             found.setdefault(owner, []).append((metric, dimensions))
         return found
 
-    def _listed(self, target: Target, parameters: dict[str, Any]) -> Iterator[tuple[str, str, _Dimensions]]:
+    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, _Dimensions]]:
         """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
         client = self._clients.client("cloudwatch", target)
-        while True:
-            with aws_errors("cloudwatch:ListMetrics"):
-                page = client.list_metrics(**parameters)
+        for page in pages("cloudwatch:ListMetrics", client.list_metrics, **parameters):
             for listed in page["Metrics"]:
                 dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
                 owner = dict(dimensions).get("InstanceId")
                 if owner is not None:
                     yield owner, listed.get("MetricName", ""), dimensions
-            if not page.get("NextToken"):
-                return
-            parameters = {**parameters, "NextToken": page["NextToken"]}
+
+
+def _instance_dimension(instance_id: str | None) -> dict[str, str]:
+    return {"Name": "InstanceId"} if instance_id is None else {"Name": "InstanceId", "Value": instance_id}
 
 
 class _Batch:
@@ -119,33 +108,28 @@ class _Batch:
         if whole:
             self.problems = dict.fromkeys(status, whole)
         else:
-            self.problems = {key: told for key, told in status.items() if told != _COMPLETE}
+            self.problems = {key: last for key, last in status.items() if last != _COMPLETE}
 
     def _read_pages(self, values: dict[str, list[float | None]], status: dict[str, str]) -> str:
         """Fills values and each key's last status; returns what is wrong with the answer as a whole."""
-        parameters: dict[str, Any] = {
-            "MetricDataQueries": [
-                _query(f"q{number}", query, int(self._window.period.total_seconds()))
-                for number, query in enumerate(self._queries)
-            ],
-            "StartTime": self._window.start,
-            "EndTime": self._window.end,
-            "ScanBy": "TimestampAscending",
-            "MaxDatapoints": _DATAPOINTS_PER_CALL,
-        }
-        told: list[str] = []
-        while True:
-            with aws_errors("cloudwatch:GetMetricData"):
-                page = self._client.get_metric_data(**parameters)
-            told += (_text(message) for message in page.get("Messages") or ())
+        period = int(self._window.period.total_seconds())
+        messages: list[str] = []
+        for page in pages(
+            "cloudwatch:GetMetricData",
+            self._client.get_metric_data,
+            MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(self._queries)],
+            StartTime=self._window.start,
+            EndTime=self._window.end,
+            ScanBy="TimestampAscending",
+            MaxDatapoints=_DATAPOINTS_PER_CALL,
+        ):
+            messages += (_text(message) for message in page.get("Messages") or ())
             for result in page["MetricDataResults"]:
                 key = self._queries[int(result["Id"][1:])].key
                 self._place(result, key, values)
-                # Of a series cut by the page limit, the later page tells whether the rest came.
+                # Of a series cut by the page limit, the later page says whether the rest came.
                 status[key] = _status(result)
-            if not page.get("NextToken"):
-                return "; ".join(told)
-            parameters["NextToken"] = page["NextToken"]
+        return "; ".join(messages)
 
     def _place(self, result: Any, key: str, values: dict[str, list[float | None]]) -> None:
         start, bins = self._window.start.timestamp(), self._window.bins

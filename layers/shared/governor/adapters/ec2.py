@@ -10,9 +10,10 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import DRY_RUN_OK, aws_errors
 from governor.domain.instance import (
     Instance,
@@ -48,25 +49,11 @@ class Ec2Instances:
         self._clients = clients
 
     def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
-        """As the port says."""
-        client = self._clients.client("ec2", target)
-        parameters: dict[str, Any] = {
-            "Filters": [
-                {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]},
-                {"Name": "instance-state-name", "Values": ["running"]},
-            ],
-            "MaxResults": _PAGE,
-            **_including_managed(client),
-        }
-        instances: list[Instance] = []
-        with aws_errors("ec2:DescribeInstances"):
-            for page in _pages(client.describe_instances, parameters):
-                for reservation in page["Reservations"]:
-                    instances += [_instance(target, found) for found in reservation["Instances"]]
-        return instances
+        selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
+        running = {"Name": "instance-state-name", "Values": ["running"]}
+        return [_instance(target, found) for found in self._listed(target, selected, running)]
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """As the port says."""
         client = self._clients.client("ec2", target)
         try:
             with aws_errors("ec2:DescribeInstances"):
@@ -77,22 +64,28 @@ class Ec2Instances:
         return replace(_instance(target, found[0]), launch=_launch(found[0])) if found else None
 
     def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
-        """As the port says. By a filter: of ids, a single unknown one would fail the whole call."""
+        """By a filter: of ids, a single unknown one would fail the whole call."""
+        return {
+            found["InstanceId"]: replace(_instance(target, found), launch=_launch(found))
+            for part in in_parts(instance_ids, _FILTER_VALUES)
+            for found in self._listed(target, {"Name": "instance-id", "Values": list(part)})
+        }
+
+    def _listed(self, target: Target, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Every instance that all filters let through, as EC2 describes it."""
         client = self._clients.client("ec2", target)
-        found: dict[str, Instance] = {}
-        for part in in_parts(instance_ids, _FILTER_VALUES):
-            named = {"Name": "instance-id", "Values": list(part)}
-            parameters = {"Filters": [named], "MaxResults": _PAGE, **_including_managed(client)}
-            with aws_errors("ec2:DescribeInstances"):
-                for page in _pages(client.describe_instances, parameters):
-                    for reservation in page["Reservations"]:
-                        for one in reservation["Instances"]:
-                            instance = replace(_instance(target, one), launch=_launch(one))
-                            found[instance.instance_id] = instance
-        return found
+        for page in pages(
+            "ec2:DescribeInstances",
+            client.describe_instances,
+            Filters=list(filters),
+            MaxResults=_PAGE,
+            **_including_managed(client),
+        ):
+            for reservation in page["Reservations"]:
+                yield from reservation["Instances"]
 
     def protection(self, target: Target, instance_id: str) -> Protection:
-        """As the port says. EC2 tells one attribute a call."""
+        """EC2 tells one attribute a call."""
         return Protection(
             stop=self._attribute(target, instance_id, "disableApiStop", "DisableApiStop"),
             termination=self._attribute(
@@ -108,7 +101,6 @@ class Ec2Instances:
         return bool(answer[key]["Value"])
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
-        """As the port says."""
         try:
             with aws_errors("ec2:DescribeSpotInstanceRequests"):
                 answer = self._clients.client("ec2", target).describe_spot_instance_requests(
@@ -123,7 +115,6 @@ class Ec2Instances:
         return SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
-        """As the port says."""
         if not instance.volumes:
             return ()
         with aws_errors("ec2:DescribeVolumes"):
@@ -132,12 +123,9 @@ class Ec2Instances:
             )
         known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
         return tuple(
-            replace(
-                volume,
-                size_gib=known.get(volume.volume_id, {}).get("Size"),
-                volume_type=known.get(volume.volume_id, {}).get("VolumeType"),
-            )
+            replace(volume, size_gib=found.get("Size"), volume_type=found.get("VolumeType"))
             for volume in instance.volumes
+            for found in [known.get(volume.volume_id, {})]
         )
 
 
@@ -150,34 +138,20 @@ class Ec2Tags:
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, str]:
-        """As the port says."""
-        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
         client = self._clients.client("ec2", target)
-
-        def call(batch: Sequence[str]) -> None:
-            _write(
-                "ec2:CreateTags",
-                dry_run,
-                lambda: client.create_tags(Resources=list(batch), Tags=pairs, DryRun=dry_run),
-            )
-
-        return _in_batches(instance_ids, call)
+        create = partial(client.create_tags, Tags=_pairs(tags))
+        return _in_batches(
+            instance_ids, lambda batch: _write("ec2:CreateTags", dry_run, create, Resources=list(batch))
+        )
 
     def remove_tags(
         self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
     ) -> dict[str, str]:
-        """As the port says."""
-        names = [{"Key": key} for key in keys]
         client = self._clients.client("ec2", target)
-
-        def call(batch: Sequence[str]) -> None:
-            _write(
-                "ec2:DeleteTags",
-                dry_run,
-                lambda: client.delete_tags(Resources=list(batch), Tags=names, DryRun=dry_run),
-            )
-
-        return _in_batches(instance_ids, call)
+        delete = partial(client.delete_tags, Tags=[{"Key": key} for key in keys])
+        return _in_batches(
+            instance_ids, lambda batch: _write("ec2:DeleteTags", dry_run, delete, Resources=list(batch))
+        )
 
 
 class Ec2Controller:
@@ -187,35 +161,20 @@ class Ec2Controller:
         self._clients = clients
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """As the port says."""
         client = self._clients.client("ec2", target)
-        _write(
-            "ec2:StopInstances",
-            dry_run,
-            lambda: client.stop_instances(InstanceIds=[instance_id], DryRun=dry_run),
-        )
+        _write("ec2:StopInstances", dry_run, client.stop_instances, InstanceIds=[instance_id])
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """As the port says."""
         client = self._clients.client("ec2", target)
-        _write(
-            "ec2:TerminateInstances",
-            dry_run,
-            lambda: client.terminate_instances(InstanceIds=[instance_id], DryRun=dry_run),
-        )
+        _write("ec2:TerminateInstances", dry_run, client.terminate_instances, InstanceIds=[instance_id])
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
-        """As the port says."""
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 # Left open, a persistent request would launch a successor.
                 ids = [instance.spot_request_id or ""]
-                client = self._clients.client("ec2", instance.target)
-                _write(
-                    "ec2:CancelSpotInstanceRequests",
-                    dry_run,
-                    lambda: client.cancel_spot_instance_requests(SpotInstanceRequestIds=ids, DryRun=dry_run),
-                )
+                cancel = self._clients.client("ec2", instance.target).cancel_spot_instance_requests
+                _write("ec2:CancelSpotInstanceRequests", dry_run, cancel, SpotInstanceRequestIds=ids)
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
@@ -229,7 +188,6 @@ class Ec2Starter:
         self._clients = clients
 
     def start(self, target: Target, instance_id: str) -> None:
-        """As the port says."""
         client = self._clients.client("ec2", target)
         with aws_errors("ec2:StartInstances"):
             client.start_instances(InstanceIds=[instance_id])
@@ -250,36 +208,31 @@ class EbsSnapshots:
         dry_run: bool,
         boot_volume: bool = True,
     ) -> list[Snapshot]:
-        """As the port says."""
-        # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Whoever repeats
-        # it looks with `find` first.
+        # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Look with
+        # `find` before it is repeated.
         client = self._clients.client("ec2", target, repeat=False)
-        pairs = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = _write(
             "ec2:CreateSnapshots",
             dry_run,
-            lambda: client.create_snapshots(
-                InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
-                Description=f"GPU Governor: {instance_id} before it goes",
-                TagSpecifications=[{"ResourceType": "snapshot", "Tags": pairs}],
-                DryRun=dry_run,
-            ),
+            client.create_snapshots,
+            InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
+            Description=f"GPU Governor: {instance_id} before it goes",
+            TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
         )
         return [] if answer is None else [_snapshot(found) for found in answer["Snapshots"]]
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
-        """As the port says."""
         client = self._clients.client("ec2", target)
-        parameters = {
-            "OwnerIds": ["self"],
-            "Filters": [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()],
-        }
-        with aws_errors("ec2:DescribeSnapshots"):
-            pages = list(_pages(client.describe_snapshots, parameters))
-        return [_snapshot(found) for page in pages for found in page["Snapshots"]]
+        filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
+        listed = pages("ec2:DescribeSnapshots", client.describe_snapshots, OwnerIds=["self"], Filters=filters)
+        return [_snapshot(found) for page in listed for found in page["Snapshots"]]
 
 
-def _write(operation: str, dry_run: bool, call: Callable[[], Any]) -> Any:
+def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def _write(operation: str, dry_run: bool, call: Callable[..., Any], **parameters: Any) -> Any:
     """One EC2 write call. In a dry run EC2's "would have succeeded" is the only good answer.
 
     Raises:
@@ -287,7 +240,7 @@ def _write(operation: str, dry_run: bool, call: Callable[[], Any]) -> Any:
     """
     try:
         with aws_errors(operation):
-            answer = call()
+            answer = call(**parameters, DryRun=dry_run)
     except CloudError as error:
         if dry_run and error.code == DRY_RUN_OK:
             return None
@@ -343,18 +296,7 @@ def _literal(value: str) -> str:
     return re.sub(r"([\\*?])", r"\\\1", value)
 
 
-def _pages(call: Callable[..., Any], parameters: Mapping[str, Any]) -> Iterator[Any]:
-    """All pages of a call that pages by NextToken."""
-    token: dict[str, str] = {}
-    while True:
-        page = call(**parameters, **token)
-        yield page
-        if not page.get("NextToken"):
-            return
-        token = {"NextToken": page["NextToken"]}
-
-
-def _including_managed(client: Any) -> dict[str, bool]:
+def _including_managed(client: Any) -> dict[str, Any]:
     """EC2 leaves hidden managed instances out of lists unless told not to; old models lack the parameter."""
     shape = client.meta.service_model.operation_model("DescribeInstances").input_shape
     if "IncludeManagedResources" in shape.members:
@@ -364,7 +306,7 @@ def _including_managed(client: Any) -> dict[str, bool]:
 
 
 def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
-    operator = found.get("Operator") or {}
+    operator, placement = found.get("Operator") or {}, found.get("Placement") or {}
     return Instance(
         target=target,
         instance_id=found["InstanceId"],
@@ -383,12 +325,12 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
             for mapping in found.get("BlockDeviceMappings", ())
             if "Ebs" in mapping
         ),
-        availability_zone=(found.get("Placement") or {}).get("AvailabilityZone", ""),
+        availability_zone=placement.get("AvailabilityZone", ""),
         platform=found.get("PlatformDetails", "Linux/UNIX"),
         public_ip=found.get("PublicIpAddress"),
         spot_request_id=found.get("SpotInstanceRequestId"),
         capacity_reservation_id=found.get("CapacityReservationId"),
-        host_id=(found.get("Placement") or {}).get("HostId"),
+        host_id=placement.get("HostId"),
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
     )

@@ -38,95 +38,38 @@ from governor.errors import (
 DRY_RUN_OK = "DryRunOperation"
 """The error code by which EC2 says that a dry run would have succeeded."""
 
-_BY_CODE: dict[str, type[CloudError]] = {
-    **dict.fromkeys(
-        (
-            "Throttling",
-            "ThrottlingException",
-            "ThrottledException",
-            "TooManyRequestsException",
-            "RequestLimitExceeded",
-            "RequestThrottled",
-            "RequestThrottledException",
-            "SlowDown",
-            "LimitExceeded",
-            "LimitExceededException",
-            "ProvisionedThroughputExceededException",
-            "TransactionInProgressException",
-            "SnapshotCreationPerVolumeRateExceeded",
-            "ConcurrentSnapshotLimitExceeded",
-            "PendingSnapshotLimitExceeded",
-            "EC2ThrottledException",
-            "KMSThrottling",
-            "KMSThrottlingException",
-            "ExecutionLimitExceeded",
-            "PriorRequestNotComplete",
-            "TransactionConflictException",
-        ),
-        Throttled,
-    ),
-    **dict.fromkeys(
-        (
-            "InternalError",
-            "InternalFailure",
-            "InternalServerError",
-            "InternalServiceError",
-            "InternalServiceException",
-            "ServiceUnavailable",
-            "ServiceUnavailableException",
-            "Unavailable",
-            "RequestTimeout",
-            "RequestTimeoutException",
-        ),
-        Unavailable,
-    ),
-    **dict.fromkeys(
-        (
-            "UnauthorizedOperation",
-            "AccessDenied",
-            "AccessDeniedException",
-            "AuthorizationError",
-            "AuthFailure",
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "UnrecognizedClientException",
-            "SignatureDoesNotMatch",
-            "OptInRequired",
-            "KMSAccessDenied",
-            "KMSAccessDeniedException",
-            "InvalidClientTokenId",
-        ),
-        AccessDenied,
-    ),
-    **dict.fromkeys(
-        (
-            "InsufficientInstanceCapacity",
-            "InsufficientHostCapacity",
-            "InsufficientReservedInstanceCapacity",
-            "InsufficientCapacityOnHost",
-            "ReservationCapacityExceeded",
-        ),
-        NoCapacity,
-    ),
-    **dict.fromkeys(("OperationNotPermitted", "OperationNotPermittedException"), Protected),
-    **dict.fromkeys(("UnsupportedOperation", "UnsupportedOperationException", "Unsupported"), Unsupported),
-    **dict.fromkeys(
-        ("IncorrectInstanceState", "IncorrectState", "IncorrectSpotRequestState", "InvalidState"), WrongState
-    ),
-    **dict.fromkeys(
-        (
-            "ResourceNotFoundException",
-            "ResourceNotFound",
-            "NotFoundException",
-            "NotFound",
-            "ParameterNotFound",
-            "ExecutionDoesNotExist",
-            "StateMachineDoesNotExist",
-            "TaskDoesNotExist",
-        ),
-        NotFound,
-    ),
+_CODES: dict[type[CloudError], str] = {
+    Throttled: """
+        Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown
+        RequestLimitExceeded RequestThrottled RequestThrottledException PriorRequestNotComplete
+        LimitExceeded LimitExceededException ExecutionLimitExceeded ProvisionedThroughputExceededException
+        TransactionInProgressException TransactionConflictException EC2ThrottledException
+        SnapshotCreationPerVolumeRateExceeded ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded
+        KMSThrottling KMSThrottlingException
+    """,
+    Unavailable: """
+        InternalError InternalFailure InternalServerError InternalServiceError InternalServiceException
+        ServiceUnavailable ServiceUnavailableException Unavailable RequestTimeout RequestTimeoutException
+    """,
+    AccessDenied: """
+        UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure
+        ExpiredToken ExpiredTokenException UnrecognizedClientException InvalidClientTokenId
+        SignatureDoesNotMatch OptInRequired KMSAccessDenied KMSAccessDeniedException
+    """,
+    NoCapacity: """
+        InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
+        InsufficientCapacityOnHost ReservationCapacityExceeded
+    """,
+    Protected: "OperationNotPermitted OperationNotPermittedException",
+    Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
+    WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
+    NotFound: """
+        ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
+        ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist
+    """,
 }
+"""The codes that AWS answers with, by what they mean here."""
+_BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
 
 _NETWORK = (

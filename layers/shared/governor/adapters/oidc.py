@@ -66,7 +66,6 @@ class HttpsFetch:
     def __call__(
         self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """As the port says."""
         sent = {"Accept": "application/json", **(headers or {})}
         if form is not None:
             sent["Content-Type"] = "application/x-www-form-urlencoded"
@@ -105,7 +104,6 @@ class OidcProvider:
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
     def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
-        """As the port says."""
         discovered = self._discovered()
         endpoint = _https(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
@@ -127,7 +125,6 @@ class OidcProvider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
-        """As the port says."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

@@ -12,11 +12,12 @@ from decimal import Decimal
 
 from governor.adapters.catalogue import PRICES_AS_OF, list_price
 from governor.adapters.clients import Clients
-from governor.adapters.errors import aws_errors
+from governor.adapters.clock import utc_now
+from governor.adapters.spot_market import spot_history
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.plan import Price
 from governor.domain.policy import Policy
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import iso
 from governor.errors import CloudError
 
 _log = logging.getLogger(__name__)
@@ -26,20 +27,15 @@ _LINUX = "Linux/UNIX"
 _SPOT_KEPT = timedelta(hours=1)
 
 
-def _utc_now() -> datetime:
-    return datetime.now(tz=UTC)
-
-
 class AwsPriceBook:
     """The port `PriceBook`. Spot prices are read once an hour per type, zone, platform and target."""
 
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = utc_now) -> None:
         self._clients = clients
         self._now = now
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
 
     def price(self, instance: Instance, policy: Policy) -> Price:
-        """As the port says."""
         own = policy.prices.usd_per_hour.get(instance.instance_type)
         if own is not None:
             return Price(own, "price from the policy")
@@ -67,25 +63,12 @@ class AwsPriceBook:
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
         zone = {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
-        with aws_errors("ec2:DescribeSpotPriceHistory"):
-            answer = self._clients.client("ec2", instance.target).describe_spot_price_history(
-                InstanceTypes=[instance.instance_type],
-                ProductDescriptions=[instance.platform],
-                StartTime=now,
-                EndTime=now,
-                **zone,
-            )
-        # A start time of now gives the price in force, which began some time ago.
-        history = answer["SpotPriceHistory"]
+        client = self._clients.client("ec2", instance.target)
+        history = spot_history(client, instance.instance_type, instance.platform, now, **zone)
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
-        latest = max(history, key=_time_of)
         where = instance.availability_zone or instance.target.region
-        return Price(Decimal(latest["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
-
-
-def _time_of(entry: dict[str, datetime]) -> UtcDatetime:
-    return entry["Timestamp"]
+        return Price(Decimal(history[-1]["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
 
 
 def _list_price(instance: Instance) -> Price:

@@ -42,9 +42,7 @@ class SecretDocument:
             ConfigurationError: not a JSON object of strings. The value is never part of the message.
             NotFound, AccessDenied, Throttled, Unavailable: Secrets Manager said no.
         """
-        with aws_errors("secretsmanager:GetSecretValue"):
-            answer = self._clients.client("secretsmanager").get_secret_value(SecretId=self._arn)
-        return _document(answer)
+        return _read(self._clients, self._arn)
 
 
 class SecretVersions:
@@ -55,28 +53,18 @@ class SecretVersions:
         self._arn = arn
 
     def stages(self, version: str) -> frozenset[str]:
-        """As the port says."""
         return frozenset(self._versions().get(version, ()))
 
     def current(self) -> Mapping[str, str]:
-        """As the port says."""
-        with aws_errors("secretsmanager:GetSecretValue"):
-            answer = self._client.get_secret_value(SecretId=self._arn, VersionStage="AWSCURRENT")
-        return _document(answer)
+        return _read(self._clients, self._arn, VersionStage="AWSCURRENT")
 
     def pending(self, version: str) -> Mapping[str, str] | None:
-        """As the port says."""
         try:
-            with aws_errors("secretsmanager:GetSecretValue"):
-                answer = self._client.get_secret_value(
-                    SecretId=self._arn, VersionId=version, VersionStage="AWSPENDING"
-                )
+            return _read(self._clients, self._arn, VersionId=version, VersionStage="AWSPENDING")
         except NotFound:
             return None
-        return _document(answer)
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        """As the port says."""
         with aws_errors("secretsmanager:PutSecretValue"):
             self._client.put_secret_value(
                 SecretId=self._arn,
@@ -86,7 +74,6 @@ class SecretVersions:
             )
 
     def promote(self, version: str) -> None:
-        """As the port says."""
         before = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
         with aws_errors("secretsmanager:UpdateSecretVersionStage"):
             self._client.update_secret_version_stage(
@@ -107,8 +94,10 @@ class SecretVersions:
         return versions
 
 
-def _document(answer: Mapping[str, Any]) -> Mapping[str, str]:
-    """Raises: ConfigurationError; the value is never part of the message."""
+def _read(clients: Clients, arn: str, **version: str) -> Mapping[str, str]:
+    """Raises: as `SecretDocument.read_now`."""
+    with aws_errors("secretsmanager:GetSecretValue"):
+        answer = clients.client("secretsmanager").get_secret_value(SecretId=arn, **version)
     try:
         document = json.loads(answer["SecretString"])
     except (KeyError, ValueError):

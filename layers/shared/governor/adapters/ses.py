@@ -17,7 +17,7 @@ class SesMailService:
         self._options = {} if configuration_set is None else {"ConfigurationSetName": configuration_set}
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
-        """As the Protocol says: the id that SES gives it, when SES has taken it."""
+        """Return the id that SES gives it, when SES has taken it."""
         with aws_errors("sesv2:SendEmail"):
             answer = self._clients.client("sesv2", repeat=False).send_email(
                 FromEmailAddress=sender,

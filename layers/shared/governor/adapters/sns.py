@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.alert import QUESTIONS, Alert
 from governor.domain.units import iso
@@ -35,7 +35,7 @@ class SnsAnnouncer:
         self._topic_arn = topic_arn
 
     def must_be_heard(self) -> bool:
-        """As the port says. SNS takes a message also when it has nobody to give it to.
+        """SNS takes a message also when it has nobody to give it to.
 
         A queue is nobody's mailbox, neither the stack's own, which leads to the channels, nor another one.
 
@@ -61,20 +61,12 @@ class SnsAnnouncer:
 
     def _subscriptions(self) -> Iterator[tuple[str, str]]:
         """ARN, or a word in its place, and protocol; a hundred a page."""
-        following: dict[str, str] = {}
-        while True:
-            with aws_errors("sns:ListSubscriptionsByTopic"):
-                page = self._clients.client("sns").list_subscriptions_by_topic(
-                    TopicArn=self._topic_arn, **following
-                )
+        listing = self._clients.client("sns").list_subscriptions_by_topic
+        for page in pages("sns:ListSubscriptionsByTopic", listing, TopicArn=self._topic_arn):
             for one in page["Subscriptions"]:
                 yield one["SubscriptionArn"], one["Protocol"]
-            if not page.get("NextToken"):
-                return
-            following = {"NextToken": page["NextToken"]}
 
     def announce(self, alert: Alert) -> None:
-        """As the port says."""
         attributes = {
             "kind": alert.kind.value,
             "severity": alert.severity.value,

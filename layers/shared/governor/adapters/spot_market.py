@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from governor.adapters.clients import Clients
+from governor.adapters.clock import utc_now
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.domain.interruption import SpotPrice
@@ -23,19 +25,14 @@ _MOST_REGIONS = 10
 """Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(tz=UTC)
-
-
 class Ec2SpotMarket:
     """The port `SpotMarket`. One call a Region for prices, one in all for scores."""
 
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = utc_now) -> None:
         self._clients = clients
         self._now = now
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
-        """As the port says."""
         wanted = list(dict.fromkeys(regions))
         found: list[SpotPrice] = []
         problems: dict[str, str] = {}
@@ -57,7 +54,6 @@ class Ec2SpotMarket:
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """As the port says."""
         client = self._clients.client("ec2", target, repeat=False)
         with aws_errors("ec2:GetSpotPlacementScores"):
             answer = client.get_spot_placement_scores(
@@ -69,15 +65,24 @@ class Ec2SpotMarket:
         return {one["Region"]: one["Score"] for one in answer["SpotPlacementScores"]}
 
     def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
-        now = self._now()
         # Sent once: an advice that is late is none.
         client = self._clients.client("ec2", target, repeat=False)
-        with aws_errors("ec2:DescribeSpotPriceHistory"):
-            # A start time of now gives the prices in force, each of which began some time ago.
-            answer = client.describe_spot_price_history(
-                InstanceTypes=[instance_type], ProductDescriptions=[platform], StartTime=now, EndTime=now
-            )
-        latest = {}
-        for entry in sorted(answer["SpotPriceHistory"], key=lambda one: one["Timestamp"]):
-            latest[entry["AvailabilityZone"]] = Decimal(entry["SpotPrice"])
+        history = spot_history(client, instance_type, platform, self._now())
+        latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
         return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]
+
+
+def spot_history(
+    client: Any, instance_type: str, platform: str, now: datetime, **only: str
+) -> list[Mapping[str, Any]]:
+    """Return EC2's entries of the Spot prices in force, the latest change last.
+
+    Raises:
+        CloudError: EC2 gave no answer.
+    """
+    with aws_errors("ec2:DescribeSpotPriceHistory"):
+        # A start time of now gives the prices in force, each of which began some time ago.
+        answer = client.describe_spot_price_history(
+            InstanceTypes=[instance_type], ProductDescriptions=[platform], StartTime=now, EndTime=now, **only
+        )
+    return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])

@@ -24,14 +24,12 @@ class SqsQueue:
         self._url = url
 
     def hide(self, receipt: str, seconds: int) -> None:
-        """As the Protocol says."""
         with aws_errors("sqs:ChangeMessageVisibility"):
             self._clients.client("sqs").change_message_visibility(
                 QueueUrl=self._url, ReceiptHandle=receipt, VisibilityTimeout=seconds
             )
 
     def later(self, body: str, seconds: int) -> None:
-        """As the Protocol says."""
         with aws_errors("sqs:SendMessage"):
             self._clients.client("sqs").send_message(
                 QueueUrl=self._url, MessageBody=body, DelaySeconds=seconds
@@ -46,7 +44,6 @@ class SqsDeadLetters:
         self._url = url
 
     def keep(self, body: str, reason: str) -> None:
-        """As the port says."""
         text = "".join(character if character.isprintable() else " " for character in reason)
         attribute = {"DataType": "String", "StringValue": text[:_WHY_CHARACTERS]}
         with aws_errors("sqs:SendMessage"):
@@ -66,5 +63,4 @@ class SqsParkedAlerts:
         self._letters = letters
 
     def __call__(self, alert: Alert, why: str) -> None:
-        """As the Protocol says."""
         self._letters.keep(json.dumps({"again": alert_document(alert)}), why)

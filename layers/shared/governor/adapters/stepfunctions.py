@@ -24,7 +24,7 @@ class StepFunctionsWorkflow:
         self._machine = state_machine_arn
 
     def start(self, ref: EpisodeRef) -> bool:
-        """As the port says. Same name and same input while it runs is a success to Step Functions."""
+        """Same name and same input while it runs is a success to Step Functions."""
         try:
             with aws_errors("states:StartExecution"):
                 self._clients.client("stepfunctions").start_execution(
@@ -39,7 +39,6 @@ class StepFunctionsWorkflow:
         return True
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """As the port says."""
         arn = self._machine.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
         try:
             with aws_errors("states:DescribeExecution"):
@@ -49,7 +48,6 @@ class StepFunctionsWorkflow:
         return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """As the port says."""
         client = self._clients.client("stepfunctions")
         with aws_errors("states:SendTaskSuccess"):
             try:

@@ -20,7 +20,6 @@ class LambdaUndoer:
         self._function_name = function_name
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """As the port says."""
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
         with aws_errors("lambda:InvokeFunction"):
             answer = self._clients.client("lambda", repeat=False).invoke(
