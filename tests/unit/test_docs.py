@@ -1,0 +1,74 @@
+"""The docs hold what they promise: short pages, lines that fit, links that lead somewhere, names that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.policy_reference import DOCS, pages
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "agent/README.md", ROOT / "local/README.md", *ROOT.glob("docs/**/*.md")]
+)
+MOST_WORDS = 1200
+MOST_CHARACTERS = 100
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """As code hosts make them: lower case, punctuation dropped, spaces as hyphens."""
+    titles = re.findall(r"^#+ (.*)$", _prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_short(page: Path) -> None:
+    """A reader finishes it; the borders of tables are no words."""
+    words = [word for word in page.read_text(encoding="utf-8").split() if word.strip("|-")]
+    assert MOST_WORDS >= len(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_fit(page: Path) -> None:
+    """In the source, too. A row of a table is one line, and so is a command."""
+    prose = _prose(page.read_text(encoding="utf-8")).splitlines()
+    assert [] == [line for line in prose if len(line) > MOST_CHARACTERS and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file of the project and, where one is named, a heading in it."""
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), target
+        assert not anchor or anchor in _anchors(file), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_targets_of_make_exist(page: Path) -> None:
+    """A reader types what stands there."""
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set() == set(named) - known
+
+
+def test_the_policy_reference_is_that_of_the_code() -> None:
+    """`make fix` writes it."""
+    for name, text in pages().items():
+        assert text == (DOCS / name).read_text(encoding="utf-8"), name
+
+
+def test_every_setting_says_what_it_means() -> None:
+    """A row without a meaning sends its reader into the code."""
+    for name, text in pages().items():
+        assert [] == [line for line in text.splitlines() if line.endswith("|  |")], name
