@@ -47,7 +47,7 @@ PAGES = sorted((LAYER / "web/templates").glob("*.html")) + sorted(
 )
 STACKS = [ROOT / "template.yaml", *sorted((ROOT / "stacks").glob("*.yaml"))]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NOT_YET = frozenset({"docs/events.md", "docs/telemetry.md"})
+NOT_YET: frozenset[str] = frozenset()
 """Docs that are still to be rewritten in these words. It only ever gets shorter."""
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
