@@ -47,8 +47,6 @@ PAGES = sorted((LAYER / "web/templates").glob("*.html")) + sorted(
 )
 STACKS = [ROOT / "template.yaml", *sorted((ROOT / "stacks").glob("*.yaml"))]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NOT_YET: frozenset[str] = frozenset()
-"""Docs that are still to be rewritten in these words. It only ever gets shorter."""
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
 _DESCRIPTIONS = ("Description", "AlarmDescription", "ConstraintDescription", "GroupDescription")
@@ -138,17 +136,10 @@ def test_messages_and_templates_use_the_words(path: Path) -> None:
     assert [] == wrong_words(prose_of(path))
 
 
-@pytest.mark.parametrize("path", [path for path in DOCS if name_of(path) not in NOT_YET], ids=name_of)
+@pytest.mark.parametrize("path", DOCS, ids=name_of)
 def test_docs_use_the_words(path: Path) -> None:
-    """All but those that are still to be rewritten."""
+    """Every page."""
     assert [] == wrong_words(prose_of(path))
-
-
-def test_the_list_of_docs_to_rewrite_only_gets_shorter() -> None:
-    """Whoever has rewritten one takes it off."""
-    assert [] == [
-        name for name in NOT_YET if not (ROOT / name).is_file() or not wrong_words(prose_of(ROOT / name))
-    ]
 
 
 @pytest.mark.parametrize(
