@@ -51,6 +51,7 @@ class Demo:
         self.scene = scene
         self.state = StateTable(Table(Clients(), scene.outputs["StateTableName"]))
         self.verdicts: dict[str, str] = {}
+        self._before = {found["executionArn"] for found in scene.executions().values()}
         self._told: dict[str, tuple[str, ...]] = {}
 
     def show_verdicts(self) -> None:
@@ -71,7 +72,7 @@ class Demo:
         """
 
         def look_or_fail() -> Seen | None:
-            if (failed := self.scene.failure()) is not None:
+            if (failed := self.scene.failure(self._before)) is not None:
                 raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
             return look()
 

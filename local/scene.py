@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -147,10 +147,10 @@ class Scene:
         ]
         return len(self.mail), [(event["id"], event["type"]) for events in newest for event in events]
 
-    def failure(self) -> str | None:
-        """The first workflow that has failed, with its cause."""
+    def failure(self, but: Collection[str] = ()) -> str | None:
+        """The first workflow that has failed, with its cause; those of the executions `but` aside."""
         for instance_id, found in self.executions().items():
-            if found["status"] in _FAILED:
+            if found["status"] in _FAILED and found["executionArn"] not in but:
                 name = self.members[instance_id].name if instance_id in self.members else instance_id
                 cause = f"{found.get('error', '')} {found.get('cause', '')}".strip() or "no cause is given"
                 return f"the workflow of {name} ended {found['status']}: {cause}"

@@ -35,13 +35,14 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
 
     states = [action["state"] for action in summary["actions"]]
     assert 15 == summary["instances"]  # the sixteenth does not carry the tag
-    assert {kind.value for kind in VerdictKind} - {"frozen", "resting"} == set(summary["verdicts"])
+    assert {kind.value for kind in VerdictKind} - {"frozen"} == set(summary["verdicts"])
     assert len(summary["approved"]) == len(states)
     assert {"stopped", "terminated"} == set(states)
 
 
 def test_the_first_workflow_that_fails_ends_the_wait_with_its_cause(stage: Stage) -> None:
     """Nobody waits for a question that will not come."""
+    demo = Demo(stage.scene)
     states = stage.scene.cloud.client("stepfunctions")
     states.start_execution(
         stateMachineArn=stage.scene.outputs["RemediationStateMachineArn"],
@@ -51,7 +52,7 @@ def test_the_first_workflow_that_fails_ends_the_wait_with_its_cause(stage: Stage
     with pytest.raises(
         LocalCloudError, match=r"(?s)workflow of i-0\w+bad ended FAILED: .*Payload was refused"
     ):
-        Demo(stage.scene).await_questions()
+        demo.await_questions()
 
 
 def test_a_wait_in_which_nothing_moves_ends_with_what_has_come(

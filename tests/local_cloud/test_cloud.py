@@ -28,7 +28,9 @@ def gone_in_time(pid: int) -> bool:
 def test_the_engine_ends_with_its_parent(how: signal.Signals) -> None:
     """SIGKILL leaves no chance to clean up; nothing is left all the same, the scratch directory included."""
     program = (
-        "import time; from local.cloud import LocalCloud\n"
+        # A shell starts what runs in its background with SIGINT ignored.
+        "import signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from local.cloud import LocalCloud\n"
         "cloud = LocalCloud().start(); print(cloud._process.pid, cloud.run_dir, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
