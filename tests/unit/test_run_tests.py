@@ -50,3 +50,11 @@ def test_what_the_suite_leaves_out_is_what_the_halves_leave_out(pytestconfig: py
     """And nothing else: together they are what pytest runs by itself."""
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
+
+
+def test_continuous_integration_runs_every_check() -> None:
+    """And nothing after it: the suite's own line is the last."""
+    script = ROOT / ".ci" / "run"
+
+    assert "exec make check" == script.read_text().splitlines()[-1]
+    assert script.stat().st_mode & 0o111
