@@ -35,6 +35,7 @@ from governor.domain.judging import (
     judge_question,
     may_ask_sooner,
     remembered,
+    wanted_figures,
     wants_memory,
     window_to_prove,
 )
@@ -47,7 +48,6 @@ from governor.domain.units import UtcDatetime
 from governor.domain.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
 from governor.ports import Policies
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
-from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, Event, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track

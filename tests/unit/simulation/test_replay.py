@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from governor.domain.contacts import Contact, Weekday
 from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Protection, Shape
-from governor.domain.judging import judge_question
+from governor.domain.judging import judge_question, wanted_figures
 from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
 from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
-from governor.usecases.sweep_target import wanted_figures
 from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError

@@ -20,7 +20,8 @@ from governor.usecases.gather_evidence import GatherEvidence
 from governor.usecases.notify_dates import RemindNotices
 from governor.usecases.notify_managed import NotifyManaged
 from governor.usecases.once import Once
-from governor.usecases.sweep_target import SweepSummary, SweepTarget
+from governor.usecases.sweep_case import SweepSummary
+from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
 from tests.twins import (

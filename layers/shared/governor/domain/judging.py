@@ -24,6 +24,7 @@ from governor.domain.instance import Instance
 from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
+    FIGURES,
     WORKING,
     Hold,
     Verdict,
@@ -104,6 +105,11 @@ def window_to_prove(
     if idle_for >= policy.released_window and may_ask_sooner(policy) and is_released(evidence, policy):
         return policy.released_window
     return None
+
+
+def wanted_figures(policy: Policy) -> frozenset[str]:
+    """Return the figures that a policy lets veto."""
+    return frozenset(figure for figure in FIGURES if policy.vetoes.limit(figure) is not None)
 
 
 def wants_memory(memory: Memory | None, policy: Policy, now: datetime) -> bool:
