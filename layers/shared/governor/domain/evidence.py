@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
+from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso, parse_iso
 
 Series = tuple[float | None, ...]
 """One value a period, oldest first; `None` where nothing was published."""
@@ -28,9 +28,13 @@ class Window:
     period: timedelta
 
     @property
+    def length(self) -> timedelta:
+        return self.end - self.start
+
+    @property
     def bins(self) -> int:
         """How many periods the window holds."""
-        return int((self.end - self.start) / self.period)
+        return int(self.length / self.period)
 
     def bin_end(self, index: int) -> UtcDatetime:
         """The end of the period with that index."""
@@ -211,46 +215,17 @@ def last_not_zero(series: Series) -> int | None:
     return max((index for index, value in enumerate(series) if value and value == value), default=None)
 
 
+_LATER = ("work", "samples", "memory_newest_percent", "last_measured", "longest_hole_minutes")
+"""Left out where they are empty: evidence that was frozen before these fields existed keeps its hash."""
+
+
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
     """Plain JSON data that holds all of the evidence; the inverse is `evidence_from_document`."""
+    values = {one.name: getattr(evidence, one.name) for one in fields(evidence)}
     return {
-        "window": {
-            "start": iso(evidence.window.start),
-            "end": iso(evidence.window.end),
-            "period_seconds": int(evidence.window.period.total_seconds()),
-        },
-        "source": evidence.source.value,
-        "gpus": [{"gpu": g.gpu, "utilization": list(g.utilization)} for g in evidence.gpus],
-        "aggregate": list(evidence.aggregate),
-        "gpus_expected": evidence.gpus_expected,
-        "gpus_reporting": evidence.gpus_reporting,
-        "memory_used_percent": evidence.memory_used_percent,
-        "power_percent_of_limit": evidence.power_percent_of_limit,
-        "cpu_percent": evidence.cpu_percent,
-        "network_bytes_per_second": evidence.network_bytes_per_second,
-        "agentless_power_percent": evidence.agentless_power_percent,
-        "measured_percent": dict(sorted(evidence.measured_percent.items())),
-        "read": sorted(evidence.read),
-        "read_problem": evidence.read_problem,
-        "last_active": {key: iso(value) for key, value in sorted(evidence.last_active.items())},
-        # Only where there are any: evidence that was frozen before these figures existed keeps its hash.
-        **({} if evidence.work is None else {"work": evidence.work}),
-        **({"samples": list(evidence.samples)} if evidence.samples else {}),
-        **(
-            {}
-            if evidence.memory_newest_percent is None
-            else {"memory_newest_percent": evidence.memory_newest_percent}
-        ),
-        **(
-            {"last_measured": {key: iso(value) for key, value in sorted(evidence.last_measured.items())}}
-            if evidence.last_measured
-            else {}
-        ),
-        **(
-            {"longest_hole_minutes": dict(sorted(evidence.longest_hole_minutes.items()))}
-            if evidence.longest_hole_minutes
-            else {}
-        ),
+        name: plain(value)
+        for name, value in values.items()
+        if name not in _LATER or value not in (None, (), {})
     }
 
 
@@ -258,42 +233,66 @@ def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
     """The evidence that `evidence_document` wrote.
 
     Raises:
-        KeyError, ValueError: the document was not written by `evidence_document`.
+        KeyError, ValueError, TypeError: the document was not written by `evidence_document`.
     """
-    window = document["window"]
-    return Evidence(
-        window=Window(
-            start=_moment(window["start"]),
-            end=_moment(window["end"]),
-            period=timedelta(seconds=int(window["period_seconds"])),
-        ),
-        source=MetricSource(document["source"]),
-        gpus=tuple(GpuReadings(str(g["gpu"]), tuple(g["utilization"])) for g in document["gpus"]),
-        aggregate=tuple(document["aggregate"]),
-        gpus_expected=document["gpus_expected"],
-        gpus_reporting=document["gpus_reporting"],
-        memory_used_percent=document["memory_used_percent"],
-        power_percent_of_limit=document["power_percent_of_limit"],
-        cpu_percent=document["cpu_percent"],
-        network_bytes_per_second=document["network_bytes_per_second"],
-        agentless_power_percent=document["agentless_power_percent"],
-        measured_percent=dict(document["measured_percent"]),
-        read=frozenset(document["read"]),
-        read_problem=document["read_problem"],
-        last_active={key: _moment(value) for key, value in document["last_active"].items()},
-        work=document.get("work"),
-        samples=tuple(document.get("samples", ())),
-        memory_newest_percent=document.get("memory_newest_percent"),
-        last_measured={key: _moment(value) for key, value in document.get("last_measured", {}).items()},
-        longest_hole_minutes=dict(document.get("longest_hole_minutes", {})),
-    )
+    names = [one.name for one in fields(Evidence) if one.name in document or one.name not in _LATER]
+    return Evidence(**{name: _READERS.get(name, _unchanged)(document[name]) for name in names})
+
+
+def plain(value: Any) -> Any:
+    """A part of evidence, or of a history, as JSON data."""
+    match value:
+        case Window():
+            seconds = int(value.period.total_seconds())
+            return {"start": iso(value.start), "end": iso(value.end), "period_seconds": seconds}
+        case GpuReadings():
+            return {"gpu": value.gpu, "utilization": list(value.utilization)}
+        case datetime():
+            return iso(value)
+        case tuple():
+            return [plain(one) for one in value]
+        case frozenset():
+            return sorted(value)
+        case Mapping():
+            return {key: plain(one) for key, one in sorted(value.items())}
+        case _:
+            return value
+
+
+def window_of(document: Mapping[str, Any]) -> Window:
+    """The window in a document of evidence or history."""
+    period = timedelta(seconds=int(document["period_seconds"]))
+    return Window(parse_iso(document["start"]), parse_iso(document["end"]), period)
+
+
+def gpus_of(documents: Sequence[Mapping[str, Any]]) -> tuple[GpuReadings, ...]:
+    """The GPUs in a document of evidence or history."""
+    return tuple(GpuReadings(str(one["gpu"]), tuple(one["utilization"])) for one in documents)
+
+
+def _moments(document: Mapping[str, str]) -> dict[str, UtcDatetime]:
+    return {key: parse_iso(value) for key, value in document.items()}
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "window": window_of,
+    "source": MetricSource,
+    "gpus": gpus_of,
+    "aggregate": tuple,
+    "measured_percent": dict,
+    "read": frozenset,
+    "last_active": _moments,
+    "samples": tuple,
+    "last_measured": _moments,
+    "longest_hole_minutes": dict,
+}
 
 
 def evidence_hash(evidence: Evidence) -> str:
     """SHA-256 (hex) of the canonical JSON of the evidence."""
     text = json.dumps(evidence_document(evidence), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _moment(text: str) -> UtcDatetime:
-    return as_utc(datetime.fromisoformat(text))

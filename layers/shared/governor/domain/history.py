@@ -11,8 +11,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from governor.domain.evidence import GpuReadings, Series, Window, is_reading
-from governor.domain.units import Percent, UtcDatetime, iso, parse_iso
+from governor.domain.evidence import (
+    GpuReadings,
+    Series,
+    Window,
+    gpus_of,
+    last_at_or_above,
+    peak,
+    plain,
+    window_of,
+)
+from governor.domain.units import Percent, UtcDatetime
 
 LENGTH = timedelta(hours=24)
 SHORTEST_PERIOD = timedelta(minutes=5)
@@ -47,30 +56,21 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
     Periods without a reading are passed over: they prove neither work nor idleness. `None` when nothing was
     measured at all.
     """
-    start = max(history.window.start, launch_time)
-    measured = False
-    last_work = -1
-    for gpu in history.gpus:
-        for index, value in enumerate(gpu.utilization):
-            if value is None or not is_reading(value):
-                continue
-            measured = True
-            if value >= below_percent:
-                last_work = max(last_work, index)
-    if not measured:
+    values = [gpu.utilization for gpu in history.gpus]
+    if all(peak(series) is None for series in values):
         return None
-    if last_work >= 0:
-        return IdleSpan(max(history.window.bin_end(last_work), launch_time), at_least=False)
-    return IdleSpan(start, at_least=launch_time < history.window.start)
+    work = [last for series in values if (last := last_at_or_above(series, below_percent)) is not None]
+    if work:
+        return IdleSpan(max(history.window.bin_end(max(work)), launch_time), at_least=False)
+    start = history.window.start
+    return IdleSpan(max(start, launch_time), at_least=launch_time < start)
 
 
 def history_document(history: History) -> dict[str, Any]:
     """Plain JSON data; the inverse is `history_from_document`."""
     return {
-        "start": iso(history.window.start),
-        "end": iso(history.window.end),
-        "period_seconds": int(history.window.period.total_seconds()),
-        "gpus": [{"gpu": gpu.gpu, "utilization": list(gpu.utilization)} for gpu in history.gpus],
+        **plain(history.window),
+        "gpus": plain(history.gpus),
         "memory_percent": list(history.memory_percent),
         "power_percent": list(history.power_percent),
     }
@@ -83,12 +83,8 @@ def history_from_document(document: Mapping[str, Any]) -> History:
         KeyError, ValueError: the document was not written by `history_document`.
     """
     return History(
-        window=Window(
-            start=parse_iso(document["start"]),
-            end=parse_iso(document["end"]),
-            period=timedelta(seconds=int(document["period_seconds"])),
-        ),
-        gpus=tuple(GpuReadings(str(g["gpu"]), tuple(g["utilization"])) for g in document["gpus"]),
+        window=window_of(document),
+        gpus=gpus_of(document["gpus"]),
         memory_percent=tuple(document["memory_percent"]),
         power_percent=tuple(document["power_percent"]),
     )

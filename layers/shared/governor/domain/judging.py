@@ -147,14 +147,14 @@ def judge_question(
     hole = judge_holes(evidence, whole)
     if hole is not None:
         return hole
-    idle_for = evidence.window.end - evidence.window.start
+    idle_for = evidence.window.length
     return replace(verdict, reason=asked_because(idle_for, policy, verdict))
 
 
 def asked_because(idle_for: timedelta, policy: Policy, verdict: Verdict) -> str:
     """The reason of a question about an instance that has been idle for so long."""
     evidence = verdict.evidence
-    length = evidence.window.end - evidence.window.start if evidence else idle_for
+    length = evidence.window.length if evidence else idle_for
     return idle_sentence(idle_for, policy, verdict.manager, released=length < policy.ask_window)
 
 
@@ -192,7 +192,7 @@ def _idle_since(
         return None
     if proof is not None and proof.evidence is not None and not proof.is_idle:
         # Tried again when the work, or the hole, that was found has left the longer window.
-        length = proof.evidence.window.end - proof.evidence.window.start
+        length = proof.evidence.window.length
         return evidence.window.start if proof.not_before is None else proof.not_before - length
     since = _known_since(memory, evidence.window, policy) or evidence.window.start
     return since if proof is None or proof.evidence is None else min(since, proof.evidence.window.start)

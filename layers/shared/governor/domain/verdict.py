@@ -226,7 +226,7 @@ def judge_utilization_only(
 
 
 def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
-    manager, idle_for = managed_by(instance), evidence.window.end - evidence.window.start
+    manager, idle_for = managed_by(instance), evidence.window.length
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
     return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
 
@@ -351,13 +351,13 @@ def _utilization(evidence: Evidence) -> list[Series]:
 def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     needed = policy.idle.minimum_coverage_percent
     window = evidence.window
-    if window.end - window.start < policy.window:
+    if window.length < policy.window:
         return _no_data(
             evidence,
             f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read",
         )
     for gpu in evidence.gpus:
-        seen = _coverage(evidence, gpu)
+        seen = coverage_percent(padded(gpu.utilization, window))
         if seen < needed:
             return _no_data(
                 evidence, f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
@@ -382,12 +382,6 @@ def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
             f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)",
         )
     return None
-
-
-def _coverage(evidence: Evidence, gpu: GpuReadings) -> float:
-    """In percent of the window: a series that is shorter than the window has its holes at the end."""
-    missing = max(0, evidence.window.bins - len(gpu.utilization))
-    return coverage_percent((*gpu.utilization, *(None,) * missing))
 
 
 def _reporting(evidence: Evidence) -> int | None:
@@ -432,13 +426,8 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
     if evidence.work is None:
         return None
     ended = evidence.last_active.get(WORK, evidence.window.end)
-    return Verdict(
-        VerdictKind.BUSY,
-        f"a job says that it works: {evidence.work} was not 0, last at {iso(ended)}",
-        evidence=evidence,
-        last_busy=ended,
-        not_before=ended + policy.window,
-    )
+    reason = f"a job says that it works: {evidence.work} was not 0, last at {iso(ended)}"
+    return _busy(evidence, policy, ended, reason)
 
 
 def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -451,14 +440,11 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
             continue
         if value is not None and value >= limit:
             ended = evidence.last_active.get(figure, evidence.window.end)
-            return Verdict(
-                VerdictKind.BUSY,
+            reason = (
                 f"GPUs are quiet, but {_FIGURE_TEXT[figure]} reached {_amount(figure, value)} "
-                f"(the policy's limit is {_amount(figure, limit)})",
-                evidence=evidence,
-                last_busy=ended,
-                not_before=ended + policy.window,
+                f"(the policy's limit is {_amount(figure, limit)})"
             )
+            return _busy(evidence, policy, ended, reason)
         if figure not in policy.vetoes.required:
             continue
         if value is None:
@@ -507,17 +493,12 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
 
 def figure_of(evidence: Evidence, figure: str) -> float | None:
     """The maximum of `power`, `memory`, `cpu` or `network` in the window."""
-    match figure:
-        case "power":
-            return evidence.power_percent_of_limit
-        case "memory":
-            return evidence.memory_used_percent
-        case "cpu":
-            return evidence.cpu_percent
-        case "network":
-            return evidence.network_bytes_per_second
-        case _:
-            raise KeyError(figure)
+    return {
+        "power": evidence.power_percent_of_limit,
+        "memory": evidence.memory_used_percent,
+        "cpu": evidence.cpu_percent,
+        "network": evidence.network_bytes_per_second,
+    }[figure]
 
 
 _FIGURE_TEXT = {
@@ -535,38 +516,36 @@ def _amount(figure: str, value: float) -> str:
 
 
 def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
-    window: Window = evidence.window
+    window = evidence.window
     ended = window.bin_end(last)
     idle, busy = _split(evidence, policy)
     top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
-        return Verdict(
-            VerdictKind.PARTLY_IDLE,
+        reason = (
             f"{len(busy)} of {len(idle) + len(busy)} GPUs work (up to {top:.1f} %), "
-            f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %",
-            evidence=evidence,
-            last_busy=ended,
-            not_before=ended + policy.window,
-            advice=(_right_size(evidence, busy, idle),),
+            f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %"
         )
-    return Verdict(
-        VerdictKind.BUSY,
-        f"utilization reached {top:.1f} % in the last {_minutes(window)} min, last at {iso(ended)}",
-        evidence=evidence,
-        last_busy=ended,
-        not_before=ended + policy.window,
-    )
+        advice = (_right_size(evidence, busy, idle),)
+        return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
+    reason = f"utilization reached {top:.1f} % in the last {_minutes(window)} min, last at {iso(ended)}"
+    return _busy(evidence, policy, ended, reason)
+
+
+def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
+    """Busy by work that ended then."""
+    until = ended + policy.window
+    return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=ended, not_before=until)
 
 
 def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[GpuReadings]]:
     """The GPUs that are proved idle, and those that worked. Those seen too little are in neither."""
     if evidence.source is not MetricSource.PER_GPU:
         return [], []
-    idle, busy = [], []
+    idle, busy, window = [], [], evidence.window
     for gpu in evidence.gpus:
         if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
             busy.append(gpu)
-        elif _coverage(evidence, gpu) >= policy.idle.minimum_coverage_percent:
+        elif coverage_percent(padded(gpu.utilization, window)) >= policy.idle.minimum_coverage_percent:
             idle.append(gpu)
     return idle, busy
 
@@ -588,15 +567,11 @@ def _no_data(evidence: Evidence, reason: str) -> Verdict:
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
-    text = (
-        f"no {policy.metrics.utilization} in {policy.metrics.namespace} for {_minutes(evidence.window)} min"
-    )
-    if evidence.agentless_power_percent is not None:
-        text += (
-            f"; EC2's own GPUPowerUtilization reached {evidence.agentless_power_percent:.0f} %, "
-            "which alone proves nothing"
-        )
-    return text
+    names, power = policy.metrics, evidence.agentless_power_percent
+    text = f"no {names.utilization} in {names.namespace} for {_minutes(evidence.window)} min"
+    if power is None:
+        return text
+    return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f} %, which alone proves nothing"
 
 
 def idle_sentence(
@@ -611,4 +586,4 @@ def idle_sentence(
 
 
 def _minutes(window: Window) -> int:
-    return int((window.end - window.start).total_seconds() // 60)
+    return window.length // timedelta(minutes=1)

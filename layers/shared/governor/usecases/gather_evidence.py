@@ -456,7 +456,7 @@ class _Batch:
     ) -> Mapping[str, Sequence[tuple[str, Dimensions]]]:
         """A few candidates one by one, many by one pass over the namespace."""
         # What was published longer ago is in the window of a policy that looks so far back.
-        recently = self._window.end - self._window.start <= _RECENTLY_ACTIVE
+        recently = self._window.length <= _RECENTLY_ACTIVE
         if len(works) > _LISTED_SINGLY:
             return self._metrics.list_published(self._target, rule.namespace, recently=recently)
         found: dict[str, Sequence[tuple[str, Dimensions]]] = {}
