@@ -18,11 +18,11 @@ from governor.wiring.policies import or_defaults, use_case
 def handler(event: dict[str, Any], context: Any, react: Ready[ReactToExecutionEnd]) -> dict[str, Any]:
     """A `Step Functions Execution Status Change` to whether an episode was closed by it."""
     ended = parse(ExecutionEndEvent, event)
-    logger.append_keys(episode=ended.detail.name, status=ended.detail.status)
-    if ended.detail.status not in ("FAILED", "TIMED_OUT", "ABORTED"):
+    logger.append_keys(episode=ended.name, status=ended.status)
+    if ended.status not in ("FAILED", "TIMED_OUT", "ABORTED"):
         return {"closed": False}
     try:
-        closed = react()(ended.detail.name, ended.detail.status)
+        closed = react()(ended.name, ended.status)
     except ValueError as error:
         raise InputError(str(error)) from error
     logger.info("episode closed as failed" if closed else "was closed already")

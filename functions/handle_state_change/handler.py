@@ -16,10 +16,9 @@ from governor.wiring import events
 def handler(event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange) -> dict[str, Any]:
     """An `EC2 Instance State-change Notification` to what was done about it."""
     change = parse(StateChangeEvent, event)
-    detail = change.detail
-    logger.append_keys(instance_id=detail.instance_id, ec2_state=detail.state)
+    logger.append_keys(instance_id=change.instance_id, ec2_state=change.state)
     done = react_to_state_change(
-        change.account, change.region, detail.instance_id, detail.state, as_utc(change.time)
+        change.account, change.region, change.instance_id, change.state, as_utc(change.time)
     )
     logger.info(done)
     return {"done": done}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.episode import EpisodeRef, Outcome
-from governor.domain.ledger import LedgerEntry, is_false_stop, saved_so_far
+from governor.domain.ledger import LedgerEntry, is_false_stop, saved_in
 from governor.domain.plan import Saving
 from governor.domain.units import HOURS_PER_MONTH, as_utc, iso, money, parse_iso
 from tests.builders import NOW, ago, make_instance
@@ -30,6 +30,13 @@ ENTRY = LedgerEntry(
     cost_after_usd_per_hour=Decimal("0.10"),
     saved_usd_per_hour=Decimal("1.00"),
 )
+
+
+def saved_so_far(entry: LedgerEntry, now: datetime) -> Decimal | None:
+    """USD saved since the booking, whatever its age."""
+    return saved_in(entry, entry.booked_at, now, timedelta(days=3650))
+
+
 amounts = st.decimals(-100_000, 100_000, places=6)
 
 

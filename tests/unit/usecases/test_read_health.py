@@ -103,6 +103,21 @@ def test_xids_are_told_by_number_and_found_without_a_listing_of_them() -> None:
     assert (FindingKind.MEMORY_ERROR, ("1",), "Xid 48 once") == (finding.kind, finding.gpus, finding.seen)
 
 
+def test_what_is_no_reading_does_not_date_an_xid() -> None:
+    """Some publishers write -1 where they know nothing: the error began with its first count."""
+    world = HealthWorld()
+    instance_id = world.add(1)
+    counts = (-1.0, *flat(0)[1:-2], 2.0, 0.0)
+    world.publish(instance_id, [{"xids": counts}])
+    world.xid(instance_id, 0, 48, counts)
+    policy = world.policy.health
+    window = window_before(NOW, policy.window, policy.period, world.policy.lag)
+
+    (finding,) = world.read(instance_id).findings
+
+    assert ("Xid 48 2 times", window.end - 2 * window.period) == (finding.seen, finding.since)
+
+
 def test_an_xid_of_a_program_is_no_finding() -> None:
     """Xid 13 and its like are mistakes of what runs there."""
     world = HealthWorld()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
 from governor.contracts.parsing import parse
 from governor.errors import InputError
@@ -21,37 +21,21 @@ _MOST_FIELDS = 60
 """A digest has a box for each of its questions."""
 
 
-class _Http(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    method: str
-
-
-class _Iam(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    user_arn: str = Field(alias="userArn", min_length=1, max_length=2048)
-
-
-class _Authorizer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    iam: _Iam | None = None
-
-
-class _RequestContext(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    http: _Http
-    authorizer: _Authorizer | None = None
-
-
 class HttpRequest(BaseModel):
     """The part of the event that the page needs."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
-    request_context: _RequestContext = Field(alias="requestContext")
+    method: Annotated[str, AfterValidator(str.upper)] = Field(
+        validation_alias=AliasPath("requestContext", "http", "method")
+    )
+    """In capitals."""
+    user_arn: str | None = Field(
+        default=None,
+        validation_alias=AliasPath("requestContext", "authorizer", "iam", "userArn"),
+        min_length=1,
+        max_length=2048,
+    )
     route_key: str = Field(default="", alias="routeKey")
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
@@ -61,11 +45,6 @@ class HttpRequest(BaseModel):
     cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
-
-    @property
-    def method(self) -> str:
-        """In capitals."""
-        return self.request_context.http.method.upper()
 
     def query(self) -> dict[str, str]:
         """The query's fields. Read from the raw text, since API Gateway joins repeated ones by commas.
@@ -93,10 +72,9 @@ class HttpRequest(BaseModel):
         Raises:
             InputError: the route let somebody through without.
         """
-        authorizer = self.request_context.authorizer
-        if authorizer is None or authorizer.iam is None:
+        if self.user_arn is None:
             raise InputError("the request was not authenticated by IAM")
-        return authorizer.iam.user_arn
+        return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
         """The object in the body.

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    AliasPath,
     AwareDatetime,
     BaseModel,
     BeforeValidator,
@@ -57,7 +58,12 @@ class _Payload(BaseModel):
 class _Event(BaseModel):
     """An AWS event: AWS may add fields at any time, so unknown ones are let through."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def _detail(*path: str, **more: Any) -> Any:
+    """A field of an event's `detail`."""
+    return Field(validation_alias=AliasPath("detail", *path), **more)
 
 
 class RotationPayload(_Event):
@@ -68,21 +74,17 @@ class RotationPayload(_Event):
     version: Annotated[str, Field(alias="ClientRequestToken", min_length=32, max_length=64)]
 
 
-class _QueuedAttributes(_Event):
-    receives: int = Field(alias="ApproximateReceiveCount", ge=1)
-    sent_milliseconds: int = Field(alias="SentTimestamp", ge=0)
-
-
 class _QueuedMessage(_Event):
     message_id: str = Field(alias="messageId", min_length=1)
     receipt: str = Field(alias="receiptHandle", min_length=1)
     body: str
-    attributes: _QueuedAttributes
+    receives: int = Field(validation_alias=AliasPath("attributes", "ApproximateReceiveCount"), ge=1)
+    sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
 
     def to_queued(self) -> Queued:
         """As the worker takes it."""
-        sent_at = datetime.fromtimestamp(self.attributes.sent_milliseconds / 1000, tz=UTC)
-        return Queued(self.message_id, self.receipt, self.body, self.attributes.receives, sent_at)
+        sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
+        return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
 
 
 class QueueBatch(_Event):
@@ -196,28 +198,6 @@ class OutcomePayload(_Payload):
     error: StepError | None = None
 
 
-class _StateChangeDetail(_Event):
-    instance_id: InstanceId = Field(alias="instance-id")
-    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"]
-
-
-class _InterruptionDetail(_Event):
-    """No warning is refused for what EC2 says beside the instance: the two minutes run all the same."""
-
-    instance_id: InstanceId = Field(alias="instance-id")
-    instance_action: object = Field(default=None, alias="instance-action")
-    instance_termination_time: object = Field(default=None, alias="instance-termination-time")
-
-
-class _RebalanceDetail(_Event):
-    instance_id: InstanceId = Field(alias="instance-id")
-
-
-class _ExecutionDetail(_Event):
-    name: str
-    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"]
-
-
 def _moment(text: object) -> UtcDatetime:
     """The moment in ISO 8601, or in RFC 1123 as Health writes it.
 
@@ -261,37 +241,44 @@ class _Envelope(_Event):
 class StateChangeEvent(_Envelope):
     """`EC2 Instance State-change Notification`."""
 
-    detail: _StateChangeDetail
+    instance_id: InstanceId = _detail("instance-id")
+    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"] = _detail(
+        "state"
+    )
 
 
 class InterruptionEvent(_Envelope):
-    """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations."""
+    """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations.
+
+    None is refused for what EC2 says beside the instance: the two minutes run all the same.
+    """
 
     detail_type: Literal[
         "EC2 Spot Instance Interruption Warning",
         "EC2 Capacity Reservation Instance Interruption Warning",
     ] = Field(alias="detail-type")
-    detail: _InterruptionDetail
+    instance_id: InstanceId = _detail("instance-id")
+    instance_action: object = _detail("instance-action", default=None)
+    instance_termination_time: object = _detail("instance-termination-time", default=None)
 
     def to_domain(self) -> Warned:
         """As the domain knows it."""
-        detail = self.detail
         return Warned(
             event_id=self.id,
             account=self.account,
             region=self.region,
-            instance_id=detail.instance_id,
+            instance_id=self.instance_id,
             cause=Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION,
             at=self.time,
-            action=_action_or_none(detail.instance_action),
-            stated_end=_moment_or_none(detail.instance_termination_time),
+            action=_action_or_none(self.instance_action),
+            stated_end=_moment_or_none(self.instance_termination_time),
         )
 
 
 class RebalanceEvent(_Envelope):
     """`EC2 Instance Rebalance Recommendation`."""
 
-    detail: _RebalanceDetail
+    instance_id: InstanceId = _detail("instance-id")
 
     def to_domain(self) -> Warned:
         """As the domain knows it."""
@@ -299,7 +286,7 @@ class RebalanceEvent(_Envelope):
             event_id=self.id,
             account=self.account,
             region=self.region,
-            instance_id=self.detail.instance_id,
+            instance_id=self.instance_id,
             cause=Cause.REBALANCE,
             at=self.time,
         )
@@ -323,33 +310,28 @@ def warned_of(event: object) -> Warned:
     return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
 
 
-class _LifecycleDetail(_Event):
-    instance_id: InstanceId = Field(alias="EC2InstanceId")
-    group: str = Field(alias="AutoScalingGroupName", min_length=1, max_length=255)
-    hook: str = Field(alias="LifecycleHookName", min_length=1, max_length=255)
-    token: str = Field(alias="LifecycleActionToken", min_length=1)
-    transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = Field(alias="LifecycleTransition")
-    destination: str = Field(default="EC2", alias="Destination")
-
-
 class LifecycleEvent(_Envelope):
     """`EC2 Instance-terminate Lifecycle Action`."""
 
-    detail: _LifecycleDetail
+    instance_id: InstanceId = _detail("EC2InstanceId")
+    group: str = _detail("AutoScalingGroupName", min_length=1, max_length=255)
+    hook: str = _detail("LifecycleHookName", min_length=1, max_length=255)
+    token: str = _detail("LifecycleActionToken", min_length=1)
+    transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = _detail("LifecycleTransition")
+    destination: str = _detail("Destination", default="EC2")
 
     def to_domain(self) -> LifecycleAction:
         """As the domain knows it."""
-        detail = self.detail
         return LifecycleAction(
             event_id=self.id,
             account=self.account,
             region=self.region,
-            instance_id=detail.instance_id,
+            instance_id=self.instance_id,
             at=self.time,
-            group=detail.group,
-            hook=detail.hook,
-            token=detail.token,
-            to_warm_pool=detail.destination == "WarmPool",
+            group=self.group,
+            hook=self.hook,
+            token=self.token,
+            to_warm_pool=self.destination == "WarmPool",
         )
 
 
@@ -363,24 +345,20 @@ class _AffectedEntity(_Event):
         return (self.status or "").upper() == "RESOLVED"
 
 
-class _HealthDetail(_Event):
-    event_arn: str = Field(alias="eventArn", min_length=1)
-    service: Literal["EC2"]
-    event_type_code: str = Field(alias="eventTypeCode", min_length=1)
-    event_type_category: Literal["scheduledChange"] = Field(alias="eventTypeCategory")
-    start_time: str | None = Field(default=None, alias="startTime")
-    last_updated: str | None = Field(default=None, alias="lastUpdatedTime")
-    status_code: str = Field(default="", alias="statusCode")
-    event_region: str | None = Field(default=None, alias="eventRegion")
-    affected_account: AccountId | None = Field(default=None, alias="affectedAccount")
-    affected_entities: tuple[_AffectedEntity, ...] | None = Field(default=None, alias="affectedEntities")
-
-
 class HealthEvent(_Envelope):
     """`AWS Health Event` of category scheduledChange for EC2."""
 
     source: Literal["aws.health"]
-    detail: _HealthDetail
+    event_arn: str = _detail("eventArn", min_length=1)
+    service: Literal["EC2"] = _detail("service")
+    event_type_code: str = _detail("eventTypeCode", min_length=1)
+    event_type_category: Literal["scheduledChange"] = _detail("eventTypeCategory")
+    start_time: str | None = _detail("startTime", default=None)
+    last_updated: str | None = _detail("lastUpdatedTime", default=None)
+    status_code: str = _detail("statusCode", default="")
+    event_region: str | None = _detail("eventRegion", default=None)
+    affected_account: AccountId | None = _detail("affectedAccount", default=None)
+    affected_entities: tuple[_AffectedEntity, ...] | None = _detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
         """As the domain knows it. The Region is the event's own: a copy also goes to a backup Region.
@@ -388,29 +366,23 @@ class HealthEvent(_Envelope):
         Where that names none (`global`), it is the envelope's. An event of which everything is resolved is
         over, though AWS may close it later.
         """
-        detail = self.detail
-        entities = detail.affected_entities or ()
+        entities = self.affected_entities or ()
         pending = [one for one in entities if not one.is_resolved]
-        is_over = detail.status_code.lower() == "closed" or bool(entities and not pending)
+        is_over = self.status_code.lower() == "closed" or bool(entities and not pending)
         named = entities if is_over else pending
         values = (re.search(_INSTANCE_ID, one.entity_value or "") for one in named)
-        own_region = re.fullmatch(_REGION, detail.event_region or "")
+        own_region = re.fullmatch(_REGION, self.event_region or "")
         return ScheduledChange(
             event_id=self.id,
-            source_id=detail.event_arn,
-            account=detail.affected_account or self.account,
+            source_id=self.event_arn,
+            account=self.affected_account or self.account,
             region=own_region[0] if own_region else self.region,
-            what=_change_text(detail.event_type_code),
-            at=_moment_or_none(detail.start_time),
+            what=_change_text(self.event_type_code),
+            at=_moment_or_none(self.start_time),
             instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
-            said_at=_moment_or_none(detail.last_updated) or as_utc(self.time),
+            said_at=_moment_or_none(self.last_updated) or as_utc(self.time),
             is_over=is_over,
         )
-
-
-class _BlockDetail(_Event):
-    reservation_id: str = Field(alias="capacity-reservation-id", pattern=r"^cr-[0-9a-f]+$")
-    end_date: Annotated[datetime, BeforeValidator(_moment)] = Field(alias="end-date")
 
 
 _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
@@ -424,7 +396,8 @@ class CapacityBlockEvent(_Envelope):
 
     source: Literal["aws.ec2"]
     detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
-    detail: _BlockDetail
+    reservation_id: str = _detail("capacity-reservation-id", pattern=r"^cr-[0-9a-f]+$")
+    end_date: Annotated[datetime, BeforeValidator(_moment)] = _detail("end-date")
 
     def to_domain(self) -> BlockChange:
         """As the domain knows it."""
@@ -432,10 +405,10 @@ class CapacityBlockEvent(_Envelope):
             event_id=self.id,
             account=self.account,
             region=self.region,
-            reservation_id=self.detail.reservation_id,
+            reservation_id=self.reservation_id,
             is_expiring="Expiration" in self.detail_type,
             at=self.time,
-            ends_at=self.detail.end_date,
+            ends_at=self.end_date,
         )
 
 
@@ -479,4 +452,7 @@ def _change_text(code: str) -> str:
 class ExecutionEndEvent(_Envelope):
     """`Step Functions Execution Status Change`."""
 
-    detail: _ExecutionDetail
+    name: str = _detail("name")
+    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"] = _detail(
+        "status"
+    )

@@ -241,7 +241,7 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
     for fault in _FAULTS:
         series: Series = getattr(gpu, fault.figure)
         reported = [event for event in gpu.xids if event.number == fault.xid and event.times > 0]
-        first, most = _first(window, series), peak(series) or 0
+        first, most = first_above_zero(window, series), peak(series) or 0
         if not reported and first is None:
             continue
         seen = [f"Xid {fault.xid} {_times(sum(event.times for event in reported))}"] if reported else []
@@ -273,7 +273,7 @@ def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iter
         and share > thresholds.throttled_above_percent
     ]
     if reasons:
-        moments = [moment for _, _, s in reasons if (moment := _first(window, s)) is not None]
+        moments = [moment for _, _, s in reasons if (moment := first_above_zero(window, s)) is not None]
         yield Finding(
             FindingKind.THROTTLED,
             Severity.WARNING,
@@ -400,8 +400,8 @@ def _believed(window: Window, series: Series, thresholds: HealthThresholds) -> f
     return mean(series)
 
 
-def _first(window: Window, series: Series) -> UtcDatetime | None:
-    """The beginning of the first period with a reading above zero."""
+def first_above_zero(window: Window, series: Series) -> UtcDatetime | None:
+    """Return the beginning of the first period with a reading above zero."""
     found = (index for index, value in enumerate(series) if value is not None and value > 0)
     return next((_bin_start(window, index) for index in found), None)
 

@@ -39,13 +39,6 @@ class LedgerEntry:
     """False where others, or EC2, put the instance away while its owner was asked: not our saving."""
 
 
-def saved_so_far(entry: LedgerEntry, now: datetime) -> Usd | None:
-    """USD saved between the booking and its end (or now)."""
-    if entry.saved_usd_per_hour is None:
-        return None
-    return cost_between(entry.saved_usd_per_hour, entry.booked_at, entry.ended_at or now)
-
-
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
     """USD saved from `start` to `end`: a saving counts for so long after its booking, and no longer.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import StrEnum
 
 from governor.domain.instance import (
@@ -21,6 +20,8 @@ from governor.domain.instance import (
 )
 from governor.domain.policy import Action, Mode, PlanRule, Policy
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
+
+_BILLED_ANYWAY = "which is billed whether used or not: stopping saves nothing"
 
 
 class Step(StrEnum):
@@ -154,7 +155,7 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
 
 
 def _has_local_disks(facts: PlanFacts) -> bool:
-    """What is not known to have none may have some."""
+    """Treats an unknown type as having local data."""
     return facts.shape is None or bool(facts.shape.local_nvme) or facts.instance.root_device_type != "ebs"
 
 
@@ -211,15 +212,9 @@ def _no_saving(instance: Instance) -> str | None:
         case Lifecycle.ON_DEMAND | Lifecycle.SPOT:
             pass
     if instance.capacity_reservation_id is not None:
-        return (
-            f"it fills the Capacity Reservation {instance.capacity_reservation_id}, "
-            "which is billed whether used or not: stopping saves nothing"
-        )
+        return f"it fills the Capacity Reservation {instance.capacity_reservation_id}, {_BILLED_ANYWAY}"
     if instance.host_id is not None:
-        return (
-            f"it runs on the Dedicated Host {instance.host_id}, "
-            "which is billed whether used or not: stopping saves nothing"
-        )
+        return f"it runs on the Dedicated Host {instance.host_id}, {_BILLED_ANYWAY}"
     return None
 
 
@@ -269,13 +264,11 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
     if not steps:
         return ()
-    stays = []
-    for volume in facts.instance.volumes:
-        if Step.TERMINATE in steps and volume.delete_on_termination:
-            continue
-        stays.append(
-            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before"
-        )
+    stays = [
+        f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before"
+        for volume in facts.instance.volumes
+        if not (Step.TERMINATE in steps and volume.delete_on_termination)
+    ]
     if Step.SNAPSHOT in steps:
         days = policy.plan.snapshot_retention_days
         stays.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
@@ -287,29 +280,20 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
     """What these steps change on the bill, by the policy's prices of storage."""
     price = price_of.usd_per_hour
-    attached = instance.volumes
-    sizes = [(volume, Decimal(volume.size_gib)) for volume in attached if volume.size_gib is not None]
-    if price is None or len(sizes) < len(attached):
+    sizes = [(volume, volume.size_gib) for volume in instance.volumes if volume.size_gib is not None]
+    if price is None or len(sizes) < len(instance.volumes):
         return Saving(None, None)
     ebs = policy.prices.ebs_usd_per_gib_month / HOURS_PER_MONTH
     snapshot = policy.prices.snapshot_usd_per_gib_month / HOURS_PER_MONTH
-    volumes = sum((size * ebs for _, size in sizes), Decimal(0))
-    before = price + volumes
+    attached = sum(size for _, size in sizes)
+    before = price + attached * ebs
     if not steps:
         return Saving(before, before)
-    kept = sum(
-        (
-            size * ebs
-            for volume, size in sizes
-            if Step.TERMINATE not in steps or not volume.delete_on_termination
-        ),
-        Decimal(0),
-    )
+    deletes = Step.TERMINATE in steps
+    kept = sum(size for volume, size in sizes if not (deletes and volume.delete_on_termination))
     # A first snapshot is charged by its used blocks; the full size is the most it can cost.
-    snapshots = (
-        sum((size * snapshot for _, size in sizes), Decimal(0)) if Step.SNAPSHOT in steps else Decimal(0)
-    )
-    return Saving(before, kept + snapshots)
+    snapshots = attached if Step.SNAPSHOT in steps else 0
+    return Saving(before, kept * ebs + snapshots * snapshot)
 
 
 def _size(gib: int | None) -> str:

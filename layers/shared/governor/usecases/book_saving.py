@@ -1,4 +1,4 @@
-"""What an ended episode goes into the ledger with: by what EC2 shows, not by what the flow hoped for.
+"""Books an ended episode in the ledger: by what EC2 shows, not by what the flow hoped for.
 
 A flow that fails after its stop has still stopped the instance, and one whose termination was sent may have
 terminated it. This module must not know how an episode came to its end.
@@ -6,11 +6,12 @@ terminated it. This module must not know how an episode came to its end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from governor.domain.episode import Episode, Outcome
 from governor.domain.fallback import policy_or_base
+from governor.domain.instance import Instance
 from governor.domain.ledger import LedgerEntry
 from governor.domain.plan import Saving, Step, main_of, saving_of
 from governor.domain.policy import Mode, Policy
@@ -46,51 +47,25 @@ class BookSaving:
         saving = _saving(episode, became, policy_or_base(self.policies, episode.instance))
         # From the moment EC2 stopped charging as asked: the first step, not its bookkeeping.
         first = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
-        return LedgerEntry(
-            episode=episode.ref,
-            outcome=became,
-            instance_type=episode.instance.instance_type,
-            owner=episode.owner,
-            project=episode.project,
-            price_source=episode.price.source,
-            booked_at=episode.steps_done.get(first.value, now),
-            cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
-            cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
-            saved_usd_per_hour=saving.saved_usd_per_hour,
-        )
+        return _entry(episode, became, episode.steps_done.get(first.value, now), saving)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
         """What others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at once."""
-        ref = episode.ref
-        instance = self.instances.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+        instance = self._instance(episode)
         gone = instance is None or instance.state in _GONE
         if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
             return None  # void for another reason; the instance runs on
         step = Step.TERMINATE if gone else Step.STOP
         policy = policy_or_base(self.policies, episode.instance)
         bill = saving_of(episode.instance, episode.price, (step,), policy)
-        return LedgerEntry(
-            episode=ref,
-            outcome=outcome,
-            instance_type=episode.instance.instance_type,
-            owner=episode.owner,
-            project=episode.project,
-            price_source=episode.price.source,
-            booked_at=now,
-            cost_before_usd_per_hour=bill.cost_before_usd_per_hour,
-            cost_after_usd_per_hour=bill.cost_after_usd_per_hour,
-            saved_usd_per_hour=Decimal(0),
-            ended_at=now,
-            ours=False,
-        )
+        entry = _entry(episode, outcome, now, bill)
+        return replace(entry, saved_usd_per_hour=Decimal(0), ended_at=now, ours=False)
 
     def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:
         done = episode.steps_done
         if episode.mode is Mode.OBSERVE or not _put_away(episode):
             return None
-        ref = episode.ref
-        target = self.accounts.target(ref.account, ref.region)
-        instance = self.instances.describe(target, ref.instance_id)
+        instance = self._instance(episode)
         if instance is None or instance.state in _GONE:
             # Gone without our asking for it is somebody else's deed, and saves nothing of ours from now on.
             return Outcome.TERMINATED if Step.TERMINATE.value in done else None
@@ -98,8 +73,27 @@ class BookSaving:
             return None
         # A stop is noted before it is asked for. One that was refused left the instance as it was; after one
         # that was seen to work, an instance that runs was started anew, and the ledger settles that.
-        left_running = instance.state == "running" and instance.launch_time == ref.launch_time
+        left_running = instance.state == "running" and instance.launch_time == episode.ref.launch_time
         return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
+
+    def _instance(self, episode: Episode) -> Instance | None:
+        ref = episode.ref
+        return self.instances.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+
+
+def _entry(episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving) -> LedgerEntry:
+    return LedgerEntry(
+        episode=episode.ref,
+        outcome=outcome,
+        instance_type=episode.instance.instance_type,
+        owner=episode.owner,
+        project=episode.project,
+        price_source=episode.price.source,
+        booked_at=booked_at,
+        cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
+        cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
+        saved_usd_per_hour=saving.saved_usd_per_hour,
+    )
 
 
 def _put_away(episode: Episode) -> bool:

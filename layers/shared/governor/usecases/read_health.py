@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 
-from governor.domain.evidence import Series, is_reading, mean, peak, window_before
-from governor.domain.health import KNOWN_XIDS, Finding, GpuFigures, Xid, health_findings
+from governor.domain.evidence import Series, mean, peak, readings, window_before
+from governor.domain.health import KNOWN_XIDS, Finding, GpuFigures, Xid, first_above_zero, health_findings
 from governor.domain.instance import Instance, Target
 from governor.domain.policy import Health, Metrics, Policy
 from governor.ports import MetricQuery, MetricReader
@@ -306,10 +306,9 @@ class _Batch:
         found = []
         for number in KNOWN_XIDS:
             series = work.figures[_xid(number).name].get(label, ())
-            times = int(sum(value for value in series if value is not None and is_reading(value)))
-            if times:
-                first = next(index for index, value in enumerate(series) if value)
-                found.append(Xid(number, times, self._window.start + self._window.period * first))
+            first = first_above_zero(self._window, series)
+            if first is not None:
+                found.append(Xid(number, int(sum(readings(series))), first))
         return tuple(found)
 
     def _fetch(self, reads: Sequence[_Read]) -> None:

@@ -41,8 +41,7 @@ class UndoEpisode:
 
         Raises:
             CloudError: EC2 or the state table could not be asked. Nothing was started, unless EC2's answer
-            was
-                lost: pressing again then finds it running.
+                was lost: pressing again then finds it running.
         """
         episode = self.state.episode(ref)
         refusal = _refusal(episode)
