@@ -1,7 +1,8 @@
 """What the use cases need from the world, as Protocols. Adapters and in-memory twins fulfil them.
 
-Every method raises the tree of `governor.errors` and nothing foreign. Where a method takes a `Target` with a
-`role_arn`, it acts as that role in that account. This module must not know AWS's client library.
+Every method may raise `CloudError` unless its docstring says otherwise, and nothing from outside the tree of
+`governor.errors`. Where a method takes a `Target` with a `role_arn`, it acts as that role in that account.
+This module must not know AWS's client library.
 """
 
 from __future__ import annotations
@@ -105,7 +106,6 @@ class MetricReader(Protocol):
         """Recently active dimension sets of a metric that hold an `InstanceId`, by that id. 500 a page.
 
         With `instance_id` only that instance's: for the one instance a workflow is about, never in a loop.
-        Raises: CloudError.
         """
 
     def list_published(
@@ -114,7 +114,7 @@ class MetricReader(Protocol):
         """Metric and dimensions of every series of a namespace that holds an `InstanceId`, by that id.
 
         `recently`: only those that were published in the last three hours. With `instance_id` only that
-        instance's. Raises: CloudError.
+        instance's.
         """
 
 
@@ -236,7 +236,7 @@ class BatchReader(Protocol):
     """AWS Batch, read only."""
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """The compute environment, or `None` when there is none of that name. Raises: CloudError."""
+        """The compute environment, or `None` when there is none of that name."""
 
 
 class Catalogue(Protocol):
@@ -264,26 +264,17 @@ class CheckpointHook(Protocol):
         """
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
-        """Those of up to `MOST_INSTANCES_A_COMMAND` instances that Systems Manager knows.
-
-        Raises: CloudError.
-        """
+        """Those of up to `MOST_INSTANCES_A_COMMAND` instances that Systems Manager knows."""
 
 
 class LifecycleHooks(Protocol):
     """Auto Scaling: lifecycle hooks of groups."""
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """How long the group waits for the hook to be completed; `None` for a hook that it does not have.
-
-        Raises: CloudError.
-        """
+        """How long the group waits for the hook to be completed; `None` for a hook that it does not have."""
 
     def complete(self, target: Target, action: LifecycleAction) -> None:
-        """Lets the group go on. An action that is over already is no error.
-
-        Raises: CloudError.
-        """
+        """Lets the group go on. An action that is over already is no error."""
 
 
 class Workflow(Protocol):
@@ -310,7 +301,7 @@ class DeadLetters(Protocol):
     """Where events go that cannot be used, so that somebody can look at them."""
 
     def keep(self, body: str, reason: str) -> None:
-        """Keeps an event as it came, with the reason. Raises: CloudError."""
+        """Keeps an event as it came, with the reason."""
 
 
 class Announcer(Protocol):

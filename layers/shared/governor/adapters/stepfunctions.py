@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from botocore.exceptions import ClientError
-
 from governor.adapters.clients import Clients
-from governor.adapters.errors import aws_errors, translate
+from governor.adapters.errors import aws_errors
 from governor.domain.episode import EpisodeRef
 from governor.domain.units import iso
 from governor.errors import CloudError, NotFound
@@ -49,13 +47,13 @@ class StepFunctionsWorkflow:
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         client = self._clients.client("stepfunctions")
-        with aws_errors("states:SendTaskSuccess"):
-            try:
+        try:
+            with aws_errors("states:SendTaskSuccess"):
                 client.send_task_success(taskToken=task_token, output=json.dumps(dict(decision)))
-            except ClientError as error:
-                if error.response.get("Error", {}).get("Code") in _NO_LONGER_WAITS:
-                    return False
-                raise translate(error, "states:SendTaskSuccess") from error
+        except CloudError as error:
+            if error.code in _NO_LONGER_WAITS:
+                return False
+            raise
         return True
 
 

@@ -126,45 +126,40 @@ class EpisodePayload(_Payload):
         return EpisodeRef(self.account, self.region, self.instance_id, self.launch_time, self.number)
 
 
-class AskPayload(_Payload):
-    """Input of `ask_owner`."""
-
-    episode: EpisodePayload
-    stage: Stage
-    task_token: str | None = Field(default=None, max_length=2048)
-
-
 class EpisodeOnlyPayload(_Payload):
     """Input of functions that need the episode alone."""
 
     episode: EpisodePayload
 
 
-class RecheckPayload(_Payload):
+class AskPayload(EpisodeOnlyPayload):
+    """Input of `ask_owner`."""
+
+    stage: Stage
+    task_token: str | None = Field(default=None, max_length=2048)
+
+
+class RecheckPayload(EpisodeOnlyPayload):
     """Input of `recheck_episode`."""
 
-    episode: EpisodePayload
     before: Literal[Step.STOP, Step.SNAPSHOT, Step.TERMINATE]
 
 
-class PutAwayPayload(_Payload):
+class PutAwayPayload(EpisodeOnlyPayload):
     """Input of `put_away`."""
 
-    episode: EpisodePayload
     action: Literal[Step.STOP, Step.TERMINATE]
 
 
-class ProgressPayload(_Payload):
+class ProgressPayload(EpisodeOnlyPayload):
     """Input of `check_progress`."""
 
-    episode: EpisodePayload
     until: Until
 
 
-class UndoPayload(_Payload):
+class UndoPayload(EpisodeOnlyPayload):
     """Input of `undo_episode`: who asks for it, as the channel has verified."""
 
-    episode: EpisodePayload
     by: str = Field(min_length=1, max_length=256)
     channel: Literal["page", "slack", "command-line"]
 
@@ -189,10 +184,9 @@ class StepError(BaseModel):
         return {"Error": self.error, "Cause": cause}
 
 
-class OutcomePayload(_Payload):
+class OutcomePayload(EpisodeOnlyPayload):
     """Input of `record_outcome`: an outcome, or the error that a step ended in."""
 
-    episode: EpisodePayload
     outcome: Outcome | None = None
     reason: str = ""
     error: StepError | None = None

@@ -1,4 +1,4 @@
-"""Whether an instance's metrics are right, and what to do where they are not.
+"""Findings about an instance's metrics: what is wrong with them, and what to do about it.
 
 Pure: from evidence and the series that exist to findings. It judges telemetry, never idleness.
 """
@@ -57,18 +57,17 @@ def findings(
                 Health.SILENT,
                 f"no {names.utilization} in {names.namespace} for {policy.idle.window_minutes} min",
                 "deploy stacks/telemetry.yaml (CloudWatch agent) or agent/ on it; a driver must be "
-                "installed, "
-                "its role needs cloudwatch:PutMetricData, and the policy's metrics.namespace must be "
-                "the agent's",
+                "installed, its role needs cloudwatch:PutMetricData, and the policy's metrics.namespace must "
+                "be the agent's",
             ),
         )
-    found = [
-        *_of_coverage(evidence, policy),
-        *_of_count(instance, evidence),
-        *_of_ec2(evidence, policy),
-        *_of_cost(evidence, dimensions),
-    ]
-    return tuple(sorted(found, key=lambda finding: list(Health).index(finding.health)))
+    found = (
+        _of_coverage(evidence, policy),
+        _of_count(instance, evidence),
+        _of_ec2(evidence, policy),
+        _of_cost(evidence, dimensions),
+    )
+    return tuple(sorted(filter(None, found), key=lambda finding: list(Health).index(finding.health)))
 
 
 def health_of(found: Sequence[Finding]) -> Health:
@@ -76,35 +75,31 @@ def health_of(found: Sequence[Finding]) -> Health:
     return found[0].health if found else Health.RIGHT
 
 
-def _of_coverage(evidence: Evidence, policy: Policy) -> list[Finding]:
+def _of_coverage(evidence: Evidence, policy: Policy) -> Finding | None:
     needed = policy.idle.minimum_coverage_percent
     thin = [(gpu.gpu, seen) for gpu in evidence.gpus if (seen := coverage_percent(gpu.utilization)) < needed]
     if not thin:
-        return []
+        return None
     which = ", ".join(f"{'instance' if gpu == 'all' else f'GPU {gpu}'} {seen:.0f} %" for gpu, seen in thin)
-    return [
-        Finding(
-            Health.WRONG,
-            f"measured too little of the window ({which}; {needed:g} % are needed)",
-            "look whether the agent restarts or the host is short of memory; a host that just started needs "
-            f"{policy.idle.window_minutes} min",
-        )
-    ]
+    return Finding(
+        Health.WRONG,
+        f"measured too little of the window ({which}; {needed:g} % are needed)",
+        "look whether the agent restarts or the host is short of memory; a host that just started needs "
+        f"{policy.idle.window_minutes} min",
+    )
 
 
-def _of_count(instance: Instance, evidence: Evidence) -> list[Finding]:
+def _of_count(instance: Instance, evidence: Evidence) -> Finding | None:
     expected = evidence.gpus_expected
     if expected is None:
-        return [
-            Finding(
-                Health.WRONG,
-                f"{instance.instance_type} is not in the catalogue, so its GPUs cannot be counted",
-                "update GPU Governor; until then it is never judged idle",
-            )
-        ]
+        return Finding(
+            Health.WRONG,
+            f"{instance.instance_type} is not in the catalogue, so its GPUs cannot be counted",
+            "update GPU Governor; until then it is never judged idle",
+        )
     reporting = len(evidence.gpus) if evidence.source is MetricSource.PER_GPU else evidence.gpus_reporting
     if reporting is None or reporting == expected:
-        return []
+        return None
     if reporting < expected:
         advice = (
             "a GPU in MIG mode publishes no utilization, and a lost one nothing at all: see "
@@ -112,10 +107,10 @@ def _of_count(instance: Instance, evidence: Evidence) -> list[Finding]:
         )
     else:
         advice = "set metrics.collection_interval_seconds to the agent's metrics_collection_interval"
-    return [Finding(Health.WRONG, f"{reporting} of {expected} GPUs publish utilization", advice)]
+    return Finding(Health.WRONG, f"{reporting} of {expected} GPUs publish utilization", advice)
 
 
-def _of_ec2(evidence: Evidence, policy: Policy) -> list[Finding]:
+def _of_ec2(evidence: Evidence, policy: Policy) -> Finding | None:
     missing = [
         name
         for name in policy.vetoes.required
@@ -123,26 +118,21 @@ def _of_ec2(evidence: Evidence, policy: Policy) -> list[Finding]:
         and evidence.measured_percent.get(name, 0.0) < policy.idle.minimum_coverage_percent
     ]
     if not missing:
-        return []
-    return [
-        Finding(
-            Health.WRONG,
-            f"required by the policy and not measured long enough: {', '.join(missing)}",
-            "EC2 publishes CPU and network by itself from the start on; for the others see the agent, "
-            "or take "
-            "them out of vetoes.required",
-        )
-    ]
+        return None
+    return Finding(
+        Health.WRONG,
+        f"required by the policy and not measured long enough: {', '.join(missing)}",
+        "EC2 publishes CPU and network by itself from the start on; for the others see the agent, or take "
+        "them out of vetoes.required",
+    )
 
 
-def _of_cost(evidence: Evidence, dimensions: Sequence[object] | None) -> list[Finding]:
+def _of_cost(evidence: Evidence, dimensions: Sequence[object] | None) -> Finding | None:
     if evidence.source is not MetricSource.PER_GPU or len(evidence.gpus) < 2 or evidence.aggregate:
-        return []
+        return None
     number = len(dimensions) if dimensions else len(evidence.gpus)
-    return [
-        Finding(
-            Health.COSTLY,
-            f"read GPU by GPU ({number} series)",
-            'add "aggregation_dimensions": [["InstanceId"]] to the agent\'s configuration: one read instead',
-        )
-    ]
+    return Finding(
+        Health.COSTLY,
+        f"read GPU by GPU ({number} series)",
+        'add "aggregation_dimensions": [["InstanceId"]] to the agent\'s configuration: one read instead',
+    )

@@ -16,6 +16,12 @@ from governor.usecases.deliver_decision import DeliverDecision
 
 _log = logging.getLogger(__name__)
 _ON_ITS_PAGE = "no button can say so; open its page"
+_HOW_TO_CONFIRM = {
+    "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
+    "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
+    "page": ("type its id into the field", "tick the box that says so"),
+}
+"""By the channel of the answer: how to name the instance, and how to accept that data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +127,17 @@ def _check_confirmed(
     """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
     if decision.answer is not Answer.APPROVE:
         return
+    to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
         raise DecisionRefused(
-            f"this plan terminates the instance: {_how_to_type(decision)} to approve",
+            f"this plan terminates the instance: {to_type} to approve",
             status=approval.status.value,
         )
     if episode.plan.loses_local_disks and not accepted:
         raise DecisionRefused(
-            f"what is on its local disks would be lost for good: {_how_to_accept(decision)} to approve",
+            f"what is on its local disks would be lost for good: {to_accept} to approve",
             status=approval.status.value,
         )
-
-
-def _how_to_type(decision: Decision) -> str:
-    """As it is done where the answer was given."""
-    if decision.channel == "cli":
-        return "name it with --instance-id"
-    return _ON_ITS_PAGE if decision.channel == "slack" else "type its id into the field"
-
-
-def _how_to_accept(decision: Decision) -> str:
-    if decision.channel == "cli":
-        return "repeat it with --accept-losses"
-    return _ON_ITS_PAGE if decision.channel == "slack" else "tick the box that says so"
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:

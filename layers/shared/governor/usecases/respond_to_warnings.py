@@ -166,11 +166,8 @@ class RespondToWarnings:
 
     def _look(self, progress: _Progress, known: _Known, base: Policy) -> None:
         """Find out what the warning is about, once for everything that follows."""
-        try:
-            self._judge(progress, known[self._target(progress.warned)], base)
-        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
-            progress.failed.append(error)
-            progress.is_settled = True
+        progress.run(lambda: self._judge(progress, known[self._target(progress.warned)], base))
+        progress.is_settled |= bool(progress.failed)
 
     def _judge(
         self, progress: _Progress, described: Mapping[str, Instance] | CloudError, base: Policy

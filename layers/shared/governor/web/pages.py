@@ -82,22 +82,17 @@ def _environment() -> Environment:
     return environment
 
 
+def _render(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
+
+
 @cache
 def _file(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def style_source() -> str:
-    """The style sheet as a source of `style-src`: `'sha256-...'`."""
-    return _source("page.css")
-
-
-def script_source() -> str:
-    """The script that follows a record as a source of `script-src`, likewise."""
-    return _source("follow.js")
-
-
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """Return one of our files as a source in a Content-Security-Policy: `'sha256-...'`."""
     digest = hashlib.sha256(_file(name).encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -127,50 +122,46 @@ def approval_page(
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price = episode.price.usd_per_hour
     idle, measured = idle_text(episode, episode.closed_at or view.now)
-    return (
-        _environment()
-        .get_template("approval.html")
-        .render(
-            view=view,
-            episode=episode,
-            plan=episode.plan,
-            picture=Markup(  # noqa: S704 - built of numbers
-                picture.window_svg(episode.evidence, episode.idle_below_percent)
-            ),
-            day=None
-            if episode.history is None
-            else Markup(  # noqa: S704 - built of numbers
-                picture.day_svg(episode.history, episode.idle_below_percent, episode.evidence.window)
-            ),
-            rows=gpu_rows(episode.evidence),
-            costs=cost_lines(episode),
-            per_hour=None if price is None else usd(price),
-            per_day=None if price is None else usd(price * 24),
-            idle=idle,
-            measured=measured,
-            verb=verb(episode.plan),
-            since_idle=None if view.cost_since_idle is None else usd(view.cost_since_idle),
-            restart=restart_text(episode),
-            rebuild=_rebuild(episode),
-            console=console_url(episode.instance),
-            keep_options=keep_options(view),
-            latest=_latest(view),
-            silence=silence_text(episode, view.approval.expires_at, view.now),
-            people_needed=people_text(episode),
-            told=_told(view.deliveries, episode.time_zone),
-            person=person,
-            visitor=visitor,
-            may_undo=approves and may_undo(episode.terms, person),
-            may={
-                answer.value: permits(visitor.role, answer)
-                and may(episode.terms, episode.plan, answer, person)
-                for answer in Answer
-            },
-            is_rehearsal=episode.mode is Mode.OBSERVE,
-            csrf=csrf,
-            action=action,
-            problem=problem,
-        )
+    return _render(
+        "approval.html",
+        view=view,
+        episode=episode,
+        plan=episode.plan,
+        picture=Markup(  # noqa: S704 - built of numbers
+            picture.window_svg(episode.evidence, episode.idle_below_percent)
+        ),
+        day=None
+        if episode.history is None
+        else Markup(  # noqa: S704 - built of numbers
+            picture.day_svg(episode.history, episode.idle_below_percent, episode.evidence.window)
+        ),
+        rows=gpu_rows(episode.evidence),
+        costs=cost_lines(episode),
+        per_hour=None if price is None else usd(price),
+        per_day=None if price is None else usd(price * 24),
+        idle=idle,
+        measured=measured,
+        verb=verb(episode.plan),
+        since_idle=None if view.cost_since_idle is None else usd(view.cost_since_idle),
+        restart=restart_text(episode),
+        rebuild=_rebuild(episode),
+        console=console_url(episode.instance),
+        keep_options=keep_options(view),
+        latest=_latest(view),
+        silence=silence_text(episode, view.approval.expires_at, view.now),
+        people_needed=people_text(episode),
+        told=_told(view.deliveries, episode.time_zone),
+        person=person,
+        visitor=visitor,
+        may_undo=approves and may_undo(episode.terms, person),
+        may={
+            answer.value: permits(visitor.role, answer) and may(episode.terms, episode.plan, answer, person)
+            for answer in Answer
+        },
+        is_rehearsal=episode.mode is Mode.OBSERVE,
+        csrf=csrf,
+        action=action,
+        problem=problem,
     )
 
 
@@ -220,26 +211,23 @@ def digest_page(
     rows = [_digest_row(view, link) for view, link in zip(views, links, strict=True)]
     prices = [view.episode.price.usd_per_hour for view in views]
     known = [price * 24 for price in prices if price is not None]
-    return (
-        _environment()
-        .get_template("digest.html")
-        .render(
-            rows=rows,
-            total=usd(sum(known, Decimal(0))),
-            unpriced=len(prices) - len(known),
-            is_open=any(view.can_decide for view in views),
-            may_stop=visitor.role is Role.APPROVER
-            and any(
-                view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, visitor.person)
-                for view in views
-            ),
-            keep_options=keep_options(views[0]),
-            visitor=visitor,
-            csrf=csrf,
-            action=action,
-            problem=problem,
-            results=results,
-        )
+    return _render(
+        "digest.html",
+        rows=rows,
+        total=usd(sum(known, Decimal(0))),
+        unpriced=len(prices) - len(known),
+        is_open=any(view.can_decide for view in views),
+        may_stop=visitor.role is Role.APPROVER
+        and any(
+            view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, visitor.person)
+            for view in views
+        ),
+        keep_options=keep_options(views[0]),
+        visitor=visitor,
+        csrf=csrf,
+        action=action,
+        problem=problem,
+        results=results,
     )
 
 
@@ -264,7 +252,7 @@ def _digest_row(view: ApprovalView, link: str) -> _DigestRow:
 
 def refusal_page(title: str, text: str) -> str:
     """Why a link or a request was refused. Says nothing about any instance."""
-    return _environment().get_template("refusal.html").render(title=title, text=text)
+    return _render("refusal.html", title=title, text=text)
 
 
 def _rebuild(episode: Episode) -> Mapping[str, str]:

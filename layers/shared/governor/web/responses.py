@@ -45,7 +45,8 @@ def headers() -> dict[str, str]:
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": (
-            f"default-src 'none'; style-src {pages.style_source()}; script-src {pages.script_source()}; "
+            f"default-src 'none'; style-src {pages.source('page.css')}; "
+            f"script-src {pages.source('follow.js')}; "
             "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         ),
         "Cache-Control": "no-store",
