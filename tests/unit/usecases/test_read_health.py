@@ -61,8 +61,8 @@ def test_a_look_costs_what_the_docs_say(
     world.read(instance_id, advice=False)
     reads = len(world.metrics.reads)
 
-    text = (request.config.rootpath / "docs" / "telemetry.md").read_text()
-    assert f"| {row} | {reads} | {money(reads * 730 * Decimal('0.00001'), 3)} |" in text
+    text = (request.config.rootpath / "docs" / "health.md").read_text()
+    assert f"| {row} | {reads} | ${money(reads * 730 * Decimal('0.00001'), 3)} |" in text
 
 
 def test_single_gpus_are_read_only_for_what_is_suspect() -> None:
