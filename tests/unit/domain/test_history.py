@@ -27,7 +27,7 @@ def history(*gpus: Series) -> History:
 
 def test_idle_since_the_end_of_the_last_work_of_any_gpu() -> None:
     """The other GPU's quiet does not count."""
-    quiet, worked = (1.0,) * 6, (1.0, 1.0, 5.0, 1.0, None, 1.0)
+    quiet, worked = (1.0,) * 6, (1.0, 1.0, 5.0, 1.0, 1.0, 1.0)
 
     span = idle_span(history(quiet, worked), 5.0, LONG_AGO)
 
@@ -46,7 +46,32 @@ def test_nothing_is_idle_before_it_was_launched() -> None:
     assert IdleSpan(launch, at_least=False) == idle_span(history((None,) * 5 + (1.0,)), 5.0, launch)
 
 
-@pytest.mark.parametrize("series", [(None,) * 6, (-1.0,) * 6])
+@pytest.mark.parametrize(
+    "other", [(1.0,) * 6, (1.0, 1.0, 1.0, None, 1.0, 1.0), (99.0, 99.0, 99.0, None, 1.0, 1.0)]
+)
+def test_what_lies_before_a_hole_is_not_called_idle(other: Series) -> None:
+    """Of any GPU, whatever was measured before it: people would be told of idleness that nobody saw."""
+    holed = (1.0, 1.0, 1.0, None, 1.0, 1.0)
+
+    assert IdleSpan(NOW - timedelta(hours=8), at_least=True) == idle_span(
+        history(other, holed), 5.0, LONG_AGO
+    )
+
+
+def test_a_short_hole_is_part_of_an_idle_stretch() -> None:
+    """Up to 15 minutes, as for the question itself; one minute more is not."""
+    window = Window(NOW - timedelta(hours=1), NOW, timedelta(minutes=5))
+    short: Series = (99.0, 1.0, 1.0, None, None, None, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+    longer: Series = (99.0, 1.0, None, None, None, None, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+    def span(series: Series) -> IdleSpan | None:
+        return idle_span(History(window, (GpuReadings("0", series),)), 5.0, LONG_AGO)
+
+    assert IdleSpan(NOW - timedelta(minutes=55), at_least=False) == span(short)
+    assert IdleSpan(NOW - timedelta(minutes=30), at_least=True) == span(longer)
+
+
+@pytest.mark.parametrize("series", [(None,) * 6, (-1.0,) * 6, (1.0,) * 5 + (None,)])
 def test_nothing_measured_is_nothing_known(series: Series) -> None:
     """Neither work nor idleness follows from silence."""
     assert idle_span(history(series), 5.0, LONG_AGO) is None

@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import Any
 
 from governor.domain.evidence import (
+    LONGEST_HOLE,
     GpuReadings,
     Series,
     Window,
     gpus_of,
-    last_at_or_above,
-    peak,
+    is_reading,
     plain,
     window_of,
 )
@@ -44,26 +44,37 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """Since when every GPU has been under the threshold; `at_least` when the day shows no work at all."""
+    """Since when every GPU has been under the threshold; `at_least` when what came before was not seen."""
 
     since: UtcDatetime
     at_least: bool
 
 
 def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime) -> IdleSpan | None:
-    """Since when the instance has been idle, as far as the history reaches.
+    """Since when the instance has been idle without a break, as far as it was measured.
 
-    Periods without a reading are passed over: they prove neither work nor idleness. `None` when nothing was
-    measured at all.
+    A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one is not known. `None` when
+    the newest periods were not measured.
     """
-    values = [gpu.utilization for gpu in history.gpus]
-    if all(peak(series) is None for series in values):
+    window, seen_from = history.window, None
+    hole = timedelta()
+    for index in reversed(range(window.bins)):
+        start, end = window.bin_end(index) - window.period, window.bin_end(index)
+        if end <= launch_time:
+            break
+        values = [gpu.utilization[index] for gpu in history.gpus]
+        readings = [value for value in values if value is not None and is_reading(value)]
+        if any(value >= below_percent for value in readings):
+            return IdleSpan(max(end, launch_time), at_least=False)
+        if readings and len(readings) == len(values):
+            hole, seen_from = timedelta(), start
+            continue
+        hole += end - max(start, launch_time)
+        if hole > LONGEST_HOLE:
+            return None if seen_from is None else IdleSpan(seen_from, at_least=True)
+    if seen_from is None:
         return None
-    work = [last for series in values if (last := last_at_or_above(series, below_percent)) is not None]
-    if work:
-        return IdleSpan(max(history.window.bin_end(max(work)), launch_time), at_least=False)
-    start = history.window.start
-    return IdleSpan(max(start, launch_time), at_least=launch_time < start)
+    return IdleSpan(max(window.start, launch_time), at_least=launch_time < window.start)
 
 
 def history_document(history: History) -> dict[str, Any]:
