@@ -22,11 +22,11 @@ from urllib.request import Request, urlopen
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable, Table
 from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, InstanceRecord, episode_from_execution_name
+from governor.domain.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, LocalCloud, LocalCloudError
-from local.fleet import demo_fleet
+from local.fleet import METRIC_MINUTES, demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
@@ -52,7 +52,7 @@ class Demo:
         self.state = StateTable(Table(Clients(), scene.outputs["StateTableName"]))
         self.verdicts: dict[str, str] = {}
         self._before = {found["executionArn"] for found in scene.executions().values()}
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._printed: dict[str, tuple[str, ...]] = {}
 
     def show_verdicts(self) -> None:
         """Every instance with its verdict and reason, as the first sweep has stored them."""
@@ -139,28 +139,29 @@ class Demo:
         """
 
         def over() -> bool | None:
-            # First whether they run, then what they did: what comes last is told, too.
+            # First whether they run, then what they did: what comes last is printed, too.
             running = any(found["status"] == "RUNNING" for found in self.scene.executions().values())
             for record in self.state.records(TARGET).values():
-                self._tell(record)
+                self._print(record)
             return None if running else True
 
         while patiently and over() is None:
             time.sleep(0.3)
         self._wait_for(over, "a workflow does not end")
 
-    def _tell(self, record: InstanceRecord) -> None:
+    def _print(self, record: InstanceRecord) -> None:
         episode = self._latest_episode(record)
         if episode is None:
             return
         news = [f"{step} asked of EC2" for step in episode.steps_done]
         if episode.outcome is not None:
-            news.append(f"{episode.outcome.value}: {episode.outcome_reason}")
-        known = self._told.get(record.instance_id, ())
+            outcome = "notified" if episode.outcome is Outcome.TOLD else episode.outcome.value
+            news.append(f"{outcome}: {episode.outcome_reason}")
+        known = self._printed.get(record.instance_id, ())
         for one in news:
             if one not in known:
                 print(f"  {episode.instance.name:<22} {one}", flush=True)
-        self._told[record.instance_id] = tuple(news)
+        self._printed[record.instance_id] = tuple(news)
 
     def _latest_episode(self, record: InstanceRecord) -> Episode | None:
         execution = self.scene.executions().get(record.instance_id)
@@ -216,12 +217,12 @@ def _hidden_fields(page: str) -> dict[str, str]:
 
 
 def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> None:
-    """The story, told as it happens."""
+    """Print the story as it happens."""
     started = time.monotonic()
     _say("deploying template.yaml into the local cloud")
     scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
-    _say("launching the fleet, with 75 minutes of GPU metrics")
+    _say(f"launching the fleet, with {METRIC_MINUTES} minutes of GPU metrics")
     scene.launch(demo_fleet())
     _say("one sweep, through the sweep state machine")
     scene.sweep()
