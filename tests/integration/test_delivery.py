@@ -216,8 +216,8 @@ def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> Non
     assert 200 == post_to_slack_actions(url, pressed.body, pressed.timestamp, pressed.signature)
 
     assert "kept" == stage.outcome(instance_id)
-    whispers = [one for one in receivers.received("slack") if one.operation == "chat.postEphemeral"]
-    assert "Recorded: kept until" in whispers[-1].payload["text"]
+    private = [one for one in receivers.received("slack") if one.operation == "chat.postEphemeral"]
+    assert "Recorded: kept until" in private[-1].payload["text"]
     await_received(stage, "slack", instance_id, 2)
     assert "kept" in str(receivers.slack_message(thread))
 

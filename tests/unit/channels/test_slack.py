@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel, SlackWhisper
+from governor.channels.slack import SlackApi, SlackAppChannel, SlackEphemeral, SlackWebhookChannel
 from governor.channels.transport import HttpAnswer
 from governor.errors import ConfigurationError
 from tests.unit.channels.builders import FakeTransport, FixedClock, make_message, make_outcome
@@ -214,17 +214,17 @@ def test_only_https_is_spoken(url: str) -> None:
     assert "secret-part" not in f"{api.value} {hook.value}"
 
 
-def test_a_whisper_is_for_one_person_of_the_conversation() -> None:
+def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
     """Its text is escaped like every other."""
     slack = FakeSlack(ok({"ok": True}))
-    SlackWhisper(lambda: SlackApi(TOKEN, slack))(FIRST, "U01ANN", "Taken: <!channel>")
+    SlackEphemeral(lambda: SlackApi(TOKEN, slack))(FIRST, "U01ANN", "Taken: <!channel>")
     ((method, said),) = slack.asked
     assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (method, said["channel"], said["user"])
     assert "Taken: &lt;!channel&gt;" == said["text"]
 
 
-def test_a_whisper_that_is_not_taken_says_why() -> None:
+def test_a_ephemeral_that_is_not_taken_says_why() -> None:
     """By Slack's code alone."""
-    whisper = SlackWhisper(lambda: SlackApi(TOKEN, FakeSlack(no("user_not_in_channel"))))
+    send = SlackEphemeral(lambda: SlackApi(TOKEN, FakeSlack(no("user_not_in_channel"))))
     with pytest.raises(DeliveryRefused, match="user_not_in_channel"):
-        whisper(FIRST, "U01ANN", "Taken.")
+        send(FIRST, "U01ANN", "Taken.")

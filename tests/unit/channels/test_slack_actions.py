@@ -32,7 +32,7 @@ class Slack:
 
     action: Action = Action.STOP
     said: list[tuple[str, str, str]] = field(default_factory=list)
-    whisper_failure: Exception | None = None
+    private_failure: Exception | None = None
 
     def __post_init__(self) -> None:
         self.world = World(decide=False, action=self.action)
@@ -48,14 +48,14 @@ class Slack:
             ShowApproval(state, clock),
             Decide(state, self.world.workflow, clock, self.world.announcer),
             lambda: self.world.policies.policy.ownership.directory,
-            self.whisper,
+            self.answer_privately,
             clock,
         )
 
-    def whisper(self, thread: str, user_id: str, text: str) -> None:
+    def answer_privately(self, thread: str, user_id: str, text: str) -> None:
         """As the Protocol says."""
-        if self.whisper_failure is not None:
-            raise self.whisper_failure
+        if self.private_failure is not None:
+            raise self.private_failure
         self.said.append((thread, user_id, text))
 
     def press(
@@ -184,7 +184,7 @@ def test_a_late_press_is_told_that_it_came_late() -> None:
 def test_a_decision_stands_when_it_cannot_be_confirmed() -> None:
     """Slack is not asked twice for what is decided; the log has it."""
     slack = Slack()
-    slack.whisper_failure = DeliveryRefused("user_not_in_channel", channel="slack")
+    slack.private_failure = DeliveryRefused("user_not_in_channel", channel="slack")
 
     assert 200 == slack.press("approve")
     assert ApprovalStatus.APPROVED is slack.status

@@ -18,8 +18,8 @@ from typing import Protocol
 from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Message
-from governor.channels.registry import Registry, Route, Told
-from governor.domain.alert import Alert, AlertKind
+from governor.channels.registry import Recipient, Registry, Route
+from governor.domain.alert import ESCALATED, Alert, AlertKind
 from governor.domain.approval import ApprovalStatus
 from governor.domain.contacts import Contact, addresses, list_addresses
 from governor.domain.delivery import DIGEST_PREFIX, NOWHERE, Delivery
@@ -45,7 +45,6 @@ _NO_CHANNEL = (
     "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel secret, or "
     "subscribe to the alert topic"
 )
-_ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 _FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
 """Goes to everybody too who has taken an earlier message of the episode: who was asked hears the end."""
 
@@ -77,13 +76,17 @@ class Dispatched:
 
     def plus(self, other: Dispatched) -> Dispatched:
         """Both together."""
-        waits = [one.retry_after_seconds for one in (self, other) if one.left]
         return Dispatched(
             self.taken + other.taken,
             self.refused + other.refused,
             self.left + other.left,
-            min((wait for wait in waits if wait is not None), default=None) if None not in waits else None,
+            _soonest([one.retry_after_seconds for one in (self, other) if one.left]),
         )
+
+
+def _soonest(waits: Sequence[int | None]) -> int | None:
+    """Return the shortest wait, as the others wait for their own time; `None` where one names no time."""
+    return None if None in waits else min((wait for wait in waits if wait is not None), default=None)
 
 
 @dataclass(slots=True)
@@ -148,7 +151,7 @@ class Dispatch:
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
             return Dispatched(0, 0)
-        for route in self.registry.routes(self._audience(items[0].alert), self._told(items[0])):
+        for route in self.registry.routes(self._audience(items[0].alert), self._earlier(items[0])):
             key = route.channel.name, route.target
             open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
             if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
@@ -169,10 +172,7 @@ class Dispatch:
             taken=sum(delivery.was_taken for delivery in news),
             refused=sum(not delivery.was_taken for delivery in news),
             left=sum(len(item.left) for item in items),
-            # The soonest: each of the others still waits for its own time.
-            retry_after_seconds=min((wait for wait in waits if wait is not None), default=None)
-            if None not in waits
-            else None,
+            retry_after_seconds=_soonest(waits),
         )
 
     def group(self, alert: Alert) -> str:
@@ -390,16 +390,18 @@ class Dispatch:
         )
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
-        """By the policy as it is now: who joined since is told, who left is not."""
+        """By the policy as it is now: who joined since is notified, who left is not."""
         directory = self.policies.base().policy.ownership.directory
         asked = directory.asked(alert.owner, alert.project)
-        if alert.kind in _ESCALATED:
+        if alert.kind in ESCALATED:
             return (*asked, *directory.escalated(alert.owner, alert.project))
         return asked
 
-    def _told(self, item: _Item) -> Sequence[Told]:
-        """Whoever the policy no longer names hears the end, by a link that proves nobody, and nothing before
-        it: a question that is still open is not theirs any more.
+    def _earlier(self, item: _Item) -> Sequence[Recipient]:
+        """Return who got an earlier message of the episode.
+
+        Recipients whom the policy no longer names get the end, by a link that proves nobody, and nothing
+        before it: a question that is still open is not theirs any more.
         """
         if item.alert.kind not in _FOLLOWS:
             return ()
@@ -407,7 +409,7 @@ class Dispatch:
         people = addresses(tuple(directory.contacts.values()))
         is_open = item.alert.kind in OPEN
         return [
-            Told(one.channel, one.target, one.target if one.target in people else None)
+            Recipient(one.channel, one.target, one.target if one.target in people else None)
             for one in item.known
             if one.was_taken and not (is_open and one.channel == "email" and one.target not in people)
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -19,7 +19,7 @@ from typing import Protocol
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import CUT, Delivered, Message, Table, one_line
+from governor.channels.message import CUT, Channel, Delivered, Message, Table, one_line
 from governor.domain.alert import Section
 from governor.domain.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
@@ -54,7 +54,7 @@ class MailService(Protocol):
         ...
 
 
-class EmailChannel:
+class EmailChannel(Channel):
     """Mails to one recipient, as a link can be personal. Mails of an episode are grouped by a reference.
 
     Raises:
@@ -67,11 +67,6 @@ class EmailChannel:
         self._service = service
         self._sender = _checked(sender, "sender")
         self._recipient = _checked(recipient, "recipient")
-
-    def takes(self, message: Message) -> bool:
-        """Every message."""
-        del message
-        return True
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says."""
@@ -95,7 +90,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     picture = message.picture_png
     if picture is not None and len(picture) > _PICTURE_BYTES:
         picture = None
-    content = _fitting(message, has_picture=picture is not None)
+    shown, cut, page = _fitting(message, has_picture=picture is not None)
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
@@ -105,8 +100,8 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["References"] = f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
-    mail.set_content(_text(content))
-    mail.add_alternative(_html(content, has_picture=picture is not None), subtype="html")
+    mail.set_content(_text(shown, cut))
+    mail.add_alternative(page, subtype="html")
     if picture is not None:
         _, html = mail.iter_parts()
         assert isinstance(html, EmailMessage)
@@ -116,42 +111,28 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     return mail
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """What both forms say, on single lines of bounded length. `cut` says that something is left out."""
-
-    title: str
-    happens: str
-    acts: bool
-    lead: tuple[str, ...]
-    facts: tuple[tuple[str, str], ...]
-    sections: tuple[Section, ...]
-    details: tuple[Section, ...]
-    table: Table | None
-    link: str | None
-    link_text: str
-    why: str
-    footer: str
-    cut: str = ""
-
-
-def _content(message: Message) -> _Content:
+def _flat(message: Message) -> Message:
+    """Return what both forms show, on single lines of bounded length."""
     table = message.evidence
-    return _Content(
+    return replace(
+        message,
         title=one_line(message.title, _SUBJECT),
         happens=one_line(message.happens, _LINE),
-        acts=message.acts,
         lead=_lines(message.lead),
-        facts=tuple((label, one_line(value, _LINE)) for label, value in message.facts.rows()),
         sections=_sections(message.sections),
         details=_sections(message.details),
-        table=table
+        evidence=table
         and Table(one_line(table.caption, _CELL), _cells(table.columns), tuple(map(_cells, table.rows))),
-        link=message.link,
-        link_text=message.link_text,
         why=one_line(message.why, _LINE),
-        footer=one_line(" · ".join(filter(None, ("GPU Governor", message.reference))), _LINE),
     )
+
+
+def _facts(message: Message) -> list[tuple[str, str]]:
+    return [(label, one_line(value, _LINE)) for label, value in message.facts.rows()]
+
+
+def _footer(message: Message) -> str:
+    return one_line(" · ".join(filter(None, ("GPU Governor", message.reference))), _LINE)
 
 
 def _sections(sections: Sequence[Section]) -> tuple[Section, ...]:
@@ -166,40 +147,43 @@ def _cells(cells: Sequence[str]) -> tuple[str, ...]:
     return tuple(one_line(cell, _CELL) for cell in cells)
 
 
-def _fitting(message: Message, *, has_picture: bool) -> _Content:
-    """The whole content, or the most of it that mail programs show."""
-    whole = _content(message)
+def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]:
+    """Return the most of the message that mail programs show, what says that it is cut, and its page."""
+    whole = _flat(message)
     few = tuple(Section(section.heading, section.lines[:5]) for section in whole.sections[:8])
-    shorter = replace(whole, table=None, cut=CUT)
+    shorter = replace(whole, evidence=None)
     shortest = replace(shorter, lead=whole.lead[:5], sections=few, details=())
-    for content in (whole, shorter, shortest):
-        if len(_html(content, has_picture=has_picture).encode()) <= _HTML_BYTES:
-            return content
-    return replace(shortest, lead=(), sections=())
+    least = replace(shortest, lead=(), sections=())
+    for content in (whole, shorter, shortest, least):
+        cut = "" if content is whole else CUT
+        page = _html(content, cut, has_picture=has_picture)
+        if len(page.encode()) <= _HTML_BYTES:
+            break
+    return content, cut, page
 
 
-def _text(content: _Content) -> str:
-    return "\n".join(_text_lines(content)) + "\n"
+def _text(message: Message, cut: str) -> str:
+    return "\n".join(_text_lines(message, cut)) + "\n"
 
 
-def _text_lines(content: _Content) -> Iterator[str]:
-    yield from (content.title, "")
-    yield from (line for line in (content.happens, *content.lead) if line)
-    for section in content.sections:
+def _text_lines(message: Message, cut: str) -> Iterator[str]:
+    yield from (message.title, "")
+    yield from (line for line in (message.happens, *message.lead) if line)
+    for section in message.sections:
         yield from _section_lines(section)
-    if content.link is not None:
-        yield from ("", f"{content.link_text}:", content.link)
+    if message.link is not None:
+        yield from ("", f"{message.link_text}:", message.link)
     yield ""
-    yield from (f"{label}: {value}" for label, value in content.facts)
-    for section in content.details:
+    yield from (f"{label}: {value}" for label, value in _facts(message))
+    for section in message.details:
         yield from _section_lines(section)
-    if content.table is not None:
-        yield from ("", content.table.caption)
-        yield from (" | ".join(row) for row in (content.table.columns, *content.table.rows))
-    if content.cut:
-        yield from ("", content.cut)
+    if message.evidence is not None:
+        yield from ("", message.evidence.caption)
+        yield from (" | ".join(row) for row in (message.evidence.columns, *message.evidence.rows))
+    if cut:
+        yield from ("", cut)
     # Two hyphens and a space: mail programs set what follows apart.
-    yield from ("", "-- ", *filter(None, (content.why, content.footer)))
+    yield from ("", "-- ", *filter(None, (message.why, _footer(message))))
 
 
 def _section_lines(section: Section) -> Iterator[str]:
@@ -218,12 +202,18 @@ def _environment() -> Environment:
     )
 
 
-def _html(content: _Content, *, has_picture: bool) -> str:
-    alt = content.table.caption if content.table else "The utilization of the GPUs"
+def _html(message: Message, cut: str, *, has_picture: bool) -> str:
     return (
         _environment()
         .get_template("email.html")
-        .render(content=content, picture_cid=_CID if has_picture else None, picture_alt=alt)
+        .render(
+            message=message,
+            facts=_facts(message),
+            footer=_footer(message),
+            cut=cut,
+            picture_cid=_CID if has_picture else None,
+            picture_alt=message.evidence.caption if message.evidence else "The utilization of the GPUs",
+        )
     )
 
 

@@ -123,8 +123,9 @@ class Channel(Protocol):
         ...
 
     def takes(self, message: Message) -> bool:
-        """Whether this channel is for messages like this one."""
-        ...
+        """Whether this channel is for messages like this one; unless it says otherwise, it is for all."""
+        del message
+        return True
 
     def send(self, message: Message) -> Delivered:
         """Returns when the channel has taken the message.

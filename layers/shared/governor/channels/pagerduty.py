@@ -7,11 +7,10 @@ Limits: summary 1,024 characters, deduplication key 255, 512 KB an event
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 
-from governor.channels.message import Delivered, Message, one_line
-from governor.channels.transport import Transport, check_answer, https_url
+from governor.channels.message import Channel, Delivered, Message, one_line
+from governor.channels.transport import Endpoint, Transport
 from governor.domain.alert import AlertKind, Section, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
@@ -25,7 +24,7 @@ _LINE_CHARACTERS, _LINES = 1000, 50
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
-class PagerDutyChannel:
+class PagerDutyChannel(Channel):
     """Triggers for severity critical, resolves with the outcome of an episode it triggered for.
 
     Raises:
@@ -41,9 +40,7 @@ class PagerDutyChannel:
                 "integration key of an Events API v2 integration"
             )
         self._routing_key = routing_key
-        self._url = https_url(url, self.name)
-        self._transport = transport
-        self._clock = clock
+        self._endpoint = Endpoint(self.name, url, transport, clock)
 
     def takes(self, message: Message) -> bool:
         """What is critical, and the outcome of an episode for which there is an incident."""
@@ -57,11 +54,7 @@ class PagerDutyChannel:
         """
         if not self.takes(message):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
-        event = {"routing_key": self._routing_key, **pagerduty_event(message)}
-        answer = self._transport.post(
-            self.name, self._url, json.dumps(event).encode(), {"Content-Type": "application/json"}
-        )
-        check_answer(self.name, answer, self._clock.now())
+        self._endpoint.post({"routing_key": self._routing_key, **pagerduty_event(message)})
         return Delivered(
             message.delivery_key,
             thread=dedup_key(message.episode) if _resolves(message) else _incident(message),

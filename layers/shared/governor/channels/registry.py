@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from governor.channels.email import EmailChannel, MailService
 from governor.channels.errors import DeliveryRefused
@@ -54,8 +55,8 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Who has taken a message of the same episode before: as a route, less its channel."""
+class Recipient:
+    """Somebody who got an earlier message of the same episode: a route, with the channel by its name."""
 
     channel: str
     target: str
@@ -78,12 +79,12 @@ class Registry:
     """Why the secret cannot be read as what it must be."""
     transport: Transport = field(default_factory=HttpsTransport)
 
-    def routes(self, contacts: Sequence[Contact], told: Sequence[Told] = ()) -> tuple[Route, ...]:
-        """Every way to these contacts, to those who were told before, and those that are for everybody.
+    def routes(self, contacts: Sequence[Contact], earlier: Sequence[Recipient] = ()) -> tuple[Route, ...]:
+        """Return every way to these contacts, to `earlier` recipients, and those that are for everybody.
 
-        Each address and conversation once; what the contacts say of one goes before what `told` says.
+        Each address and conversation once; what the contacts say of one goes before what `earlier` says.
         """
-        mails, places = self._mails(contacts, told), self._slack(contacts, told)
+        mails, places = self._mails(contacts, earlier), self._slack(contacts, earlier)
         return (*self._unknown(), *mails, *places, *self._others())
 
     def _unknown(self) -> list[Route]:
@@ -95,7 +96,7 @@ class Registry:
         known = ", ".join(sorted(KEYS))
         return [_refusing("secret", f"the channel secret has the unknown key {unknown[0]!r}; known: {known}")]
 
-    def _mails(self, contacts: Sequence[Contact], told: Sequence[Told]) -> list[Route]:
+    def _mails(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> list[Route]:
         mail, sender = self.mail, self.sender
         if mail is None or sender is None:
             return []
@@ -108,12 +109,12 @@ class Registry:
         found: dict[str, str | None] = {address: address for address in addresses(contacts)}
         for address in list_addresses(contacts):
             found.setdefault(address, None)
-        for one in told:
+        for one in earlier:
             if one.channel == "email":
                 found.setdefault(one.target, one.person)
         return [mailbox(address, person) for address, person in found.items()]
 
-    def _slack(self, contacts: Sequence[Contact], told: Sequence[Told]) -> list[Route]:
+    def _slack(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> list[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
         if not token and not webhook:
             return []
@@ -124,7 +125,7 @@ class Registry:
         api_url = self.secret.get("slack_api_url") or API_URL
         default = self.secret.get("slack_channel")
         places = [contact.slack_channel or default for contact in contacts] or [default]
-        places += [one.target for one in told if one.channel == "slack" and one.target != _INCOMING]
+        places += [one.target for one in earlier if one.channel == "slack" and one.target != _INCOMING]
 
         def conversation(place: str) -> Route:
             return _route(
@@ -141,29 +142,25 @@ class Registry:
         return [conversation(place) for place in dict.fromkeys(places) if place]
 
     def _others(self) -> list[Route]:
+        """One of each kind at most, made where its setting is stored."""
         secret, clock, transport = self.secret, self.clock, self.transport
-        found = []
-        if secret.get("teams_webhook_url"):
-            found.append(
-                _route(
-                    "teams", "workflow", lambda: TeamsChannel(secret["teams_webhook_url"], transport, clock)
-                )
-            )
-        if secret.get("pagerduty_routing_key"):
-            url = secret.get("pagerduty_events_url") or EVENTS_URL
-            key = secret["pagerduty_routing_key"]
-            found.append(_route("pagerduty", "service", lambda: PagerDutyChannel(key, transport, clock, url)))
-        if secret.get("webhook_url"):
-            keys = [secret.get("webhook_secret", ""), secret.get("webhook_previous_secret", "")]
-            keys = [key for key in keys if key]
-            found.append(
-                _route(
-                    "webhook",
-                    "webhook",
-                    lambda: WebhookChannel(secret["webhook_url"], keys, transport, clock),
-                )
-            )
-        return found
+        events_url = secret.get("pagerduty_events_url") or EVENTS_URL
+        keys = [secret[name] for name in ("webhook_secret", "webhook_previous_secret") if secret.get(name)]
+        kinds: tuple[tuple[str, str, str, Callable[[str], Channel]], ...] = (
+            ("teams_webhook_url", "teams", "workflow", lambda url: TeamsChannel(url, transport, clock)),
+            (
+                "pagerduty_routing_key",
+                "pagerduty",
+                "service",
+                lambda key: PagerDutyChannel(key, transport, clock, events_url),
+            ),
+            ("webhook_url", "webhook", "webhook", lambda url: WebhookChannel(url, keys, transport, clock)),
+        )
+        return [
+            _route(name, target, partial(make, secret[setting]))
+            for setting, name, target, make in kinds
+            if secret.get(setting)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered, Message
+from governor.channels.message import Channel, Delivered, Message
 from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
-from governor.channels.transport import HttpAnswer, Transport, check_answer, https_url, retry_after_seconds
+from governor.channels.transport import Endpoint, HttpAnswer, Transport, https_url, retry_after_seconds
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
@@ -95,7 +95,7 @@ class _Answer:
         return cls(http, data, code if _CODE.fullmatch(code) else "without a code")
 
 
-class SlackAppChannel:
+class SlackAppChannel(Channel):
     """Posts as an app, with buttons for the answers. The outcome changes the episode's first message.
 
     `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
@@ -114,11 +114,6 @@ class SlackAppChannel:
         self._channel_id = channel_id
         self._clock = clock
         self._takes_answers = takes_answers
-
-    def takes(self, message: Message) -> bool:
-        """Every message."""
-        del message
-        return True
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The thread is the conversation's id and the first message's time stamp."""
@@ -172,8 +167,8 @@ class SlackAppChannel:
         return DeliveryRefused(f"it answered {status} {code}: {advice}", channel=_NAME)
 
 
-class SlackWhisper:
-    """Fulfils `slack_actions.Whisper`: a message that only one person of a conversation sees."""
+class SlackEphemeral:
+    """Fulfils `slack_actions.Confirm`: a message that only one person of a conversation sees."""
 
     def __init__(self, api: Callable[[], SlackApi]) -> None:
         self._api = api
@@ -182,15 +177,15 @@ class SlackWhisper:
         """As the Protocol says."""
         place = _thread(thread)
         if place is None:
-            raise ValueError("a whisper needs the message that was answered")
+            raise ValueError("an ephemeral message needs the message that was answered")
         said = {"channel": place[0], "user": user_id, "text": escaped(text, 3000), "parse": "none"}
         answer = self._api().call("chat.postEphemeral", said)
         if answer.refused:
             # For the log alone: whoever pressed sees the outcome in the conversation.
-            raise DeliveryRefused(f"the whisper was not taken ({answer.refused})", channel=_NAME)
+            raise DeliveryRefused(f"the ephemeral message was not taken ({answer.refused})", channel=_NAME)
 
 
-class SlackWebhookChannel:
+class SlackWebhookChannel(Channel):
     """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards.
 
     Raises:
@@ -200,14 +195,7 @@ class SlackWebhookChannel:
     name = _NAME
 
     def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
-        self._url = https_url(url, _NAME)
-        self._transport = transport
-        self._clock = clock
-
-    def takes(self, message: Message) -> bool:
-        """Every message."""
-        del message
-        return True
+        self._endpoint = Endpoint(_NAME, url, transport, clock)
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
@@ -217,8 +205,7 @@ class SlackWebhookChannel:
             "unfurl_links": False,
             "unfurl_media": False,
         }
-        answer = self._transport.post(_NAME, self._url, json.dumps(content).encode(), _JSON)
-        check_answer(_NAME, answer, self._clock.now())
+        answer = self._endpoint.post(content, _JSON)
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME

@@ -1,4 +1,4 @@
-"""Answers given by pressing a button in Slack: verified, taken once, and told to whoever pressed.
+"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to the person who pressed.
 
 Pure of AWS: the handler parses API Gateway's event and serialises the `SlackReply`.
 """
@@ -22,8 +22,8 @@ from governor.usecases.decide import Decide
 from governor.usecases.show_approval import ShowApproval
 
 
-class Whisper(Protocol):
-    """Says something to one person in a conversation."""
+class Confirm(Protocol):
+    """Send one person of a conversation an ephemeral message."""
 
     def __call__(self, thread: str, user_id: str, text: str) -> None:
         """Raises: DeliveryError."""
@@ -47,7 +47,7 @@ class SlackActions:
     show: ShowApproval
     decide: Decide
     directory: Callable[[], Directory]
-    whisper: Whisper
+    confirm: Confirm
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
@@ -78,13 +78,13 @@ class SlackActions:
             return SlackReply(200)
         text = self._decide(answer, now)
         try:
-            self.whisper(answer.thread, answer.user_id, text)
+            self.confirm(answer.thread, answer.user_id, text)
         except Exception as error:  # noqa: BLE001 - the decision stands, whether or not it can be confirmed
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
 
     def _decide(self, answer: SlackAnswer, now: UtcDatetime) -> str:
-        """What to tell the person."""
+        """Record the answer and return what the person is notified of."""
         identity = f"slack:{answer.user_id}"
         try:
             view = self.show(answer.approval_id)

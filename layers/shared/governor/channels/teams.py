@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from governor.channels.message import Delivered, Message, Table, clip, one_line
-from governor.channels.transport import Transport, check_answer, https_url
+from governor.channels.message import Channel, Delivered, Message, Table, clip, one_line
+from governor.channels.transport import Endpoint, Transport
 from governor.domain.alert import Section, Severity
 from governor.ports import Clock
 
@@ -23,7 +23,7 @@ _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITI
 Element = dict[str, object]
 
 
-class TeamsChannel:
+class TeamsChannel(Channel):
     """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its own.
 
     Raises:
@@ -33,20 +33,11 @@ class TeamsChannel:
     name = "teams"
 
     def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
-        self._url = https_url(url, self.name)
-        self._transport = transport
-        self._clock = clock
-
-    def takes(self, message: Message) -> bool:
-        """Every message."""
-        del message
-        return True
+        self._endpoint = Endpoint(self.name, url, transport, clock)
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A workflow gives its messages no id, so it is the message's own."""
-        body = json.dumps(teams_envelope(message)).encode()
-        answer = self._transport.post(self.name, self._url, body, {"Content-Type": "application/json"})
-        check_answer(self.name, answer, self._clock.now())
+        self._endpoint.post(teams_envelope(message))
         return Delivered(message.delivery_key)
 
 

@@ -5,6 +5,7 @@ This module must not know what is sent.
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ import urllib3
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.errors import ConfigurationError
+from governor.ports import Clock
 
+JSON = {"Content-Type": "application/json"}
 _CONNECT_SECONDS, _READ_SECONDS = 3.0, 10.0
 _BODY_BYTES = 1_048_576
 """Slack repeats the whole message in its answer; what is longer than that is not read to its end."""
@@ -50,6 +53,29 @@ class Transport(Protocol):
     def post(self, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Whatever the other side answered. Raises: DeliveryRetryable when it did not answer."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address of a channel, and the transport to it.
+
+    Raises:
+        ConfigurationError: the address is not https.
+    """
+
+    channel: str
+    url: str = field(repr=False)
+    transport: Transport
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        https_url(self.url, self.channel)
+
+    def post(self, document: object, headers: Mapping[str, str] = JSON) -> HttpAnswer:
+        """Send the document as JSON. Raises: DeliveryError unless it was taken."""
+        answer = self.transport.post(self.channel, self.url, json.dumps(document).encode(), headers)
+        check_answer(self.channel, answer, self.clock.now())
+        return answer
 
 
 class HttpsTransport:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from governor.channels.errors import CallbackRefused
-from governor.channels.message import Delivered, Message
+from governor.channels.message import Channel, Delivered, Message
 from governor.channels.transport import Transport, check_answer, https_url
 from governor.domain.alert import Section
 from governor.domain.units import iso
@@ -28,7 +28,7 @@ _TOLERANCE = timedelta(minutes=5)
 _HEADER = re.compile(r"t=([1-9][0-9]{0,11})((?:,v1=[0-9a-f]{64}){1,4})")
 
 
-class WebhookChannel:
+class WebhookChannel(Channel):
     """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
 
     Raises:
@@ -44,11 +44,6 @@ class WebhookChannel:
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
         self._transport = transport
         self._clock = clock
-
-    def takes(self, message: Message) -> bool:
-        """Every message."""
-        del message
-        return True
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The delivery id is the same when the same message is sent again."""

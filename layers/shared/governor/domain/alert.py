@@ -159,7 +159,7 @@ class Alert:
         if self.owner == UNASSIGNED:
             return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
         project = "" if self.project == UNASSIGNED else f" (project {self.project})"
-        escalated = " or as an escalation contact" if self.kind in _ESCALATED else ""
+        escalated = " or as an escalation contact" if self.kind in ESCALATED else ""
         return (
             f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
             f"{project}{escalated}."
@@ -171,7 +171,8 @@ FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
-_ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
+ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
+"""Kinds that escalation contacts get, too."""
 
 
 class Place(Protocol):

@@ -44,7 +44,7 @@ class InstanceFinding:
         return self.finding.severity is not Severity.ADVICE
 
     @property
-    def is_worth_telling(self) -> bool:
+    def is_worth_sending(self) -> bool:
         """Leave out that GPUs are used well: `governor health` shows it."""
         return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
 

@@ -137,7 +137,7 @@ class CheckHealth:
         lasting = [one for one in faults if all(key in known for key in one.keys)]
         news = [one for one in faults if one not in lasting]
         advised_before = advice_key(owner) in known
-        advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_telling]
+        advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_sending]
         summary.findings += len(found)
         gone = now + timedelta(minutes=base.health.gone_after_minutes)
         for alert, told in health_alerts([*news, *advice], lasting, owner, now):

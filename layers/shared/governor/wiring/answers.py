@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from governor.channels.slack import API_URL, SlackApi, SlackWhisper
-from governor.channels.slack_actions import SlackActions, Whisper
+from governor.channels.slack import API_URL, SlackApi, SlackEphemeral
+from governor.channels.slack_actions import Confirm, SlackActions
 from governor.channels.transport import HttpsTransport
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Target
@@ -29,7 +29,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     return ready(or_defaults(parts), make)
 
 
-def slack_actions(parts: Parts, whisper: Whisper | None = None) -> Ready[SlackActions]:
+def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
     show, decide = parts.fill(ShowApproval), parts.fill(Decide)
     secret, policies, transport = parts.channel_secret, or_last(parts), HttpsTransport()
@@ -42,7 +42,7 @@ def slack_actions(parts: Parts, whisper: Whisper | None = None) -> Ready[SlackAc
             show=show,
             decide=decide,
             directory=lambda: policies().base().policy.ownership.directory,
-            whisper=whisper or SlackWhisper(lambda: SlackApi(token, transport, api_url)),
+            confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, api_url)),
             clock=parts.clock,
         )
 
