@@ -8,10 +8,12 @@ be read becomes a `read_problem`, never an empty answer. This module must not ju
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import reduce
 from statistics import median_low
+from typing import NamedTuple
 
 from governor.domain.evidence import (
     END_BIN,
@@ -33,7 +35,7 @@ from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy import Metrics, Policy, WorkMetrics
 from governor.domain.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
-from governor.ports import Catalogue, MetricAnswer, MetricQuery, MetricReader
+from governor.ports import Catalogue, MetricQuery, MetricReader
 from governor.usecases.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 _EC2_PERIOD = timedelta(minutes=5)
@@ -101,6 +103,8 @@ class _Work:
     searched: bool = False
     problem: str | None = None
     agentless: float | None = None
+    figures: dict[tuple[str, str], Series] = field(default_factory=dict)
+    """Other series by figure and GPU; of EC2's figures the GPU is `all`."""
 
     @property
     def instance_id(self) -> str:
@@ -110,8 +114,36 @@ class _Work:
     def aggregate(self) -> Dimensions:
         return (("InstanceId", self.instance_id),)
 
+    def whole(self, figure: str) -> int | None:
+        """The limit of a GPU's power in W, or its memory in MiB; `None` where it is not known."""
+        if self.shape is None:
+            return None
+        return self.shape.board_power_watts if figure == "power" else self.shape.memory_mib_each
+
+    def series(self, figure: str) -> Series | None:
+        """The highest reading of all GPUs in each period; `None` where nothing was published."""
+        found = [series for (name, _), series in self.figures.items() if name == figure]
+        return reduce(merged, found) if found else None
+
     def silent(self) -> bool:
         return self.problem is None and all(peak(series) is None for series in self.readings.values())
+
+
+class _Asked(NamedTuple):
+    """One series, and what it is wanted for."""
+
+    work: _Work
+    figure: str
+    namespace: str
+    metric: str
+    dimensions: Dimensions
+    statistic: str = "Maximum"
+
+
+class _Answer(NamedTuple):
+    asked: _Asked
+    series: Series | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +217,7 @@ class _Batch:
         return work.request.search and (work.silent() or wants_gpus)
 
     def _read_utilization(self, works: Iterable[_Work]) -> None:
-        queries: list[MetricQuery] = []
-        asked: dict[str, tuple[_Work, str]] = {}
+        asked = []
         for work in works:
             request = work.request
             known = work.dimensions or ()
@@ -200,16 +231,11 @@ class _Batch:
             if work.source is MetricSource.PER_GPU:
                 work.aggregated = work.readings.get("all", ())
             work.readings = {}
-            for number, dimensions in enumerate(work.sets):
-                key = f"u{number}|{work.instance_id}"
-                asked[key] = (work, gpu_label(dimensions))
-                queries.append(self._query(key, self._names.utilization, dimensions, "Maximum"))
-        answer = self._read(queries, self._window)
-        for key, (work, label) in asked.items():
-            if key in answer.problems:
-                work.problem = answer.problems[key]
-            series = answer.series.get(key)
+            asked += [self._asked(work, "utilization", self._names.utilization, one) for one in work.sets]
+        for (work, _, _, _, dimensions, _), series, problem in self._read(asked, self._window):
+            work.problem = problem or work.problem
             if series is not None:
+                label = gpu_label(dimensions)
                 work.readings[label] = merged(work.readings.get(label), series)
 
     def _search(self, works: list[_Work]) -> None:
@@ -246,17 +272,14 @@ class _Batch:
         except CloudError:
             # Only colours the sentence of a verdict that is `no-data` with or without it.
             return
-        queries, asked = [], {}
-        for work in works:
-            for number, dimensions in enumerate(found.get(work.instance_id, ())):
-                key = f"a{number}|{work.instance_id}"
-                asked[key] = work
-                queries.append(
-                    MetricQuery(key, _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions), "Maximum")
-                )
-        answer = self._read(queries, self._ec2_window)
-        for key, work in asked.items():
-            work.agentless = _max_of(work.agentless, peak(answer.series.get(key, ())))
+        asked = [
+            _Asked(work, "agentless", _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions))
+            for work in works
+            for dimensions in found.get(work.instance_id, ())
+        ]
+        for one, series, _ in self._read(asked, self._ec2_window):
+            tops = (one.work.agentless, peak(series or ()))
+            one.work.agentless = max((top for top in tops if top is not None), default=None)
 
     def _utilization_evidence(self, work: _Work) -> Evidence:
         expected = work.shape.accelerator_count if work.shape else None
@@ -286,127 +309,93 @@ class _Batch:
     # the other figures
 
     def _read_figures(self, works: list[_Work], evidence: dict[str, Evidence]) -> None:
-        queries: list[MetricQuery] = []
-        ec2_queries: list[MetricQuery] = []
-        for work in works:
-            queries += self._gpu_figure_queries(work)
-            ec2_queries += self._ec2_figure_queries(work)
+        asked = [one for work in works for one in self._gpu_figures(work)]
+        of_ec2 = [one for work in works for one in self._ec2_figures(work)]
         # Together in one pass where the windows agree, so that calls are filled to their limit.
         if self._window == self._ec2_window:
-            answers = (self._read(queries + ec2_queries, self._window),) * 2
+            answers = self._read(asked + of_ec2, self._window)
         else:
-            answers = (self._read(queries, self._window), self._read(ec2_queries, self._ec2_window))
-        keys = _keys_by_instance(queries), _keys_by_instance(ec2_queries)
+            answers = [*self._read(asked, self._window), *self._read(of_ec2, self._ec2_window)]
+        for (work, figure, _, _, dimensions, _), series, problem in answers:
+            work.problem = work.problem or problem
+            if series is not None:
+                key = figure, gpu_label(dimensions)
+                work.figures[key] = merged(work.figures.get(key), series)
         for work in works:
-            own = tuple(by_instance.get(work.instance_id, []) for by_instance in keys)
-            evidence[work.instance_id] = self._with_figures(work, evidence[work.instance_id], own, answers)
+            evidence[work.instance_id] = self._with_figures(work, evidence[work.instance_id])
 
-    def _gpu_figure_queries(self, work: _Work) -> list[MetricQuery]:
-        figures, queries = work.request.figures, []
-        if "power" in figures and _power_limit(work.shape) is not None:
-            queries += [
-                self._query(f"p{n}|{work.instance_id}", self._names.power_draw, dimensions, "Maximum")
-                for n, dimensions in enumerate(work.sets)
-            ]
-        if "memory" in figures and work.shape is not None and work.shape.memory_mib_each:
-            queries += [
-                self._query(f"m{n}|{work.instance_id}", self._names.memory_used, dimensions, "Maximum")
-                for n, dimensions in enumerate(work.sets)
-            ]
+    def _gpu_figures(self, work: _Work) -> Iterator[_Asked]:
+        figures, names = work.request.figures, self._names
+        if "power" in figures and work.whole("power"):
+            yield from (self._asked(work, "power", names.power_draw, one) for one in work.sets)
+        if "memory" in figures and work.whole("memory"):
+            yield from (self._asked(work, "memory", names.memory_used, one) for one in work.sets)
         if work.source is MetricSource.AGGREGATE and _may_have_several(work.shape):
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
-            queries.append(
-                self._query(f"s|{work.instance_id}", self._names.utilization, work.sets[0], "SampleCount")
-            )
-        return queries
+            yield self._asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
 
-    def _ec2_figure_queries(self, work: _Work) -> list[MetricQuery]:
-        figures, queries = work.request.figures, []
-        wanted = [("c", "CPUUtilization", "Average")] if "cpu" in figures else []
-        if "network" in figures:
-            wanted += [("i", "NetworkIn", "Sum"), ("o", "NetworkOut", "Sum")]
-        for letter, metric, statistic in wanted:
-            key = f"{letter}|{work.instance_id}"
-            queries.append(MetricQuery(key, "AWS/EC2", metric, work.aggregate, statistic))
-        return queries
+    def _ec2_figures(self, work: _Work) -> Iterator[_Asked]:
+        if "cpu" in work.request.figures:
+            yield _Asked(work, "cpu", "AWS/EC2", "CPUUtilization", work.aggregate, "Average")
+        if "network" in work.request.figures:
+            yield _Asked(work, "in", "AWS/EC2", "NetworkIn", work.aggregate, "Sum")
+            yield _Asked(work, "out", "AWS/EC2", "NetworkOut", work.aggregate, "Sum")
 
-    def _with_figures(
-        self,
-        work: _Work,
-        evidence: Evidence,
-        keys: tuple[list[str], ...],
-        answers: tuple[MetricAnswer, MetricAnswer],
-    ) -> Evidence:
-        problem = evidence.read_problem
-        by_letter: dict[str, Series] = {}
-        for own, answer in zip(keys, answers, strict=True):
-            for key in own:
-                problem = problem or answer.problems.get(key)
-                series = answer.series.get(key)
-                if series is not None:
-                    by_letter[key[0]] = merged(by_letter.get(key[0]), series)
-        seconds = self._ec2_window.period.total_seconds()
-        network = _merge_sum(by_letter.get("i"), by_letter.get("o"))
-        shape, limit = work.shape, _power_limit(work.shape)
-        memory = shape.memory_mib_each if shape else None
-        scaled: dict[str, tuple[Series | None, float | None, Window]] = {
-            "power": (by_letter.get("p"), 100.0 / limit if limit else None, self._window),
-            "memory": (by_letter.get("m"), 100.0 / memory if memory else None, self._window),
-            "cpu": (by_letter.get("c"), 1.0, self._ec2_window),
-            "network": (network, 1.0 / seconds, self._ec2_window),
+    def _with_figures(self, work: _Work, evidence: Evidence) -> Evidence:
+        incoming, outgoing = work.series("in"), work.series("out")
+        scaled: dict[str, tuple[Series | None, float, Window, list[Series]]] = {
+            "cpu": (work.series("cpu"), 1.0, self._ec2_window, [work.series("cpu") or ()]),
+            "network": (
+                _merge_sum(incoming, outgoing),
+                1.0 / self._ec2_window.period.total_seconds(),
+                self._ec2_window,
+                # Both directions: one alone says nothing about the other.
+                [incoming or (), outgoing or ()],
+            ),
         }
-        values: dict[str, float | None] = {}
+        for figure in ("power", "memory"):
+            scale = 100.0 / (work.whole(figure) or 1)
+            scaled[figure] = work.series(figure), scale, self._window, [work.series(figure) or ()]
+        values: dict[str, float | None] = dict.fromkeys(FIGURES)
         last_active: dict[str, datetime] = {}
         last_measured: dict[str, datetime] = {}
         measured: dict[str, float] = {}
         hole_minutes: dict[str, float] = {}
         for figure in FIGURES:
-            series, factor, window = scaled[figure]
-            top = peak(series) if series is not None else None
-            values[figure] = None if top is None or factor is None else round(top * factor, 3)
-            if series is not None:
-                # Of the network, both directions: one alone says nothing about the other.
-                parts = [by_letter.get("i", ()), by_letter.get("o", ())] if figure == "network" else [series]
-                measured[figure] = round(min(map(coverage_percent, parts)), 3)
-                last_measured[figure] = min(last_reading_end(part, window) for part in parts)
-                hole = max(longest_hole(part, window) for part in parts)
-                hole_minutes[figure] = hole / timedelta(minutes=1)
-            if series is not None and top is not None:
+            series, factor, window, parts = scaled[figure]
+            if series is None:
+                continue
+            measured[figure] = round(min(map(coverage_percent, parts)), 3)
+            last_measured[figure] = min(last_reading_end(part, window) for part in parts)
+            hole_minutes[figure] = max(longest_hole(part, window) for part in parts) / timedelta(minutes=1)
+            top = peak(series)
+            if top is not None:
+                values[figure] = round(top * factor, 3)
                 last_active[figure] = window.bin_end(_last_index(series, top))
+        samples = work.series("samples")
         return replace(
             evidence,
-            gpus_reporting=self._reporting(work, evidence, by_letter.get("s")),
+            gpus_reporting=self._reporting(work, evidence, samples),
             memory_used_percent=values["memory"],
             power_percent_of_limit=values["power"],
             cpu_percent=values["cpu"],
             network_bytes_per_second=values["network"],
             measured_percent=measured,
             read=work.request.figures,
-            read_problem=problem,
+            read_problem=work.problem,
             last_active=last_active,
-            samples=by_letter.get("s", ()),
-            memory_newest_percent=self._memory_newest(work, keys, answers),
+            samples=samples or (),
+            memory_newest_percent=self._memory_newest(work),
             last_measured=last_measured,
             longest_hole_minutes=hole_minutes,
         )
 
-    def _memory_newest(
-        self, work: _Work, keys: tuple[list[str], ...], answers: tuple[MetricAnswer, MetricAnswer]
-    ) -> float | None:
+    def _memory_newest(self, work: _Work) -> float | None:
         """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
-        whole = work.shape.memory_mib_each if work.shape else None
-        by_gpu: dict[str, Series] = {}
-        for own, answer in zip(keys, answers, strict=True):
-            for key in own:
-                series = answer.series.get(key)
-                if key[0] == "m" and series is not None:
-                    label = gpu_label(work.sets[int(key.partition("|")[0][1:])])
-                    by_gpu[label] = merged(by_gpu.get(label), series)
+        whole = work.whole("memory")
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        peaks = [
-            newest_peak(by_gpu[label], self._window, length) if label in by_gpu else None
-            for label in work.readings
-        ]
+        series = [work.figures.get(("memory", label), ()) for label in work.readings]
+        peaks = [newest_peak(one, self._window, length) for one in series]
         known = [value for value in peaks if value is not None]
         if not whole or not known or len(known) < len(peaks):
             return None
@@ -433,23 +422,18 @@ class _Batch:
                 known = evidence[work.instance_id]
                 evidence[work.instance_id] = replace(known, read_problem=known.read_problem or problem)
             return
-        asked: dict[str, tuple[_Work, str]] = {}
-        queries = []
-        for work in works:
-            for number, (metric, dimensions) in enumerate(published.get(work.instance_id, ())):
-                if rule.names and metric not in rule.names:
-                    continue
-                key = f"w{number}|{work.instance_id}"
-                asked[key] = (work, metric)
-                queries.append(MetricQuery(key, rule.namespace, metric, tuple(dimensions), "Maximum"))
-        answer = self._read(queries, self._window)
+        asked = [
+            _Asked(work, WORK, rule.namespace, metric, tuple(dimensions))
+            for work in works
+            for metric, dimensions in published.get(work.instance_id, ())
+            if not rule.names or metric in rule.names
+        ]
         for work in works:
             known = evidence[work.instance_id]
             evidence[work.instance_id] = replace(known, read=known.read | {WORK})
-        for key, (work, metric) in asked.items():
-            evidence[work.instance_id] = self._with_work(
-                evidence[work.instance_id], f"{rule.namespace} {metric}", key, answer
-            )
+        for answer in self._read(asked, self._window):
+            instance_id = answer.asked.work.instance_id
+            evidence[instance_id] = self._with_work(evidence[instance_id], answer)
 
     def _list_work(
         self, works: list[_Work], rule: WorkMetrics
@@ -466,40 +450,40 @@ class _Batch:
             )
         return found
 
-    def _with_work(self, evidence: Evidence, name: str, key: str, answer: MetricAnswer) -> Evidence:
-        if key in answer.problems:
-            evidence = replace(evidence, read_problem=evidence.read_problem or answer.problems[key])
-        index = last_not_zero(answer.series.get(key, ()))
+    def _with_work(self, evidence: Evidence, answer: _Answer) -> Evidence:
+        evidence = replace(evidence, read_problem=evidence.read_problem or answer.problem)
+        index = last_not_zero(answer.series or ())
         if index is None:
             return evidence
         ended, before = self._window.bin_end(index), evidence.last_active.get(WORK)
         if before is not None and before >= ended:
             return evidence
+        name = f"{answer.asked.namespace} {answer.asked.metric}"
         return replace(evidence, work=name, last_active={**evidence.last_active, WORK: ended})
 
     # reading
 
-    def _query(self, key: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
-        return MetricQuery(key, self._names.namespace, metric, dimensions, statistic)
+    def _asked(
+        self, work: _Work, figure: str, metric: str, dimensions: Dimensions, statistic: str = "Maximum"
+    ) -> _Asked:
+        return _Asked(work, figure, self._names.namespace, metric, dimensions, statistic)
 
-    def _read(self, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        if not queries:
-            return MetricAnswer(series={}, problems={})
-        return self._metrics.read(self._target, queries, window)
-
-
-def _power_limit(shape: Shape | None) -> int | None:
-    return shape.board_power_watts if shape else None
+    def _read(self, asked: Sequence[_Asked], window: Window) -> list[_Answer]:
+        if not asked:
+            return []
+        queries = [
+            MetricQuery(str(number), one.namespace, one.metric, one.dimensions, one.statistic)
+            for number, one in enumerate(asked)
+        ]
+        answer = self._metrics.read(self._target, queries, window)
+        return [
+            _Answer(one, answer.series.get(query.key), answer.problems.get(query.key))
+            for one, query in zip(asked, queries, strict=True)
+        ]
 
 
 def _may_have_several(shape: Shape | None) -> bool:
     return shape is None or shape.accelerator_count is None or shape.accelerator_count > 1
-
-
-def _max_of(left: float | None, right: float | None) -> float | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return max(left, right)
 
 
 def _merge_sum(left: Series | None, right: Series | None) -> Series | None:
@@ -513,10 +497,3 @@ def _merge_sum(left: Series | None, right: Series | None) -> Series | None:
 
 def _last_index(series: Series, value: float) -> int:
     return max(index for index, reading in enumerate(series) if reading == value)
-
-
-def _keys_by_instance(queries: Iterable[MetricQuery]) -> Mapping[str, list[str]]:
-    keys: dict[str, list[str]] = defaultdict(list)
-    for query in queries:
-        keys[query.key.partition("|")[2]].append(query.key)
-    return keys
