@@ -434,6 +434,24 @@ def test_the_busiest_gpu_speaks_for_power() -> None:
     assert 50.0 == found.evidence.power_percent_of_limit
 
 
+@pytest.mark.parametrize(("metric", "figure"), [(POWER, "power"), (MEMORY, "memory")])
+def test_a_figure_of_gpus_is_measured_where_every_gpu_publishes_it(metric: str, figure: str) -> None:
+    """One GPU alone says nothing about the others, so a policy that requires the figure has no data."""
+    world = Readings()
+    asked = request(instance_type="g5.12xlarge", figures=frozenset({figure}))
+    for index in range(4):
+        world.publish_gpu(1, index, QUIET)
+    world.publish_gpu(1, 0, QUIET, metric=metric)
+    one = world.gather(asked)[id_of(1)].evidence
+    for index in range(1, 4):
+        world.publish_gpu(1, index, QUIET, metric=metric)
+    every = world.gather(asked)[id_of(1)].evidence
+
+    assert (0.0, 100.0) == (one.measured_percent[figure], every.measured_percent[figure])
+    assert (60.0, 0.0) == (one.longest_hole_minutes[figure], every.longest_hole_minutes[figure])
+    assert (one.window.start, one.window.end) == (one.last_measured[figure], every.last_measured[figure])
+
+
 def test_nothing_published_is_not_zero() -> None:
     """A figure that nobody published is not known, and was asked for."""
     world = Readings()

@@ -125,6 +125,10 @@ class _Work:
         found = [series for (name, _), series in self.figures.items() if name == figure]
         return reduce(merged, found) if found else None
 
+    def parts(self, figure: str, *gpus: str) -> list[Series]:
+        """The series of each GPU; empty where one publishes nothing."""
+        return [self.figures.get((figure, gpu), ()) for gpu in gpus]
+
     def silent(self) -> bool:
         return self.problem is None and all(peak(series) is None for series in self.readings.values())
 
@@ -342,35 +346,32 @@ class _Batch:
             yield _Asked(work, "out", "AWS/EC2", "NetworkOut", work.aggregate, "Sum")
 
     def _with_figures(self, work: _Work, evidence: Evidence) -> Evidence:
-        incoming, outgoing = work.series("in"), work.series("out")
-        scaled: dict[str, tuple[Series | None, float, Window, list[Series]]] = {
-            "cpu": (work.series("cpu"), 1.0, self._ec2_window, [work.series("cpu") or ()]),
-            "network": (
-                _merge_sum(incoming, outgoing),
-                1.0 / self._ec2_window.period.total_seconds(),
-                self._ec2_window,
-                # Both directions: one alone says nothing about the other.
-                [incoming or (), outgoing or ()],
-            ),
-        }
-        for figure in ("power", "memory"):
-            scale = 100.0 / (work.whole(figure) or 1)
-            scaled[figure] = work.series(figure), scale, self._window, [work.series(figure) or ()]
+        # Every GPU and both directions of the network: one alone says nothing about the others.
+        parts = {figure: work.parts(figure, *work.readings) for figure in ("power", "memory")}
+        parts |= {"cpu": work.parts("cpu", "all")}
+        parts |= {"network": [*work.parts("in", "all"), *work.parts("out", "all")]}
+        ec2 = self._ec2_window
+        scales = {"cpu": 1.0, "network": 1.0 / ec2.period.total_seconds()}
         values: dict[str, float | None] = dict.fromkeys(FIGURES)
         last_active: dict[str, datetime] = {}
         last_measured: dict[str, datetime] = {}
         measured: dict[str, float] = {}
         hole_minutes: dict[str, float] = {}
         for figure in FIGURES:
-            series, factor, window, parts = scaled[figure]
+            window = ec2 if figure in scales else self._window
+            series = work.series(figure)
+            if figure == "network":
+                series = _merge_sum(work.series("in"), work.series("out"))
             if series is None:
                 continue
-            measured[figure] = round(min(map(coverage_percent, parts)), 3)
-            last_measured[figure] = min(last_reading_end(part, window) for part in parts)
-            hole_minutes[figure] = max(longest_hole(part, window) for part in parts) / timedelta(minutes=1)
+            own = parts[figure] or [series]
+            measured[figure] = round(min(map(coverage_percent, own)), 3)
+            last_measured[figure] = min(last_reading_end(part, window) for part in own)
+            hole_minutes[figure] = max(longest_hole(part, window) for part in own) / timedelta(minutes=1)
             top = peak(series)
             if top is not None:
-                values[figure] = round(top * factor, 3)
+                scale = scales.get(figure) or 100.0 / (work.whole(figure) or 1)
+                values[figure] = round(top * scale, 3)
                 last_active[figure] = window.bin_end(_last_index(series, top))
         samples = work.series("samples")
         return replace(
@@ -394,8 +395,7 @@ class _Batch:
         """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
         whole = work.whole("memory")
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        series = [work.figures.get(("memory", label), ()) for label in work.readings]
-        peaks = [newest_peak(one, self._window, length) for one in series]
+        peaks = [newest_peak(one, self._window, length) for one in work.parts("memory", *work.readings)]
         known = [value for value in peaks if value is not None]
         if not whole or not known or len(known) < len(peaks):
             return None
