@@ -15,9 +15,9 @@ from governor.wiring.parts import Ready
 @observed(events.respond_to_lifecycle_action(events.EventParts()))
 def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
-    action = parse(LifecycleEvent, event).to_domain()
+    action = parse(LifecycleEvent, event)
     logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
-    reaction = respond().one(action.warned())
+    reaction = respond().one(action.to_domain())
     for note in reaction.notes:
         logger.warning(note)
     if reaction.ours:

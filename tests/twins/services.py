@@ -173,7 +173,7 @@ class MemoryLifecycleHooks:
     """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go on."""
 
     waits: dict[tuple[str, str], timedelta] = field(default_factory=dict)
-    completed: list[LifecycleAction] = field(default_factory=list)
+    completed: list[tuple[str, LifecycleAction]] = field(default_factory=list)
     failure: CloudError | None = None
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
@@ -181,7 +181,7 @@ class MemoryLifecycleHooks:
             raise self.failure
         return self.waits.get((group, hook))
 
-    def complete(self, target: Target, action: LifecycleAction) -> None:
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         if self.failure is not None:
             raise self.failure
-        self.completed.append(action)
+        self.completed.append((instance_id, action))

@@ -104,11 +104,11 @@ def test_the_instance_is_of_the_kind_that_gets_such_an_event(
 def test_a_member_of_a_group_comes_with_the_groups_hook() -> None:
     """The function reads how long that waits."""
     event, scene, _ = made("handle_lifecycle_action/scale-in")
-    action = parse(LifecycleEvent, event).to_domain()
+    action = parse(LifecycleEvent, event)
 
     assert [f"{action.group}/{action.hook}"] == scene.hooks
     assert scene.launched[0].all_tags["aws:autoscaling:groupName"] == action.group
-    assert action.at == SENT
+    assert action.to_domain().at == SENT
 
 
 def test_each_warning_of_a_batch_has_its_instance() -> None:

@@ -273,7 +273,7 @@ class LifecycleHooks(Protocol):
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         """How long the group waits for the hook to be completed; `None` for a hook that it does not have."""
 
-    def complete(self, target: Target, action: LifecycleAction) -> None:
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         """Lets the group go on. An action that is over already is no error."""
 
 

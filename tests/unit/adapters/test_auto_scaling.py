@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,16 +13,7 @@ from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET
 
-ACTION = LifecycleAction(
-    event_id="event-1",
-    account=TARGET.account,
-    region=TARGET.region,
-    instance_id=INSTANCE_ID,
-    at=datetime(2026, 11, 20, 12, tzinfo=UTC),
-    group="trainers",
-    hook="save-work",
-    token="87654321-4321-4321-4321-210987654321",
-)
+ACTION = LifecycleAction("trainers", "save-work", "87654321-4321-4321-4321-210987654321")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +41,7 @@ def test_an_action_is_completed_by_its_token() -> None:
     """With CONTINUE: other hooks of the group have their turn."""
     client = ScriptedClient(complete_lifecycle_action={})
 
-    AutoScalingHooks(FakeClients(client)).complete(TARGET, ACTION)
+    AutoScalingHooks(FakeClients(client)).complete(TARGET, INSTANCE_ID, ACTION)
 
     ((_, parameters),) = client.calls
     assert ("CONTINUE", ACTION.token, INSTANCE_ID) == (
@@ -65,7 +56,7 @@ def test_an_action_that_is_over_is_no_error() -> None:
     message = "No active Lifecycle Action found with token 87654321-4321-4321-4321-210987654321"
     client = ScriptedClient(complete_lifecycle_action=[client_error("ValidationError", message)])
 
-    AutoScalingHooks(FakeClients(client)).complete(TARGET, ACTION)
+    AutoScalingHooks(FakeClients(client)).complete(TARGET, INSTANCE_ID, ACTION)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +71,6 @@ def test_what_is_refused_is_raised(code: str, kind: type[CloudError]) -> None:
     )
 
     with pytest.raises(kind):
-        hooks.complete(TARGET, ACTION)
+        hooks.complete(TARGET, INSTANCE_ID, ACTION)
     with pytest.raises(kind):
         hooks.heartbeat(TARGET, "trainers", "save-work")

@@ -459,7 +459,7 @@ def test_what_comes_between_says_what_is_next(
 
 BERLIN = Owner("ml-team", "vision", "Europe/Berlin")
 WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
-WAITS = LifecycleAction("e-1", TARGET.account, TARGET.region, "i-1", NOW, "trainers", "hook", "token")
+WAITS = LifecycleAction("trainers", "hook", "token")
 SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
 HOOK = Checkpoint(True, False, "the policy says so")
 PERSISTENT = Notice(TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1")

@@ -69,11 +69,7 @@ class WarnedWorld:
         """What is done about one warning that comes alone. Raises: what kept it from being done."""
         return self.react.one(warned)
 
-    rebalance = interruption
-
-    def lifecycle(self, action: LifecycleAction) -> Reaction:
-        """What is done when an Auto Scaling group lets an instance go."""
-        return self.react.one(action.warned())
+    rebalance = lifecycle = interruption
 
     def warned(self, **changes: Any) -> Warned:
         """A Spot interruption warning about the instance, twenty seconds old."""
@@ -92,19 +88,11 @@ class WarnedWorld:
         """A rebalance recommendation about the instance."""
         return self.warned(cause=Cause.REBALANCE, action=None, **changes)
 
-    def let_go(self, **changes: Any) -> LifecycleAction:
+    def let_go(self, *, to_warm_pool: bool = False, **changes: Any) -> Warned:
         """The group of the instance terminates it, and has waited for twenty seconds."""
-        plain = LifecycleAction(
-            event_id="event-1",
-            account=TARGET.account,
-            region=TARGET.region,
-            instance_id=self.instance.instance_id,
-            at=NOW - timedelta(seconds=20),
-            group=GROUP,
-            hook=HOOK,
-            token="87654321-4321-4321-4321-210987654321",
-        )
-        return replace(plain, **changes)
+        waits = LifecycleAction(GROUP, HOOK, "87654321-4321-4321-4321-210987654321", to_warm_pool)
+        action = "put into the warm pool" if to_warm_pool else "terminate"
+        return self.warned(cause=Cause.AUTO_SCALING, action=action, waits=waits, **changes)
 
     def add(self, number: int, **changes: Any) -> str:
         """Another Spot instance in the same zone."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.domain.interruption import LifecycleAction
@@ -19,11 +19,8 @@ validation's. Source: AWS's own answers, in spacelift-io/terraform-aws-spacelift
 """
 
 
-class AutoScalingHooks:
+class AutoScalingHooks(Adapter):
     """The port `LifecycleHooks`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
@@ -35,14 +32,14 @@ class AutoScalingHooks:
                 return timedelta(seconds=one["HeartbeatTimeout"])
         return None
 
-    def complete(self, target: Target, action: LifecycleAction) -> None:
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         try:
             with aws_errors("autoscaling:CompleteLifecycleAction"):
                 self._clients.client("autoscaling", target).complete_lifecycle_action(
                     AutoScalingGroupName=action.group,
                     LifecycleHookName=action.hook,
                     LifecycleActionToken=action.token,
-                    InstanceId=action.instance_id,
+                    InstanceId=instance_id,
                     LifecycleActionResult="CONTINUE",
                 )
         except CloudError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.adapters.clients import Clients, pages
+from governor.adapters.clients import Adapter, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.domain.managed import BatchEnvironment
@@ -18,11 +18,8 @@ _JOBS = 100
 """One page: more jobs make no difference."""
 
 
-class AwsBatch:
+class AwsBatch(Adapter):
     """The port `BatchReader`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
         client = self._clients.client("batch", target)

@@ -58,6 +58,13 @@ class Clients:
         return self._sessions[role_arn]
 
 
+class Adapter:
+    """A port over these clients, and nothing else."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+
 def pages(
     operation: str, call: Callable[..., Any], *, following: str = "NextToken", **parameters: Any
 ) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from governor.adapters.clients import Clients, pages
+from governor.adapters.clients import Adapter, pages
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
@@ -26,11 +26,8 @@ _RECENTLY: Any = {"RecentlyActive": "PT3H"}
 _Dimensions = tuple[tuple[str, str], ...]
 
 
-class CloudWatchMetrics:
+class CloudWatchMetrics(Adapter):
     """The port `MetricReader`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         series: dict[str, Series] = {}

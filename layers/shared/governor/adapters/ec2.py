@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.clients import Clients, pages
+from governor.adapters.clients import Adapter, pages
 from governor.adapters.errors import DRY_RUN_OK, aws_errors
 from governor.domain.instance import (
     Instance,
@@ -42,11 +42,8 @@ _DENIALS = 8
 """After so many single refusals and no success the role may not tag at all; asking on is pointless."""
 
 
-class Ec2Instances:
+class Ec2Instances(Adapter):
     """The port `InstanceReader`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
@@ -129,11 +126,8 @@ class Ec2Instances:
         )
 
 
-class Ec2Tags:
+class Ec2Tags(Adapter):
     """The port `InstanceTagger`: batches, bisected where one id spoils the rest."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
@@ -154,11 +148,8 @@ class Ec2Tags:
         )
 
 
-class Ec2Controller:
+class Ec2Controller(Adapter):
     """The port `InstanceController`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         client = self._clients.client("ec2", target)
@@ -181,11 +172,8 @@ class Ec2Controller:
                 assert_never(companion)
 
 
-class Ec2Starter:
+class Ec2Starter(Adapter):
     """The port `InstanceStarter`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def start(self, target: Target, instance_id: str) -> None:
         client = self._clients.client("ec2", target)
@@ -193,11 +181,8 @@ class Ec2Starter:
             client.start_instances(InstanceIds=[instance_id])
 
 
-class EbsSnapshots:
+class EbsSnapshots(Adapter):
     """The port `Snapshotter`."""
-
-    def __init__(self, clients: Clients) -> None:
-        self._clients = clients
 
     def create(
         self,

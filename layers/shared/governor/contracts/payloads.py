@@ -224,7 +224,10 @@ def _action_or_none(said: object) -> str | None:
 
 
 class _Envelope(_Event):
-    """The account and Region are taken from here: a Spot warning's ARN names no account."""
+    """The account and Region are taken from here: a Spot warning's ARN names no account.
+
+    `to_domain` returns the event as the domain knows it.
+    """
 
     id: str = Field(min_length=1)
     account: AccountId
@@ -256,7 +259,6 @@ class InterruptionEvent(_Envelope):
     instance_termination_time: object = _detail("instance-termination-time", default=None)
 
     def to_domain(self) -> Warned:
-        """As the domain knows it."""
         return Warned(
             event_id=self.id,
             account=self.account,
@@ -275,7 +277,6 @@ class RebalanceEvent(_Envelope):
     instance_id: InstanceId = _detail("instance-id")
 
     def to_domain(self) -> Warned:
-        """As the domain knows it."""
         return Warned(
             event_id=self.id,
             account=self.account,
@@ -314,18 +315,17 @@ class LifecycleEvent(_Envelope):
     transition: Literal["autoscaling:EC2_INSTANCE_TERMINATING"] = _detail("LifecycleTransition")
     destination: str = _detail("Destination", default="EC2")
 
-    def to_domain(self) -> LifecycleAction:
-        """As the domain knows it."""
-        return LifecycleAction(
+    def to_domain(self) -> Warned:
+        waits = LifecycleAction(self.group, self.hook, self.token, self.destination == "WarmPool")
+        return Warned(
             event_id=self.id,
             account=self.account,
             region=self.region,
             instance_id=self.instance_id,
+            cause=Cause.AUTO_SCALING,
             at=self.time,
-            group=self.group,
-            hook=self.hook,
-            token=self.token,
-            to_warm_pool=self.destination == "WarmPool",
+            action="put into the warm pool" if waits.to_warm_pool else "terminate",
+            waits=waits,
         )
 
 
@@ -355,7 +355,7 @@ class HealthEvent(_Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = _detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """As the domain knows it. The Region is the event's own: a copy also goes to a backup Region.
+        """The Region is the event's own: a copy also goes to a backup Region.
 
         Where that names none (`global`), it is the envelope's. An event of which everything is resolved is
         over, though AWS may close it later.
@@ -394,7 +394,6 @@ class CapacityBlockEvent(_Envelope):
     end_date: Annotated[datetime, BeforeValidator(_moment)] = _detail("end-date")
 
     def to_domain(self) -> BlockChange:
-        """As the domain knows it."""
         return BlockChange(
             event_id=self.id,
             account=self.account,

@@ -91,29 +91,11 @@ RESPONSES: Mapping[Cause, Response] = {
 class LifecycleAction:
     """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be completed."""
 
-    event_id: str
-    account: str
-    region: str
-    instance_id: str
-    at: UtcDatetime
     group: str
     hook: str
     token: str
     to_warm_pool: bool = False
-    """It is put by for later, not terminated."""
-
-    def warned(self) -> Warned:
-        """Return the warning that this is."""
-        return Warned(
-            event_id=self.event_id,
-            account=self.account,
-            region=self.region,
-            instance_id=self.instance_id,
-            cause=Cause.AUTO_SCALING,
-            at=self.at,
-            action="put into the warm pool" if self.to_warm_pool else "terminate",
-            waits=self,
-        )
+    """The instance is put by for later, not terminated."""
 
 
 @dataclass(frozen=True, slots=True)

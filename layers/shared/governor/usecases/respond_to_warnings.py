@@ -259,8 +259,9 @@ class RespondToWarnings:
         if action is None or case.policy.mode is Mode.OBSERVE or (case.is_hooked and not is_refused):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:
-            complete = partial(_wired(self.hooks).complete, case.instance.target, action)
-            case.reaction.completed = self.once(f"{action.event_id}#completed", complete)
+            instance = case.instance
+            complete = partial(_wired(self.hooks).complete, instance.target, instance.instance_id, action)
+            case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
 
     def _advise(self, case: Case) -> None:
         _wired(self.advise)(case)
