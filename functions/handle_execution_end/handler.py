@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.events import ExecutionEndEvent
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import ExecutionEndEvent
 from governor.errors import InputError
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToExecutionEnd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.events import HealthEvent, NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import HealthEvent, NoticeEvent, OtherBlockEvent
 from governor.observability import logger, observed
 from governor.usecases.notify_dates import NotifyDates
 from governor.wiring.instances import InstanceParts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.events import RebalanceEvent
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import RebalanceEvent
 from governor.observability import count, logger, observed
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.wiring import events

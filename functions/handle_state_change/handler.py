@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.events import StateChangeEvent
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import StateChangeEvent
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToStateChange

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import RotationPayload
+from governor.contracts.rotation import RotationPayload
 from governor.observability import logger, observed
 from governor.usecases.rotate_keys import RotateKeys
 from governor.wiring import keys

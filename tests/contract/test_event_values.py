@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from governor.contracts.events import InterruptionEvent, NoticeEvent, OtherBlockEvent, warned_of
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import InterruptionEvent, NoticeEvent, OtherBlockEvent, warned_of
 from governor.domain.interruption import Cause
 from governor.domain.notice import BlockChange, ScheduledChange
 from governor.errors import InputError

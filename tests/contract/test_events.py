@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.stepfunctions import episode_input
-from governor.contracts import http, payloads
+from governor.contracts import events, http, payloads, queue, rotation
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 
@@ -22,7 +22,7 @@ def interruptions(event: dict[str, Any]) -> list[Any]:
     """The warnings of a batch, or the one that comes as EC2 sends it."""
     if "Records" not in event:
         return [event]
-    return [payloads.queued_event(r.body) for r in parse(payloads.QueueBatch, event).records]
+    return [queue.queued_event(r.body) for r in parse(queue.QueueBatch, event).records]
 
 
 CONTRACTS: dict[str, Callable[[Any], object]] = {
@@ -38,21 +38,21 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "undo_episode": lambda event: parse(payloads.UndoPayload, event),
     "handle_slack_action": http.parse_request,
     "serve_api": http.parse_request,
-    "deliver_alert": lambda event: parse(payloads.QueueBatch, event),
-    "rotate_link_keys": lambda event: parse(payloads.RotationPayload, event),
+    "deliver_alert": lambda event: parse(queue.QueueBatch, event),
+    "rotate_link_keys": lambda event: parse(rotation.RotationPayload, event),
     "take_snapshot": lambda event: parse(payloads.EpisodeOnlyPayload, event),
     "check_progress": lambda event: parse(payloads.ProgressPayload, event),
     "record_outcome": lambda event: parse(payloads.OutcomePayload, event),
     "serve_approval": http.parse_request,
     "sign_in": http.parse_request,
-    "handle_state_change": lambda event: parse(payloads.StateChangeEvent, event),
+    "handle_state_change": lambda event: parse(events.StateChangeEvent, event),
     "handle_spot_interruption": lambda event: [
-        parse(payloads.InterruptionEvent, one).to_domain() for one in interruptions(event)
+        parse(events.InterruptionEvent, one).to_domain() for one in interruptions(event)
     ],
-    "handle_rebalance_recommendation": lambda event: parse(payloads.RebalanceEvent, event).to_domain(),
-    "handle_lifecycle_action": lambda event: parse(payloads.LifecycleEvent, event).to_domain(),
-    "handle_notice": lambda event: parse(payloads.NoticeEvent, event).root.to_domain(),
-    "handle_execution_end": lambda event: parse(payloads.ExecutionEndEvent, event),
+    "handle_rebalance_recommendation": lambda event: parse(events.RebalanceEvent, event).to_domain(),
+    "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
+    "handle_notice": lambda event: parse(events.NoticeEvent, event).root.to_domain(),
+    "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from governor.channels.registry import Registry
-from governor.contracts.payloads import WARNINGS
+from governor.contracts.events import WARNINGS
 from governor.domain.event_messages import warning_alert
 from governor.domain.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
 from governor.domain.messages import step_text

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from governor.contracts.events import InterruptionEvent, LifecycleEvent, NoticeEvent
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import InterruptionEvent, LifecycleEvent, NoticeEvent, queued_event
+from governor.contracts.queue import queued_event
 from governor.domain.notice import ScheduledChange
 from local.fleet import Member
 from local.samples import happening, moved_to

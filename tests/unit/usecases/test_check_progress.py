@@ -8,10 +8,10 @@ import pytest
 
 from governor.domain.episode import Outcome
 from governor.domain.instance import Volume
-from governor.domain.plan import Step
+from governor.domain.plan import Step, Until
 from governor.domain.policy import Action
 from governor.errors import SafetyError, SnapshotFailed, StepTimedOut, Throttled, WrongState
-from governor.usecases.check_progress import CheckProgress, Progress, Until
+from governor.usecases.check_progress import CheckProgress, Progress
 from tests.builders import NOW
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World

@@ -11,10 +11,10 @@ import pytest
 from governor.domain.delivery import NOWHERE, Delivery
 from governor.domain.episode import Phase
 from governor.domain.messages import Stage
-from governor.domain.plan import Step
+from governor.domain.plan import Step, Until
 from governor.domain.policy import Action, Mode
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
-from governor.usecases.check_progress import CheckProgress, Until
+from governor.usecases.check_progress import CheckProgress
 from tests.builders import NOW
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import World

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from governor.domain.units import as_utc
 from governor.errors import InputError
 
+AccountId = Annotated[str, Field(pattern=r"^\d{12}$")]
+REGION = r"^[a-z]{2}(-[a-z]+)+-\d$"
+Region = Annotated[str, Field(pattern=REGION)]
+InstanceId = Annotated[str, Field(pattern=r"^i-([0-9a-f]{8}|[0-9a-f]{17})$")]
+Moment = Annotated[AwareDatetime, AfterValidator(as_utc)]
+"""In UTC; what is out of range there is refused like what is no time at all."""
+
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Payload(BaseModel):
+    """What this project's own parts send each other. Made ready on first use, as each function has one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Event(BaseModel):
+    """An AWS event: AWS may add fields at any time, so unknown ones are let through."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 def parse(model: type[Model], event: object) -> Model:

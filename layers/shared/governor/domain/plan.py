@@ -33,6 +33,16 @@ class Step(StrEnum):
     TERMINATE = "terminate"
 
 
+class Until(StrEnum):
+    """What is waited for."""
+
+    STOPPED = "stopped"
+    SNAPSHOTS_COMPLETED = "snapshots-completed"
+    TERMINATED = "terminated"
+    HEARD = "heard"
+    """A channel has taken the message that nobody gets straight from the topic."""
+
+
 MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
 """Each is a state of the workflow with a recheck before it. Any other step is a companion: it is carried out
 in the same call as the main step that comes next in the plan, right before it."""

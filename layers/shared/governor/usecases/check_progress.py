@@ -5,31 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Protocol, assert_never
 
 from governor.domain.approval import ApprovalStatus
 from governor.domain.delivery import NOWHERE
 from governor.domain.episode import Episode, EpisodeRef
 from governor.domain.messages import Stage, stage_id
-from governor.domain.plan import Step
+from governor.domain.plan import Step, Until
 from governor.domain.tags import EPISODE_TAG
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
 from governor.stores import Approvals, Deliveries
 from governor.usecases.accounts import Accounts
 from governor.usecases.guards import Guards
-
-
-class Until(StrEnum):
-    """What is waited for."""
-
-    STOPPED = "stopped"
-    SNAPSHOTS_COMPLETED = "snapshots-completed"
-    TERMINATED = "terminated"
-    HEARD = "heard"
-    """A channel has taken the message that nobody gets straight from the topic."""
-
 
 _EC2_SETTLES = timedelta(minutes=5)
 """How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
