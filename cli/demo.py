@@ -72,9 +72,11 @@ class Demo:
         """
 
         def look_or_fail() -> Seen | None:
+            found = look()
+            # After the look: a workflow that fails before it may be what there is to see.
             if (failed := self.scene.failure(self._before)) is not None:
                 raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
-            return look()
+            return found
 
         return self.scene.wait_for(look_or_fail, otherwise)
 

@@ -11,6 +11,8 @@ from hypothesis import settings
 from local.service_models import remember_service_models
 
 remember_service_models()
+# Read once, by whichever test imports the metrics first; a test's own environment comes too late for it.
+os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "test")
 
 # Machines are noisy: how long an example takes says nothing about the promise.
 settings.register_profile("project", deadline=None)
