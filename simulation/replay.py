@@ -190,14 +190,14 @@ class _Sweeps:
         unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
         gathered = self._gathered([_request(track, now) for track, _ in unread], now)
         for track, index in unread:
-            told = _is_told(track, now)
+            people_know = _people_know(track, now)
             evidence = gathered[track.instance_id].evidence
             verdict = after_reading(
-                track.instance, NO_HOLD, track.memory, evidence, track.policy, now, told=told
+                track.instance, NO_HOLD, track.memory, evidence, track.policy, now, people_know=people_know
             )
             verdicts[track.instance_id] = verdict
-            _remember(track, index, verdict, evidence.window, told=told)
-        proofs = self._prove([track for track, _ in unread if not _is_told(track, now)], verdicts, now)
+            _remember(track, index, verdict, evidence.window, people_know=people_know)
+        proofs = self._prove([track for track, _ in unread if not _people_know(track, now)], verdicts, now)
         judged = []
         for track, _ in running:
             verdict, proof = verdicts[track.instance_id], proofs.get(track.instance_id)
@@ -300,7 +300,7 @@ class _Sweeps:
         elif track.question is not None:
             if now >= track.question.due_at and self._answer(number, track, index, now):
                 return
-        elif _can_open(kind, proof) and not _is_told(track, now):
+        elif _can_open(kind, proof) and not _people_know(track, now):
             self._open(track, index, verdict, now)
             acts_at_once = track.question is not None and now >= track.question.due_at
             if acts_at_once and self._answer(number, track, index, now):
@@ -397,7 +397,7 @@ class _Sweeps:
         """At the next sweep; where the verdict rules out idleness until later, not before."""
         if track.question is not None:
             return index + 1
-        if verdict.kind is VerdictKind.IDLE and proof is None and not _is_told(track, now):
+        if verdict.kind is VerdictKind.IDLE and proof is None and not _people_know(track, now):
             return max(index + 1, index + _bins_until_worth_proving(track, now))
         if verdict.not_before is None:
             return index + 1
@@ -433,7 +433,7 @@ class _Sweeps:
 
 
 def _can_open(kind: VerdictKind, proof: Verdict | None) -> bool:
-    """Whether people are told: of what others manage when it is idle, else when a question is proved."""
+    """Whether people are notified: of what others manage when it is idle, else when a question is proved."""
     proved = proof is not None and proof.kind is VerdictKind.IDLE
     return kind is VerdictKind.MANAGED_ELSEWHERE or (kind is VerdictKind.IDLE and proved)
 
@@ -446,26 +446,26 @@ def _proved_from(verdict: Verdict) -> UtcDatetime:
 def _known(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
     """The verdict where reading and judging again would find the same.
 
-    What was told is judged by utilization alone, so rest is known of it only as long as it is told.
+    What people know of is judged by utilization alone, so its rest is known only as long as they know.
     """
     if track.known is None or index >= track.known_until:
         return None
-    return track.known if track.known.kind is VerdictKind.NO_DATA or _is_told(track, now) else None
+    return track.known if track.known.kind is VerdictKind.NO_DATA or _people_know(track, now) else None
 
 
-def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, told: bool) -> None:
+def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, people_know: bool) -> None:
     """Notes up to when the verdict stays, told by what comes into its window.
 
     Bins that are measured and quiet take nothing from a window's coverage, so rest stays proved. Bins without
     any reading add nothing to it, so what utilization did not prove stays unproved.
     """
     track.known = None
-    if told and verdict.kind in _AT_REST:
+    if people_know and verdict.kind in _AT_REST:
         more = track.at_rest
     elif verdict.is_late:
         return
     elif verdict.kind is VerdictKind.NO_DATA and (
-        told or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
+        people_know or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
     ):
         more = track.unseen
     else:
@@ -480,7 +480,7 @@ def _request(track: Track, now: datetime, length: timedelta | None = None) -> Ev
     """What the sweep reads; with a length, what it reads before a question."""
     policy = track.policy
     figures = wanted_figures(policy)
-    if length is None and _is_told(track, now):
+    if length is None and _people_know(track, now):
         figures = frozenset()
     elif length is not None or wants_memory(track.memory, policy, now):
         figures |= {"memory"}
@@ -514,7 +514,7 @@ def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
     return min(ends) - end
 
 
-def _is_told(track: Track, now: datetime) -> bool:
+def _people_know(track: Track, now: datetime) -> bool:
     return track.question is not None or (track.quiet is not None and now < track.quiet)
 
 

@@ -134,27 +134,29 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
         DecisionRefused: already decided, void or expired; `keep` without a date, with one in the past or
             beyond the policy's maximum; `exempt` without a reason; a reason with control characters.
     """
-    if approval.status is not ApprovalStatus.PENDING:
-        raise DecisionRefused(_why_closed(approval), status=approval.status.value)
+    status = approval.status
+    if status is not ApprovalStatus.PENDING:
+        raise DecisionRefused(_why_closed(approval), status=status.value)
     if now >= approval.expires_at:
         raise DecisionRefused("the time to decide is over", status=ApprovalStatus.EXPIRED.value)
+    why = _why_incomplete(decision, now, approval.keep_at_most)
+    if why is not None:
+        raise DecisionRefused(why, status=status.value)
+
+
+def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
     if decision.answer is Answer.KEEP:
-        latest = now + approval.keep_at_most
         if decision.keep_until is None:
-            raise DecisionRefused("say until when the instance shall be kept", status=approval.status.value)
+            return "say until when the instance shall be kept"
         if decision.keep_until <= now:
-            raise DecisionRefused("the date to keep until is in the past", status=approval.status.value)
-        if decision.keep_until > latest:
-            raise DecisionRefused(
-                f"the policy allows to keep for at most {approval.keep_at_most.days} days",
-                status=approval.status.value,
-            )
+            return "the date to keep until is in the past"
+        if decision.keep_until > now + keep_at_most:
+            return f"the policy allows to keep for at most {keep_at_most.days} days"
     if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
-        raise DecisionRefused("an exemption needs a reason", status=approval.status.value)
+        return "an exemption needs a reason"
     if has_controls(decision.reason or ""):
-        raise DecisionRefused(
-            "the reason holds control characters: write it in plain text", status=approval.status.value
-        )
+        return "the reason holds control characters: write it in plain text"
+    return None
 
 
 _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -94,22 +94,21 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
     `history` are the days before; what they hold is compared only when they are enough to know the fleet by.
     """
     idle, silent = turned.idle, turned.silent
+    so_many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
+    so_many_silent = f"{silent} of {turned.heard} instances that published metrics fell silent in one sweep"
     if idle >= rule.minimum_instances and 100 * idle >= rule.turned_idle_percent * turned.worked:
-        return f"{idle} of {turned.worked} working instances turned idle in one sweep"
+        return so_many_idle
     if is_outage(silent, turned.heard, rule):
-        return f"{silent} of {turned.heard} instances that published metrics fell silent in one sweep"
+        return so_many_silent
     if len(history) < rule.history_days_needed:
         return None
     usual_idle = max(day.most_idle for day in history)
     usual_silent = max(day.most_silent for day in history)
     known = f"; the most in a sweep of the last {len(history)} days was"
     if _is_unusual(idle, usual_idle, rule):
-        return f"{idle} of {turned.worked} working instances turned idle in one sweep{known} {usual_idle}"
+        return f"{so_many_idle}{known} {usual_idle}"
     if _is_unusual(silent, usual_silent, rule):
-        return (
-            f"{silent} of {turned.heard} instances that published metrics fell silent in one sweep"
-            f"{known} {usual_silent}"
-        )
+        return f"{so_many_silent}{known} {usual_silent}"
     return None
 
 

@@ -111,7 +111,7 @@ class Directory:
     """The contacts of a policy, and who is responsible for what.
 
     An `Owner` tag may name a contact, or be an address: one of a contact, or one of a domain in
-    `email_domains` (empty: addresses in tags are not written to, since whoever may tag could redirect mail).
+    `email_domains` (empty: no mail goes to addresses in tags, or anybody who may tag could redirect it).
     """
 
     contacts: Mapping[str, Contact]
@@ -156,17 +156,10 @@ class Directory:
         for contact in self.contacts.values():
             if address in (known.lower() for known in contact.emails):
                 # Only that person, with the hours of the group.
-                return Contact(
-                    emails=(address,),
-                    slack_channel=contact.slack_channel,
-                    time_zone=contact.time_zone,
-                    working_days=contact.working_days,
-                    working_from=contact.working_from,
-                    working_until=contact.working_until,
-                )
+                return replace(contact, emails=(address,), identities={}, lists=())
         for contact in self.contacts.values():
             if address in (known.lower() for known in contact.lists):
-                # A list stays one, whoever tags it as an owner.
+                # A list stays one, also where a tag names it as the owner.
                 return replace(contact, emails=(), identities={}, lists=(address,))
         domain = address.rpartition("@")[2]
         if domain in (allowed.lower() for allowed in self.email_domains):

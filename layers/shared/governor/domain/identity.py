@@ -48,7 +48,7 @@ class SignedIn:
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
     """Who the claims of a verified ID token are about.
 
-    With an empty `approver_group` everybody who can sign in is an approver; else whoever has that group
+    With an empty `approver_group` everybody who can sign in is an approver; else everybody with that group
     among those of `groups_claim`, a list of texts or one text. A claim that is missing makes no approver.
 
     Raises:

@@ -4,7 +4,7 @@ The sweep and the back-test both decide with these functions, in this order:
 
     verdict = before_reading(instance, hold, memory, policy, now)
     if verdict is None:
-        verdict = after_reading(instance, hold, memory, evidence, policy, now, told=told)
+        verdict = after_reading(instance, hold, memory, evidence, policy, now, people_know=people_know)
     window = window_to_prove(instance, memory, verdict, policy)
     proof = None if window is None else judge_question(instance, hold, longer_evidence, policy, window, now)
     # A question may start where `proof` is not None and its kind is `idle`.
@@ -73,14 +73,14 @@ def after_reading(
     policy: Policy,
     now: datetime,
     *,
-    told: bool,
+    people_know: bool,
 ) -> Verdict:
     """The verdict by what was read over the idle window.
 
     Args:
-        told: people know of its idleness, so only utilization was read: it shows whether work resumed.
+        people_know: of its idleness, so only utilization was read: it shows whether work resumed.
     """
-    judged = judge_utilization_only if told else judge
+    judged = judge_utilization_only if people_know else judge
     verdict = judged(instance, hold, evidence, policy, now)
     since = _known_since(memory, evidence.window, policy)
     if not verdict.is_idle or since is None:

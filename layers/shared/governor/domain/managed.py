@@ -1,7 +1,7 @@
 """Instances that another service runs: which environment they belong to, and what its owner can do.
 
 The governor never acts on them; what keeps them running idle is a setting of that service. Pure wording and
-reading of tags. This module must not know AWS's client library, nor how often something is told.
+reading of tags. This module must not know AWS's client library, nor how often people are notified.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
 _A_WEEK = timedelta(days=8)
 _LONGEST_OPEN = timedelta(days=29)
-"""The key of its link is accepted for 30 days at least; whoever works one day a week gets less time."""
+"""The key of its link is accepted for 30 days at least; somebody who works one day a week gets less time."""
 
 
 @dataclass(frozen=True, slots=True)

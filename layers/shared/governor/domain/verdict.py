@@ -217,7 +217,7 @@ def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, no
 def judge_utilization_only(
     instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
 ) -> Verdict:
-    """The verdict on an instance whose idleness was already proved in full and told.
+    """The verdict on an instance whose idleness was already proved in full, and of which people know.
 
     Reads only what shows that work has resumed; whatever acts judges in full again before it does.
     """
@@ -307,7 +307,11 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
         )
     if evidence.source is MetricSource.NONE or not evidence.gpus:
         return _no_data(evidence, _silence(evidence, policy))
-    return _judge_end(evidence) or _judge_coverage(evidence, policy)
+    late = _judge_end(evidence)
+    if late is not None:
+        return late
+    uncovered = _uncovered(evidence, policy)
+    return None if uncovered is None else _no_data(evidence, uncovered)
 
 
 def _judge_end(evidence: Evidence) -> Verdict | None:
@@ -348,39 +352,27 @@ def _utilization(evidence: Evidence) -> list[Series]:
     return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
-def _judge_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
-    needed = policy.idle.minimum_coverage_percent
-    window = evidence.window
+def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
+    """Why utilization was not seen enough of: over the window, and of every GPU."""
+    needed, window = policy.idle.minimum_coverage_percent, evidence.window
     if window.length < policy.window:
-        return _no_data(
-            evidence,
-            f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read",
-        )
+        return f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read"
     for gpu in evidence.gpus:
         seen = coverage_percent(padded(gpu.utilization, window))
         if seen < needed:
-            return _no_data(
-                evidence, f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
-            )
+            return f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
     expected, reporting = evidence.gpus_expected, _reporting(evidence)
     if expected is None:
-        return _no_data(
-            evidence, "the type is not in the catalogue, so it is not known how many GPUs must be seen"
-        )
+        return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
     if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
         suspect = (
             "the catalogue or the agent's dimensions are wrong"
             if evidence.source is MetricSource.PER_GPU
             else "metrics.collection_interval_seconds does not fit the agent"
         )
-        return _no_data(
-            evidence, f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
-        )
+        return f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
     if reporting is not None and reporting < expected:
-        return _no_data(
-            evidence,
-            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)",
-        )
+        return f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)"
     return None
 
 

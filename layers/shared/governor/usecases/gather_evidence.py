@@ -24,6 +24,7 @@ from governor.domain.evidence import (
     Window,
     coverage_percent,
     empty_evidence,
+    last_at_or_above,
     last_not_zero,
     last_reading_end,
     longest_hole,
@@ -268,7 +269,7 @@ class _Batch:
         self._read_agentless([work for work in works if work.silent()], only)
 
     def _read_agentless(self, works: list[_Work], only: str | None) -> None:
-        """EC2's own power metric of the silent ones: told with the verdict, never a proof of idleness."""
+        """EC2's own power metric of the silent ones: named in the reason, never a proof of idleness."""
         if not works:
             return
         try:
@@ -372,7 +373,7 @@ class _Batch:
             if top is not None:
                 scale = scales.get(figure) or 100.0 / (work.whole(figure) or 1)
                 values[figure] = round(top * scale, 3)
-                last_active[figure] = window.bin_end(_last_index(series, top))
+                last_active[figure] = window.bin_end(last_at_or_above(series, top) or 0)
         samples = work.series("samples")
         return replace(
             evidence,
@@ -493,7 +494,3 @@ def _merge_sum(left: Series | None, right: Series | None) -> Series | None:
     return tuple(
         None if a is None and b is None else (a or 0.0) + (b or 0.0) for a, b in zip(left, right, strict=True)
     )
-
-
-def _last_index(series: Series, value: float) -> int:
-    return max(index for index, reading in enumerate(series) if reading == value)

@@ -122,11 +122,5 @@ class InspectInstance:
 def _must_be_read(gathered: Gathered, instance: Instance) -> None:
     problem = gathered.evidence.read_problem
     if problem is not None:
-        raise _unavailable(instance, problem)
-
-
-def _unavailable(instance: Instance, problem: str) -> Unavailable:
-    return Unavailable(
-        f"metrics of {instance.instance_id} could not be read: {problem}",
-        operation="cloudwatch:GetMetricData",
-    )
+        text = f"metrics of {instance.instance_id} could not be read: {problem}"
+        raise Unavailable(text, operation="cloudwatch:GetMetricData")

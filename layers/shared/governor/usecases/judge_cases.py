@@ -48,9 +48,9 @@ class JudgeCases:
                 case.gathered.evidence,
                 case.policy,
                 sweep.now,
-                told=case.is_known,
+                people_know=case.people_know,
             )
-        self._prove(sweep, {case.id: case for case in to_read if not case.is_known})
+        self._prove(sweep, {case.id: case for case in to_read if not case.people_know})
 
     def _prove(self, sweep: Sweep, cases: Mapping[str, Case]) -> None:
         windows = {}
@@ -85,7 +85,7 @@ class JudgeCases:
 def _request(case: Case) -> EvidenceRequest:
     before, figures = case.before, wanted_figures(case.policy)
     again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
-    if case.is_known:
+    if case.people_know:
         # Watched by utilization alone: whatever acts reads everything again.
         figures = frozenset()
     elif wants_memory(case.memory, case.policy, case.now):

@@ -1,5 +1,4 @@
-"""Lists the questions that wait for an answer, over every account and Region that is swept. Changes
-nothing."""
+"""Lists the questions that wait for an answer, in every account and Region that is swept."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ class ListQuestions:
     targets: Sequence[Target]
 
     def __call__(self) -> list[ApprovalView]:
-        """The open questions, the dearest first; those of unknown price at the end.
+        """Return the open questions, the most expensive first; those of unknown price at the end.
 
         Raises:
             CloudError: the state table could not be read.

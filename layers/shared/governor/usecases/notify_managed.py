@@ -87,7 +87,8 @@ class NotifyManaged:
         """
         groups: dict[Group, list[Candidate]] = {}
         for candidate in candidates:
-            group = _group_of(candidate.member.instance, candidate.manager, rule)
+            instance = candidate.member.instance
+            group = Group(home_of(instance, candidate.manager), owner_of(instance, rule))
             groups.setdefault(group, []).append(candidate)
         governed = [home_of(instance, manager) for instance, manager in managed]
         notified: set[str] = set()
@@ -131,10 +132,6 @@ class NotifyManaged:
             return self.batch.environment(target, home.name), ()
         except CloudError as error:
             return None, (f"Its settings and jobs could not be read: {error}",)
-
-
-def _group_of(instance: Instance, manager: Manager, rule: Ownership) -> Group:
-    return Group(home_of(instance, manager), owner_of(instance, rule))
 
 
 def _owner_of(

@@ -130,7 +130,7 @@ class Case:
         return at is None or self.now - at >= timedelta(hours=self.policy.managed.tell_again_after_hours)
 
     @property
-    def is_known(self) -> bool:
+    def people_know(self) -> bool:
         """Whether people know of its idleness: then only whether work resumed is worth a read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
