@@ -154,7 +154,7 @@ class InstanceStarter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UndoAnswer:
-    """Whether the instance was asked to start, and what to tell the person who asked."""
+    """Whether the instance was asked to start, and the answer to the person who asked."""
 
     done: bool
     text: str
@@ -311,7 +311,7 @@ class Announcer(Protocol):
         """Sends one alert."""
 
     def must_be_heard(self) -> bool:
-        """Whether people get messages straight from here; else the delivery to channels tells who took one.
+        """Whether people get messages straight from here; else the delivery to channels says who took one.
 
         Raises: NobodyListens when a message would be taken and reach nobody at all.
         """

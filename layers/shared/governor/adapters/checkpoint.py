@@ -55,5 +55,5 @@ class RunCommandHook:
         return frozenset(one["InstanceId"] for page in listed for one in page["InstanceInformationList"])
 
     def _client(self, target: Target) -> Any:
-        # An answer that takes long is of no use: people must be told within the same two minutes.
+        # An answer that takes long is of no use: people must be notified within the same two minutes.
         return self._clients.client("ssm", target, patient=False)

@@ -82,7 +82,7 @@ class Ec2Instances(Adapter):
                 yield from reservation["Instances"]
 
     def protection(self, target: Target, instance_id: str) -> Protection:
-        """EC2 tells one attribute a call."""
+        """EC2 gives one attribute a call."""
         return Protection(
             stop=self._attribute(target, instance_id, "disableApiStop", "DisableApiStop"),
             termination=self._attribute(
@@ -282,7 +282,7 @@ def _literal(value: str) -> str:
 
 
 def _including_managed(client: Any) -> dict[str, Any]:
-    """EC2 leaves hidden managed instances out of lists unless told not to; old models lack the parameter."""
+    """EC2 lists hidden managed instances only where asked to; old models lack the parameter."""
     shape = client.meta.service_model.operation_model("DescribeInstances").input_shape
     if "IncludeManagedResources" in shape.members:
         return {"IncludeManagedResources": True}

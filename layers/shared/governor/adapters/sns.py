@@ -53,7 +53,7 @@ class SnsAnnouncer:
         if not is_confirmed:
             waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
-                f"no subscription of the alert topic is confirmed{waits}, so nobody would be told: "
+                f"no subscription of the alert topic is confirmed{waits}, so nobody would be notified: "
                 f"subscribe to {self._topic_arn} and confirm",
                 operation="sns:Publish",
             )

@@ -56,7 +56,7 @@ class SqsParkedAlerts:
     """Fulfils `governor.channels.dispatch.Park` with the delivery queue's dead-letter queue.
 
     The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does, when it
-    is told the destination: of a message that was sent here it does not know where it came from.
+    is given the destination: of a message that was sent here it does not know where it came from.
     """
 
     def __init__(self, letters: DeadLetters) -> None:

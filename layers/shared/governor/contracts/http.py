@@ -116,12 +116,10 @@ class HttpRequest(BaseModel):
             return {}
         if len(self.body) > _LONGEST_BODY:
             raise InputError("the form is too long")
-        text = self.body
-        if self.is_base64_encoded:
-            try:
-                text = base64.b64decode(self.body, validate=True).decode()
-            except (binascii.Error, UnicodeDecodeError) as error:
-                raise InputError("the form is not readable") from error
+        try:
+            text = self.raw_body().decode()
+        except UnicodeDecodeError as error:
+            raise InputError("the form is not readable") from error
         kind = {key.lower(): value for key, value in self.headers.items()}.get("content-type", "")
         if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
             raise InputError("the form must be application/x-www-form-urlencoded")

@@ -163,7 +163,7 @@ def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCost:
-    """What one project has cost this month, over all targets. `by_target`: the dearest first."""
+    """What one project has cost this month, over all targets. `by_target`: the most expensive first."""
 
     project: str
     usd: Usd
@@ -173,7 +173,7 @@ class ProjectCost:
 
 
 def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
-    """The costs of all projects, the dearest first."""
+    """The costs of all projects, the most expensive first."""
     meters = tuple(meters)
     projects = {name for meter in meters for name in (*meter.usd, *meter.unpriced_hours)}
     found = [_cost_of(project, meters) for project in projects]

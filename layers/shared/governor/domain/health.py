@@ -1,7 +1,7 @@
 """Health findings of one instance's GPUs: what was seen, since when, and what to do.
 
 Findings advise and never act. Only readings make a finding: a hole neither proves nor clears anything. Where
-readings come from, who is told and how often is not known here.
+readings come from, who is notified and how often is not known here.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Xid:
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """What one GPU told over the window; every series has one value a period, `None` where none came.
+    """The figures of one GPU over the window; every series has one value a period, `None` where none came.
 
     Utilizations and the throttle series are means in percent (of time), temperature is a mean in degrees
     Celsius, ECC counts errors since the driver was loaded, the repair and `lost` series are above 0 while
@@ -159,7 +159,7 @@ class Finding:
 def health_findings(
     window: Window, gpus: Sequence[GpuFigures], thresholds: HealthThresholds = DEFAULT_THRESHOLDS
 ) -> tuple[Finding, ...]:
-    """All findings about the GPUs of one instance, the gravest first.
+    """All findings about the GPUs of one instance, the highest severity first.
 
     Raises:
         ValueError: a series is longer than the window, two entries name the same GPU, or

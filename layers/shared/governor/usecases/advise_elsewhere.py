@@ -24,7 +24,7 @@ _FEWEST_TYPES = 3
 
 @dataclass(frozen=True, slots=True)
 class AdviseElsewhere:
-    """Compares Spot prices over the policy's Regions and tells the cheapest zones; scores, if it says so."""
+    """Compares Spot prices over the policy's Regions and names the cheapest zones; scores, if it says so."""
 
     clock: Clock
     market: SpotMarket

@@ -1,7 +1,7 @@
 """One look at the health of the GPUs of one target, and what of it is news to their owners.
 
-Called at every sweep, and looks as often as the policy says. What was told is known while it lasts and for a
-while after, so that it is told once. This module must not touch an instance.
+Called at every sweep, and looks as often as the policy says. A finding that was sent is known while it lasts
+and for a while after, so that it is sent once. This module must not touch an instance.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LEASE = timedelta(minutes=4, seconds=30)
 """Longer than the function may take, so that no two look at once; shorter than the time to the next sweep,
 which makes up for one that failed, or for the part of it that did."""
 _REPEAT = "again"
-"""Kept beside what was told, and read with it."""
+"""Kept beside what was sent, and read with it."""
 _EARLY = timedelta(minutes=1)
 """Sweeps come a moment sooner or later; one that comes sooner is not sent away."""
 
 
 @dataclass(slots=True)
 class HealthSummary:
-    """What a look saw and told. `problems` could not be read or told; the next sweep tries those once more,
+    """What a look saw and sent. `problems` could not be read or sent; the next sweep tries those once more,
     then the next look does."""
 
     target: Target
@@ -68,10 +68,10 @@ class CheckHealth:
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
-        """Looks, if it is time to, and tells what is new.
+        """Look, if it is time to, and notify of what is new.
 
         Raises:
-            CloudError: instances, series or the table could not be read; nothing was told.
+            CloudError: instances, series or the table could not be read; nothing was sent.
         """
         now = self.clock.now()
         summary = HealthSummary(target, now)
@@ -157,7 +157,7 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 
 
 def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
-    """What was told of instances that nothing is known of now: a hole does not clear a finding."""
+    """Return what was sent of instances that nothing is known of now: a hole does not clear a finding."""
     holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
     return {key for key in known if key.partition("#")[0] in holes}
 

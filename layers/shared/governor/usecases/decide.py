@@ -91,7 +91,7 @@ class Decide:
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
 
     def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
-        """The yes stands whether or not others can be told: a failure here is none of the answer."""
+        """The yes stands whether or not others can be notified: a failure here is none of the answer."""
         try:
             self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
         except CloudError:
@@ -142,5 +142,5 @@ def _check_confirmed(
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:
     """Whether a request repeats what the same person has already decided."""
-    # Everything but the time: another date or reason is another decision, and is told as one that came late.
+    # Everything but the time: another date or reason is another decision, which came too late.
     return stored is not None and stored == replace(new, at=stored.at)

@@ -123,7 +123,7 @@ class NotifyDates:
             said_at=change.at,
             reservation_id=reservation,
         )
-        # Nobody runs in it yet: whoever the policy names for such cases may know who bought it.
+        # Nobody runs in it yet: the default owner of the policy may know who bought it.
         nobody: Mapping[Owner, Sequence[Instance]] = {Owner(policy.ownership.default_owner): ()}
         keep = max(change.ends_at - now, timedelta()) + _KEPT
 

@@ -54,7 +54,7 @@ class Once:
     ) -> dict[str, CloudError | None]:
         """Acts for all keys at once that nobody has acted for, and says what became of each of them.
 
-        `act` gets these keys and tells for each why it failed, or `None`. What is returned is the same, but
+        `act` gets these keys and says for each why it failed, or `None`. What is returned is the same, but
         for what could not be claimed or noted: that failed too, although it was done.
         """
         distinct, unclaimed = tuple(dict.fromkeys(keys)), None

@@ -2,7 +2,7 @@
 
 Where the `InstanceId` aggregate exists, it is asked first, and single GPUs only for what it cannot rule out:
 no GPU is hotter than the hottest, none is lost where the sum of lost ones is zero. Which series exist is
-learnt from one listing a namespace. This module must not tell anybody.
+learnt from one listing a namespace. This module must not notify anybody.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from governor.ports import MetricQuery, MetricReader
 from governor.usecases.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 LOST_METRIC = "GPULost"
-"""Published for every GPU by `agent/` with its group `health`, so it tells where that group is found."""
+"""Published for every GPU by `agent/` with its group `health`, so it shows where that group is found."""
 XID_METRIC = "GPUXidErrors"
 
 
@@ -39,7 +39,7 @@ class HealthReading:
     """What is known of the GPUs of one instance.
 
     Attributes:
-        findings: the gravest first. Advice on what holds GPUs back is in it only where it was asked for.
+        findings: the highest severity first. Advice on what holds GPUs back only where it was asked for.
         measured: whether its GPUs have any reading in the window; without, nothing is known.
         has_hardware_figures: whether there is a reading of lost GPUs, Xid, ECC, repairs or throttling.
         works: whether its GPUs were at work, so that advice could be given.

@@ -1,4 +1,4 @@
-"""Ends an episode: books the ledger, frees the lock, cleans the marks, tells people."""
+"""Ends an episode: books the ledger, frees the lock, cleans the marks, notifies people."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RECORD_LINK_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """The last step of every flow, failed ones too. Safe to repeat; people may be told twice, never not."""
+    """The last step of every flow, failed ones too. Safe to repeat: people get a message at least once."""
 
     clock: Clock
     policies: Policies
@@ -74,7 +74,7 @@ class RecordOutcome:
         return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome, reason))
 
     def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
-        """Whether people can know of it. What nobody could be told or asked is tried again soon."""
+        """Return whether people can know of it; if not, it is tried again soon."""
         if reason.startswith(NobodyListens.__name__):
             return False
         if episode is None or episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
@@ -91,7 +91,7 @@ class RecordOutcome:
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
-        # Void: what was marked is over; an instance that runs on and is still idle is marked anew.
+        # Void: what was marked is over; an instance that runs on and is still idle is marked again.
         if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID):
             return reason
         target = self.accounts.target(episode.ref.account, episode.ref.region)

@@ -1,6 +1,6 @@
 """Sums up the month so far over all targets: what projects cost, and what the governor has saved.
 
-Tells a project's owner once at each share of the budget that the policy names. This module must not know
+Notifies a project's owner once at each share of the budget that the policy names. This module must not know
 where the figures are published.
 """
 
@@ -24,14 +24,14 @@ from governor.stores import Ledger
 from governor.usecases.once import Once
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
-"""How long after its end a month is known as told: longer than any retry of its last sweep."""
+"""How long after its end a month is known as notified: longer than any retry of its last sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The month so far. `problems`: what could not be told.
+    """The month so far. `problems`: what could not be sent.
 
-    `costs`: the dearest project first. `published`: those of them that get a metric of their own.
+    `costs`: the most expensive project first. `published`: those of them that get a metric of their own.
     """
 
     month: str
@@ -56,7 +56,7 @@ class SumUpMonth:
     hub: Target
 
     def __call__(self) -> Month:
-        """Sums up, and tells what is due. What cannot be told is tried again by the next sweep.
+        """Sum up, and notify of what is due. What cannot be sent is tried again by the next sweep.
 
         Raises:
             CloudError: the state table could not be read.

@@ -66,7 +66,7 @@ class UndoEpisode:
         return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
 
     def _note(self, ref: EpisodeRef, by: str) -> bool:
-        """EC2 has been asked: whoever pressed must hear that, whether or not it can be written down."""
+        """EC2 has been asked: the person must hear that, whether or not it can be written down."""
         try:
             return self.state.note_undo(ref, by, self.clock.now())
         except CloudError:
@@ -74,7 +74,7 @@ class UndoEpisode:
             return True
 
     def _tell(self, episode: Episode, by: str, channel: str) -> None:
-        """The instance starts whether or not others can be told: a failure here is none of the undo."""
+        """The instance starts whether or not others can be notified: a failure here is none of the undo."""
         try:
             self.announcer.announce(undo_alert(episode, by, channel, self.clock.now()))
         except CloudError:

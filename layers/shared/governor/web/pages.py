@@ -256,7 +256,7 @@ def refusal_page(title: str, text: str) -> str:
 
 
 def _rebuild(episode: Episode) -> Mapping[str, str]:
-    """What one needs to launch its like again, as label and value; only what EC2 told."""
+    """Return what is needed to launch its like again, as label and value; only what EC2 has said."""
     instance, launch = episode.instance, episode.instance.launch
     facts = {
         "Instance type": instance.instance_type,

@@ -88,17 +88,21 @@ class ApprovalSite:
             text = "The time to decide is over."
             return refusal(410, "This link has expired", text)
         visitor = self._visitor(request, recipient)
+        is_digest = request.approval_id.startswith(DIGEST_PREFIX)
+        page = self._digest_page if is_digest else self._page
         try:
-            if request.approval_id.startswith(DIGEST_PREFIX):
-                return self._digest(request, visitor)
-            if request.method == "POST":
-                return self._post(request, visitor)
-            return self._page(request, visitor, 200)
+            if request.method != "POST":
+                return page(request, visitor, 200)
+            if visitor.sign_in is not None:
+                return page(request, visitor, 403, problem=_SIGN_IN_FIRST)
+            return self._refused_form(request, visitor) or (
+                self._decide_several(request, visitor) if is_digest else self._decide_one(request, visitor)
+            )
         except NotFound:
             return refusal(404, "Not found", "This question does not exist (any more).")
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
-        """Who it is: the person of the session where a gate stands, else whoever the link was sent to."""
+        """Return the person of the session where a gate stands, else the recipient of the link."""
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
@@ -109,15 +113,8 @@ class ApprovalSite:
         known_as = person_of(self.gate.directory(), who)
         return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
 
-    def _digest(self, request: Request, visitor: Visitor) -> Response:
-        """Several questions on one page: each by itself, or all that are ticked at once."""
-        if request.method != "POST":
-            return self._digest_page(request, visitor, 200)
-        if visitor.sign_in is not None:
-            return self._digest_page(request, visitor, 403, problem=_SIGN_IN_FIRST)
-        refused = self._forged_form(request, visitor)
-        if refused is not None:
-            return refused
+    def _decide_several(self, request: Request, visitor: Visitor) -> Response:
+        """Answer all questions of a digest that are ticked, each by itself."""
         if request.form.get("answer") == _SIGN_OUT:
             return _signed_out(request)
         views = {view.approval.approval_id: view for view in self.show_digest(request.approval_id)}
@@ -172,7 +169,7 @@ class ApprovalSite:
     def _csrf(self, request: Request, visitor: Visitor, expires_at: UtcDatetime) -> str:
         return self.signer.csrf(request.approval_id, visitor.recipient, expires_at, visitor.session_id)
 
-    def _forged_form(self, request: Request, visitor: Visitor) -> Response | None:
+    def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
         """The refusal of a form that is not our page's, or `None`."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
@@ -183,12 +180,7 @@ class ApprovalSite:
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 
-    def _post(self, request: Request, visitor: Visitor) -> Response:
-        if visitor.sign_in is not None:
-            return self._page(request, visitor, 403, problem=_SIGN_IN_FIRST)
-        refused = self._forged_form(request, visitor)
-        if refused is not None:
-            return refused
+    def _decide_one(self, request: Request, visitor: Visitor) -> Response:
         if request.form.get("answer") == _SIGN_OUT:
             return _signed_out(request)
         if request.form.get("answer") == _UNDO:
