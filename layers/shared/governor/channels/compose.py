@@ -15,8 +15,10 @@ from governor.domain.episode import Episode
 from governor.domain.figures import gpu_rows
 from governor.domain.messages import (
     STAGE_OF,
+    STAGES,
     Words,
     idle_text,
+    news_text,
     people_text,
     price_text,
     silence_text,
@@ -35,7 +37,6 @@ _HAPPENS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
 """AWS does something to the instance by itself."""
-_PREFIX = {AlertKind.APPROVAL_REMINDER: "Reminder: ", AlertKind.APPROVAL_ESCALATION: "Escalation: "}
 
 
 def message_of(
@@ -129,6 +130,8 @@ def digest_of(
 ) -> Message:
     """Return one message about several questions of the same stage to the same people."""
     first, now = alerts[0], now or alerts[0].at
+    stage = STAGE_OF[first.kind]
+    _, _, prefix = STAGES[stage]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
     cost = f", {usd(sum(known, Decimal(0)))}/day" if known else ""
@@ -139,7 +142,7 @@ def digest_of(
     return Message(
         kind=first.kind,
         severity=first.severity,
-        title=f"{_PREFIX.get(first.kind, '')}{len(episodes)} idle GPU instances{cost}{plus}. Stop them?{by}",
+        title=f"{prefix}{len(episodes)} idle GPU instances{cost}{plus}. Stop them?{by}",
         facts=Facts(
             account=_one_of(episode.ref.account for episode in episodes),
             region=_one_of(episode.ref.region for episode in episodes),
@@ -150,7 +153,7 @@ def digest_of(
         stage=first.kind.value,
         at=first.at,
         happens=_silence_of(episodes, acting),
-        lead=(*((_news_of(alerts, episodes, now),) if first.kind in _PREFIX else ()), _people_of(episodes)),
+        lead=tuple(filter(None, (news_text(episodes[0], stage, now), _people_of(episodes)))),
         sections=tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True)),
         why=first.why,
         acts=acting > 0,
@@ -165,11 +168,6 @@ def _silence_of(episodes: Sequence[Episode], acting: int) -> str:
     number, doing = len(episodes), verb(episodes[0].plan)
     which = "all of them" if acting == number else f"{acting} of these {number}, as said below"
     return f"If nobody answers in time, GPU Governor {doing}s {which}."
-
-
-def _news_of(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime) -> str:
-    words = stage_words(episodes[0], STAGE_OF[alerts[0].kind], now, None)
-    return words.lead[0]
 
 
 def _people_of(episodes: Sequence[Episode]) -> str:

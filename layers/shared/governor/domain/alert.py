@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
 
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import usd
@@ -175,24 +174,10 @@ ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 """Kinds that escalation contacts get, too."""
 
 
-class Place(Protocol):
-    """An account and a Region."""
-
-    @property
-    def account(self) -> str:
-        """12 digits."""
-        ...
-
-    @property
-    def region(self) -> str:
-        """As EC2 names it."""
-        ...
-
-
 def alert_of(
     kind: AlertKind,
     severity: Severity,
-    where: Place,
+    target: Target,
     subject: str,
     lines: Iterable[str],
     dedup_id: str,
@@ -211,8 +196,8 @@ def alert_of(
     return Alert(
         kind=kind,
         severity=severity,
-        account=where.account,
-        region=where.region,
+        account=target.account,
+        region=target.region,
         subject=subject,
         lines=tuple(line for line in lines if line),
         dedup_id=dedup_id,

@@ -58,13 +58,13 @@ class Words:
         return tuple(found)
 
 
-_STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
+STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
     Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO, ""),
     Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING, ""),
     Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING, "Reminder: "),
     Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL, "Escalation: "),
 }
-STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _, _) in _STAGES.items()}
+STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _, _) in STAGES.items()}
 _STEP_TEXT: Mapping[Step, str] = {
     Step.STOP: "stop the instance",
     Step.SNAPSHOT: "snapshot all its EBS volumes as one set and wait until every snapshot is completed",
@@ -198,7 +198,7 @@ def mode_text(episode: Episode, at: UtcDatetime) -> str:
 
 def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
     """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
-    plan, (_, _, prefix) = episode.plan, _STAGES[stage]
+    plan, (_, _, prefix) = episode.plan, STAGES[stage]
     idle, measured = idle_text(episode, at)
     price = episode.price.usd_per_hour
     cost = "" if price is None else f", {usd(price * 24)}/day"
@@ -211,37 +211,43 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
     else:
         closing = "Rehearsal: nothing happens" if rehearsal else f"{_ing(plan)} it now"
     conditional = "would lose" if rehearsal else "loses"
-    restart = restart_text(episode)
-    sections = (Section(f"{_ing(plan)} it {conditional}", plan.losses),)
     steps = f"If you {verb(plan)} it" if asks else "What a real run would do" if rehearsal else "What is done"
-    details = (
-        Section(steps, tuple(step_text(one) for one in plan.steps)),
-        Section("It would keep" if rehearsal else "It keeps", plan.stays),
-        Section("Restarting later", (restart,) if restart else ()),
-        Section("Price", (f"{usd(price)} an hour ({episode.price.source})",) if price is not None else ()),
+    lead = (
+        news_text(episode, stage, at),
+        f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
+        "" if price is not None else f"Its price is not known ({episode.price.source}).",
+        *(sentence(reason) for reason in plan.replaced_because),
+        people_text(episode) if asks else "",
+        "Nobody is asked. To act on findings like this, set mode: ask in the policy."
+        if rehearsal and plan.steps
+        else "",
     )
     return Words(
         title=_titled(f"{prefix}{{}} idle {idle}{cost}. {closing}", episode.instance.name),
         happens=silence_text(episode, until, at) if asks else mode_text(episode, at),
-        lead=tuple(
-            line
-            for line in (
-                _news(episode, stage, at),
-                f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
-                "" if price is not None else f"Its price is not known ({episode.price.source}).",
-                *(sentence(reason) for reason in plan.replaced_because),
-                people_text(episode) if asks else "",
-                "Nobody is asked. To act on findings like this, set mode: ask in the policy."
-                if rehearsal and plan.steps
-                else "",
-            )
-            if line
+        lead=tuple(filter(None, lead)),
+        sections=_filled(Section(f"{_ing(plan)} it {conditional}", plan.losses)),
+        details=_filled(
+            Section(steps, tuple(step_text(one) for one in plan.steps)),
+            Section("It would keep" if rehearsal else "It keeps", plan.stays),
+            _restart(episode),
+            Section(
+                "Price", (f"{usd(price)} an hour ({episode.price.source})",) if price is not None else ()
+            ),
         ),
-        sections=tuple(part for part in sections if part.lines),
-        details=tuple(part for part in details if part.lines),
         button=f"{verb(plan).capitalize()} or keep it" if asks else "See the details",
         acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
     )
+
+
+def _filled(*sections: Section) -> tuple[Section, ...]:
+    """Leave out the sections that have no lines."""
+    return tuple(section for section in sections if section.lines)
+
+
+def _restart(episode: Episode) -> Section:
+    text = restart_text(episode)
+    return Section("Restarting later", (text,) if text else ())
 
 
 def _titled(text: str, name: str) -> str:
@@ -250,8 +256,8 @@ def _titled(text: str, name: str) -> str:
     return text.replace("{}", name if len(name) <= room else f"{name[: room - 1]}…", 1)
 
 
-def _news(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
-    """Return what a repeated question adds: who was asked, and when."""
+def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
+    """Return what a repeated question adds: who was asked, and when. Nothing for other stages."""
     planned = episode.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
@@ -259,11 +265,8 @@ def _news(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     asked = f"{left(at - planned.ask_at)} ago" if at > planned.ask_at else "before"
     if stage is Stage.REMIND:
         return f"{whom} were asked {asked}; nobody has answered yet."
-    return f"{whom} were asked {asked} and reminded {_ago(at, planned.remind_at)}; nobody has answered."
-
-
-def _ago(at: UtcDatetime, moment: UtcDatetime) -> str:
-    return f"{left(at - moment)} ago" if at > moment else "since"
+    reminded = f"{left(at - planned.remind_at)} ago" if at > planned.remind_at else "since"
+    return f"{whom} were asked {asked} and reminded {reminded}; nobody has answered."
 
 
 def stage_alert(
@@ -271,11 +274,9 @@ def stage_alert(
 ) -> Alert:
     """Return the message of a stage. `link` leads to the approval page, `until` is when the question
     expires."""
-    kind, severity, _ = _STAGES[stage]
+    kind, severity, _ = STAGES[stage]
     words = stage_words(episode, stage, at, until)
-    return _about(
-        episode, kind, severity, words, f"{stage.value}-{episode.ref.execution_name}", at, link, until=until
-    )
+    return _about(episode, kind, severity, words, stage.value, at, link, until)
 
 
 def _about(
@@ -283,25 +284,24 @@ def _about(
     kind: AlertKind,
     severity: Severity,
     words: Words,
-    dedup_id: str,
+    stage: str,
     at: UtcDatetime,
-    link: str | None,
-    *,
+    link: str | None = None,
     until: UtcDatetime | None = None,
-    facts: Mapping[str, object] | None = None,
+    **facts: object,
 ) -> Alert:
     alert = alert_of(
         kind,
         severity,
-        episode.ref,
+        episode.ref.target,
         words.title,
         words.lines,
-        dedup_id,
+        f"{stage}-{episode.ref.execution_name}",
         at,
         owner=Owner(episode.owner, episode.project),
         instance=episode.instance,
         link=link,
-        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **(facts or {})},
+        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **facts},
     )
     return replace(alert, lines=words.lines)
 
@@ -326,20 +326,12 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
             "anything is done.",
             *cost_lines(episode),
         ),
-        sections=(Section(f"{_ing(plan)} it loses", plan.losses),) if plan.losses else (),
+        sections=_filled(Section(f"{_ing(plan)} it loses", plan.losses)),
         button=f"{verb(plan).capitalize()} or keep it",
         acts=episode.acts_on_silence,
     )
-    return _about(
-        episode,
-        AlertKind.APPROVAL_FIRST_YES,
-        Severity.WARNING,
-        words,
-        f"first-yes-{episode.ref.execution_name}",
-        at,
-        None,
-        until=expires_at,
-    )
+    kind = AlertKind.APPROVAL_FIRST_YES
+    return _about(episode, kind, Severity.WARNING, words, "first-yes", at, until=expires_at)
 
 
 # how it ended
@@ -378,6 +370,7 @@ _ERRORS: Mapping[str, tuple[str, str]] = {
     "Unavailable": ("AWS could not be reached: {}", ""),
     "RemediationFailed": ("The workflow failed: {}", ""),
 }
+_UNKNOWN = "the cause is not known"
 _JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
 _ERROR = re.compile(
     r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
@@ -397,7 +390,6 @@ def outcome_alert(
 ) -> Alert:
     """Return how an episode ended. `episode` is `None` when it failed before it was written."""
     facts = {"outcome": outcome.value, "outcome_reason": reason}
-    dedup_id = f"{outcome.value}-{ref.execution_name}"
     if outcome is Outcome.FAILED:
         words = _failure(ref, episode, reason)
         kind, severity = AlertKind.FAILURE, Severity.CRITICAL
@@ -405,8 +397,9 @@ def outcome_alert(
         words = _end(ref, episode, outcome, reason, at, approval)
         kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
     if episode is not None:
-        return _about(episode, kind, severity, words, dedup_id, at, link, facts=facts)
-    alert = alert_of(kind, severity, ref, words.title, words.lines, dedup_id, at, link=link, facts=facts)
+        return _about(episode, kind, severity, words, outcome.value, at, link, **facts)
+    dedup_id, title, lines = f"{outcome.value}-{ref.execution_name}", words.title, words.lines
+    alert = alert_of(kind, severity, ref.target, title, lines, dedup_id, at, link=link, facts=facts)
     return replace(alert, instance_id=ref.instance_id)
 
 
@@ -418,7 +411,8 @@ def _end(
     at: UtcDatetime,
     approval: Approval | None,
 ) -> Words:
-    saved = _saves(episode) if outcome in (Outcome.STOPPED, Outcome.TERMINATED) else None
+    acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
+    saved = _saves(episode) if acted else None
     decision = approval.decision if approval else None
     until = decision.keep_until if decision and episode else None
     title = (
@@ -434,22 +428,20 @@ def _end(
         lead.append(f"It is asked about again after {clock(until, episode.time_zone, at)}.")
     if saved is not None:
         lead.append(f"This saves {usd(saved)} a day after storage costs.")
-    elif outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.TOLD):
+    elif not acted and outcome not in (Outcome.OBSERVED, Outcome.TOLD):
         lead.append(left_behind(episode))
-    if episode is not None and outcome not in (Outcome.STOPPED, Outcome.TERMINATED):
+    if episode is not None and not acted:
         lead.append(f"It costs {price_text(episode)} while it runs.")
     if episode is not None and episode.snapshot_ids:
         lead.append(f"Snapshots: {', '.join(episode.snapshot_ids)}.")
     when = clock(at, episode.time_zone, at) if episode else ""
-    restart = restart_text(episode) if episode and outcome in (Outcome.STOPPED, Outcome.TERMINATED) else None
-    details = [Section("Restarting later", (restart,))] if restart else []
     if outcome is Outcome.STOPPED:
         lead.append("Still needed? Its record has a button to start it again.")
     return Words(
         title=_titled(title, episode.instance.name if episode else ref.instance_id),
         happens=readable(reason) if saved is None else f"{readable(reason)[:-1]} ({when}).",
-        lead=tuple(line for line in lead if line),
-        details=tuple(details),
+        lead=tuple(filter(None, lead)),
+        details=_filled(_restart(episode)) if episode and acted else (),
     )
 
 
@@ -474,20 +466,14 @@ def _by_whom(episode: Episode | None, outcome: Outcome, approval: Approval | Non
 
 def _failure(ref: EpisodeRef, episode: Episode | None, reason: str) -> Words:
     name = episode.instance.name if episode else ref.instance_id
-    error, cause = _taken_apart(reason)
-    text, advice = _ERRORS.get(error, ("{}", ""))
-    what = _failed_at(episode, error)
-    behind = left_behind(episode)
+    error, _ = _taken_apart(reason)
+    _, advice = _ERRORS.get(error, ("", ""))
     cost = f"It costs {price_text(episode)} while it runs." if episode else ""
     next_step = f"{advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
     return Words(
-        title=_titled(f"Could not {what}. {_in_short(episode)}", name),
-        happens=behind,
-        lead=tuple(
-            line
-            for line in (sentence(people(text.replace("{}", cause))), cost, f"Next step: {next_step}")
-            if line
-        ),
+        title=_titled(f"Could not {_failed_at(episode, error)}. {_in_short(episode)}", name),
+        happens=left_behind(episode),
+        lead=tuple(filter(None, (readable(reason or _UNKNOWN), cost, f"Next step: {next_step}"))),
     )
 
 
@@ -495,7 +481,7 @@ def _taken_apart(reason: str) -> tuple[str, str]:
     """Return the error's name and what it says; Lambda wraps the latter in JSON."""
     found = _ERROR.fullmatch(reason.strip())
     if found is None:
-        return "", reason or "the cause is not known"
+        return "", reason
     name, cause = found["name"], found["cause"]
     inner = _JSON_MESSAGE.search(cause)
     if inner is not None:
@@ -550,9 +536,9 @@ def left_behind(episode: Episode | None) -> str:
 
 def readable(reason: str) -> str:
     """Return a recorded reason as a sentence for people."""
-    error, cause = _taken_apart(reason) if _ERROR.fullmatch(reason.strip()) else ("", reason)
-    text = _ERRORS.get(error, ("{}", ""))[0].replace("{}", cause)
-    return sentence(people(text))
+    error, cause = _taken_apart(reason)
+    text, _ = _ERRORS.get(error, ("{}", ""))
+    return sentence(people(text.replace("{}", cause)))
 
 
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
@@ -566,14 +552,7 @@ def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Aler
         ),
     )
     return _about(
-        episode,
-        AlertKind.UNDONE,
-        Severity.INFO,
-        words,
-        f"undone-{episode.ref.execution_name}",
-        at,
-        None,
-        facts={"undone_by": by, "channel": channel},
+        episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, undone_by=by, channel=channel
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
-from governor.domain.instance import Instance, Lifecycle
+from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.notice import TERMINATED_BEFORE_END, Notice
 from governor.domain.owner import Owner
 from governor.domain.units import UtcDatetime, iso
@@ -51,7 +51,7 @@ def notice_alert(
     return alert_of(
         AlertKind.SCHEDULED_CHANGE,
         Severity.CRITICAL if again else Severity.WARNING,
-        notice,
+        Target(notice.account, notice.region),
         f"{'Reminder: ' if again else ''}{f'{only.name}: ' if only else ''}{notice.what}, {short}",
         [
             f"AWS announces for {_named(instances)}: {notice.what}.",
@@ -103,7 +103,7 @@ def block_delivered_alert(
     return alert_of(
         AlertKind.SCHEDULED_CHANGE,
         Severity.INFO,
-        notice,
+        Target(notice.account, notice.region),
         f"Capacity Block {notice.reservation_id} is ready until {end}",
         [
             f"The Capacity Block {notice.reservation_id} has begun and ends at {end}. It is paid in full, "
