@@ -46,14 +46,14 @@ _NO_CHANNEL = (
     "subscribe to the alert topic"
 )
 _FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
-"""Goes to everybody too who has taken an earlier message of the episode: who was asked hears the end."""
+"""Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
 
 
 def new_digest_id() -> str:
-    """128 random bits; the prefix tells the page what it is."""
+    """Return 128 random bits; by the prefix the page knows a digest."""
     return DIGEST_PREFIX + secrets.token_hex(16)
 
 
@@ -67,7 +67,7 @@ class Park(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """How many took and refused it now, and how many are left; `retry_after_seconds` as the soonest asks."""
+    """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest asks."""
 
     taken: int
     refused: int
@@ -104,15 +104,15 @@ class _Item:
     """By this worker."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
-    """What was settled now."""
+    """The deliveries that were settled now."""
     given_up: list[tuple[Delivery, str]] = field(default_factory=list)
     """With what the channel said."""
     unnoted: list[Delivery] = field(default_factory=list)
-    """Of these, what the table has not taken yet."""
+    """Those of them that the table does not hold yet."""
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether no person will get it."""
+        """Say whether no person will get it."""
         return not self.left and not any(delivery.reached_people for delivery in self.done.values())
 
 
@@ -226,7 +226,7 @@ class Dispatch:
         return alert if price is None else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
 
     def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
-        """Whether the channel has asked not to be tried yet, or somebody else is at it."""
+        """Say whether the channel has asked not to be tried yet, or somebody else is at it."""
         delivery = item.waiting.get(key)
         if delivery is None or delivery.not_before is None:
             return False
@@ -256,7 +256,7 @@ class Dispatch:
         self._send(route, mine, message)
 
     def _claim(self, route: Route, item: _Item) -> bool:
-        """Whether it is this worker's to send: the queue may give the same message to two at once."""
+        """Claim it for this worker: the queue may give the same message to two at once."""
         now = self.clock.now()
         claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
         if not self.state.claim_delivery(claim, now):
@@ -351,7 +351,7 @@ class Dispatch:
             self._is_noted(self._record(route, item, not_before=later))
 
     def _note_again(self, items: Sequence[_Item]) -> None:
-        """What was taken and is not on record is sent again when its claim lapses."""
+        """Record again: a delivery that is not on record is sent again when its claim lapses."""
         for pause in _NOTE_PAUSES_SECONDS:
             if any(item.unnoted for item in items):
                 self.sleep(pause)
@@ -439,7 +439,7 @@ def _picture(episode: Episode | None) -> bytes | None:
 
 
 def _threads(deliveries: Sequence[Delivery]) -> Mapping[tuple[str, str], str]:
-    """What each channel said of the first message that it took about the subject."""
+    """Return the thread that each channel named for the first message of the subject."""
     found: dict[tuple[str, str], str] = {}
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
         if delivery.thread is not None:

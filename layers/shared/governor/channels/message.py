@@ -23,7 +23,7 @@ ANSWER_TEXT = {
 
 CUT = "There is more on the page."
 _LINK_CHARACTERS = 2000
-"""What every mail program and browser opens; Slack's own limit is 3,000."""
+"""The length that every mail program and browser opens; Slack's own limit is 3,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Message:
     picture_png: bytes | None = field(default=None, repr=False)
     link: str | None = field(default=None, repr=False)
     link_text: str = "See the record"
-    """What the button to the page says."""
+    """The text of the button to the page."""
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()
     thread: str | None = None
@@ -93,7 +93,7 @@ class Message:
 
     @property
     def reference(self) -> str:
-        """What to search records for, where it is about an episode."""
+        """The term to search records for, where it is about an episode."""
         return "" if self.stage == self.episode else f"{self.stage} · {self.episode}"
 
     @property
@@ -123,7 +123,7 @@ class Channel(Protocol):
         ...
 
     def takes(self, message: Message) -> bool:
-        """Whether this channel is for messages like this one; unless it says otherwise, it is for all."""
+        """Say whether this channel is for messages like this one. By default it is for all."""
         del message
         return True
 

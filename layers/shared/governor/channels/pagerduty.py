@@ -43,7 +43,7 @@ class PagerDutyChannel(Channel):
         self._endpoint = Endpoint(self.name, url, transport, clock)
 
     def takes(self, message: Message) -> bool:
-        """What is critical, and the outcome of an episode for which there is an incident."""
+        """Take critical messages, and the outcome of an episode for which there is an incident."""
         return message.severity is Severity.CRITICAL or _resolves(message)
 
     def send(self, message: Message) -> Delivered:

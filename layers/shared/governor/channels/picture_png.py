@@ -1,4 +1,4 @@
-"""What was measured as a small PNG for mail: a row a GPU, the threshold as a line, gaps drawn as gaps.
+"""The measurements as a small PNG for mail: a row a GPU, the threshold as a line, gaps drawn as gaps.
 
 The page draws the same as SVG, which mail programs do not show. No text in it: the figures stand in the table
 beside it, which also serves where pictures are blocked.

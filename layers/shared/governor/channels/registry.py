@@ -36,7 +36,7 @@ KEYS = frozenset(
         "webhook_previous_secret",
     }
 )
-"""What may stand in the channel secret. Addresses of Slack and PagerDuty are for their other regions."""
+"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions."""
 
 _INCOMING = "incoming webhook"
 """In place of a conversation: the webhook is bound to one, and does not say to which."""

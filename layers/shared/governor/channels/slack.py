@@ -82,7 +82,7 @@ class _Answer:
 
     @classmethod
     def of(cls, http: HttpAnswer) -> _Answer:
-        """What stands in place of a code (a page of a proxy) is not repeated: it could hold anything."""
+        """Read the answer. Text in place of a code (from a proxy) is not repeated: it could hold anything."""
         try:
             data = json.loads(http.body)
         except (ValueError, RecursionError):

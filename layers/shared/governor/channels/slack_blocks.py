@@ -17,7 +17,7 @@ BLOCKS = 50
 _HEADER, _FIELD, _SECTION, _CONFIRM, _PLACEHOLDER = 150, 2000, 3000, 300, 150
 _LINE_CHARACTERS, _CELL_CHARACTERS = 1000, 40
 _FALLBACK = 3000
-"""Of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
+"""Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ACTION_PREFIX = "governor."
 OPEN_ACTION = "governor.open"

@@ -1,4 +1,4 @@
-"""What Slack sends when somebody presses a button: is it Slack, and what was answered.
+"""Requests of Slack when somebody presses a button: proof that Slack sent it, and the answer.
 
 This module must not know what becomes of the answer.
 """
@@ -28,7 +28,7 @@ _SHORTEST_SECRET = 16
 
 @dataclass(frozen=True, slots=True)
 class SlackAnswer:
-    """Who answered what. `thread` names the message with the button, as `Delivered.thread` does.
+    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does.
 
     A keep comes without a date and an exemption perhaps without a reason: what an approval asks for beyond
     the answer is for the caller to add or to refuse.
@@ -120,7 +120,7 @@ def _answer(action_id: str) -> Answer:
 
 
 def _reason(payload: dict[str, Any]) -> str | None:
-    """What stands in the input above the buttons."""
+    """Return the text of the input above the buttons."""
     try:
         value = payload["state"]["values"][REASON_BLOCK][REASON_ACTION]["value"]
     except (KeyError, TypeError):

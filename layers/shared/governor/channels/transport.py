@@ -110,7 +110,7 @@ class HttpsTransport:
 
 
 def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRefused:
-    """What it means that no answer came; a certificate does not become good by asking again."""
+    """Return the error for no answer; a certificate does not become good by asking again."""
     # urllib3 wraps the reason, as its only argument.
     reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
     if isinstance(reason, ssl.SSLCertVerificationError):
@@ -159,7 +159,7 @@ def check_answer(channel: str, answer: HttpAnswer, now: datetime) -> None:
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
-    """What a `Retry-After` header asks for, as seconds or as an HTTP date (RFC 9110, 10.2.3).
+    """Return the wait that a `Retry-After` header asks for, as seconds or as an HTTP date (RFC 9110, 10.2.3).
 
     At least 0, at most `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read.
     """

@@ -122,7 +122,7 @@ class Worker:
             self.state.end_lease(name)
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
-        """What went into the outbox together may be for different people by now: each goes to its own."""
+        """Send the group. Its messages may be for different people by now: each goes to its own."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
         for name, text in self.state.outbox(group):
             try:

@@ -23,7 +23,7 @@ def short_hash(*parts: str) -> str:
 
 
 class AlertKind(StrEnum):
-    """What a message is about; subscribers filter by it."""
+    """The subject of a message; subscribers filter by it."""
 
     APPROVAL_REQUESTED = "approval-requested"
     APPROVAL_REMINDER = "approval-reminder"
@@ -65,7 +65,7 @@ class AlertKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How urgent."""
+    """The urgency of a message."""
 
     INFO = "info"
     WARNING = "warning"
@@ -82,7 +82,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a message is about. Without an instance it is about the Region of the account."""
+    """The subject of a message in facts. Without an instance it is the Region of the account."""
 
     account: str
     region: str
@@ -134,7 +134,7 @@ class Alert:
 
     @property
     def about(self) -> Facts:
-        """What it is about, for people; from the facts, so that every reader of the queue can show it."""
+        """Its subject for people; from the facts, so that every reader of the queue can show it."""
 
         def known(name: str) -> str | None:
             value = self.facts.get(name)

@@ -1,4 +1,4 @@
-"""What became of a message on its way to people: one record for each channel and recipient."""
+"""The fate of a message on its way to people: one record for each channel and recipient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOWHERE = "none"
 
 
 DIGEST_PREFIX = "digest-"
-"""Of the ids of digests, in links too."""
+"""Begins the ids of digests, in links too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to be tried."""
+        """Say whether nothing is left to be tried."""
         return self.not_before is None
 
     @property
     def was_taken(self) -> bool:
-        """Whether the channel has it."""
+        """Say whether the channel has it."""
         return self.is_settled and self.refused is None
 
     @property
     def reached_people(self) -> bool:
-        """Whether it was taken by a channel that people read: a webhook is a machine's."""
+        """Say whether a channel that people read has it: a webhook is a machine's."""
         return self.was_taken and self.channel != "webhook"
 
 

@@ -12,7 +12,7 @@ from governor.domain.verdict import Verdict
 def idle_event(
     instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Tell subscribers once per idle stretch. Mail and chat leave out this kind."""
+    """Return the event, sent once per idle stretch. Mail and chat leave out this kind."""
     return alert_of(
         AlertKind.INSTANCE_IDLE,
         Severity.INFO,

@@ -288,7 +288,7 @@ def _about(
     at: UtcDatetime,
     link: str | None = None,
     until: UtcDatetime | None = None,
-    **facts: object,
+    facts: Mapping[str, object] | None = None,
 ) -> Alert:
     alert = alert_of(
         kind,
@@ -301,7 +301,7 @@ def _about(
         owner=Owner(episode.owner, episode.project),
         instance=episode.instance,
         link=link,
-        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **facts},
+        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **(facts or {})},
     )
     return replace(alert, lines=words.lines)
 
@@ -397,7 +397,7 @@ def outcome_alert(
         words = _end(ref, episode, outcome, reason, at, approval)
         kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
     if episode is not None:
-        return _about(episode, kind, severity, words, outcome.value, at, link, **facts)
+        return _about(episode, kind, severity, words, outcome.value, at, link, facts=facts)
     dedup_id, title, lines = f"{outcome.value}-{ref.execution_name}", words.title, words.lines
     alert = alert_of(kind, severity, ref.target, title, lines, dedup_id, at, link=link, facts=facts)
     return replace(alert, instance_id=ref.instance_id)
@@ -551,9 +551,8 @@ def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Aler
             "It is judged again like any other instance once the policy's time after an undo has passed.",
         ),
     )
-    return _about(
-        episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, undone_by=by, channel=channel
-    )
+    facts = {"undone_by": by, "channel": channel}
+    return _about(episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, facts=facts)
 
 
 def episode_facts(episode: Episode) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Who owns an instance, by its tags: whom to ask, and which project pays."""
+"""The owner of an instance, by its tags: whom to ask, and which project pays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Owner(NamedTuple):
     name: str
     project: str = UNASSIGNED
     time_zone: str = "UTC"
-    """Of the first who are notified about it."""
+    """The zone of the first contact who is notified about it."""
 
 
 NOBODY = Owner(UNASSIGNED)
