@@ -31,3 +31,10 @@ def test_a_gpu_is_named_by_its_index() -> None:
     assert (True, "10") == (is_gpu(one), gpu_label(one))
     assert (False, "all") == (is_gpu(one[:1]), gpu_label(one[:1]))
     assert ["all", "0", "9", "10"] == sorted(["10", "9", "all", "0"], key=by_index)
+
+
+def test_a_value_that_is_no_number_never_hides_a_reading() -> None:
+    """Some publishers write NaN where the driver knows nothing; the other series may show work."""
+    nan = float("nan")
+
+    assert (95.0, 95.0, None) == merged((nan, 95.0, None), (95.0, nan, nan))

@@ -31,5 +31,8 @@ def merged(left: Series | None, right: Series) -> Series:
     if left is None:
         return right
     return tuple(
-        [a if b is None or (a is not None and not b > a) else b for a, b in zip(left, right, strict=True)]
+        [
+            a if b is None or b != b or (a is not None and a >= b) else b
+            for a, b in zip(left, right, strict=True)
+        ]
     )
