@@ -142,7 +142,9 @@ def test_driver_that_answers_late(driver: Driver, caplog: pytest.LogCaptureFixtu
 def test_limit_is_as_documented() -> None:
     """Time enough to wake eight GPUs, and what the README says."""
     assert 30 <= LIMIT_SECONDS
-    assert f"for {LIMIT_SECONDS:.0f} s" in (Path(__file__).parents[1] / "README.md").read_text()
+    assert f"for {LIMIT_SECONDS:.0f} s" in " ".join(
+        (Path(__file__).parents[1] / "README.md").read_text().split()
+    )
 
 
 def test_late_error_is_told(driver: Driver) -> None:

@@ -22,7 +22,8 @@ DOCUMENTS = sorted(name for name, r in RESOURCES.items() if r["Type"] == "AWS::S
 ASSOCIATIONS = sorted(name for name, r in RESOURCES.items() if r["Type"] == "AWS::SSM::Association")
 CONFIGURATION: dict[str, Any] = json.loads(RESOURCES["AgentConfiguration"]["Properties"]["Value"])
 MEASUREMENTS = CONFIGURATION["metrics"]["metrics_collected"]["nvidia_gpu"]["measurement"]
-DOCUMENTATION = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
+PAGES = ("telemetry.md", "telemetry-reference.md", "interruptions.md")
+DOCUMENTATION = "\n".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in PAGES)
 PUBLISHED = {f"nvidia_smi_{name}" for name in MEASUREMENTS}
 PER_GPU = {*CONFIGURATION["metrics"]["append_dimensions"], "arch", "index", "name"}
 QUERY = re.compile(
@@ -379,7 +380,9 @@ def test_parameters_stand_where_the_script_looks_for_them() -> None:
 @pytest.mark.parametrize("gpus", [1, 4, 8])
 def test_the_documented_costs_are_those_of_the_configuration(gpus: int) -> None:
     """0.30 USD for a measurement and dimension set; 0.10 USD for a series that an alarm analyses."""
-    row = re.search(rf"^\| {gpus} GPUs? \| (\d+) \| ([\d.]+) \| ([\d.]+) \|$", DOCUMENTATION, re.MULTILINE)
+    row = re.search(
+        rf"^\| {gpus} GPUs? \| (\d+) \| \$([\d.]+) \| \$([\d.]+) \|$", DOCUMENTATION, re.MULTILINE
+    )
     assert row is not None
     metrics = len(MEASUREMENTS) * (gpus + len(CONFIGURATION["metrics"]["aggregation_dimensions"]))
 
