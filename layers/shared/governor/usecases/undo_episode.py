@@ -44,14 +44,16 @@ class UndoEpisode:
                 was lost: pressing again then finds it running.
         """
         episode = self.state.episode(ref)
-        refusal = _refusal(episode)
-        if episode is None or refusal is not None:
-            return UndoAnswer(False, refusal or "there is no such episode")
+        if episode is None:
+            return UndoAnswer(False, "there is no such episode")
+        if (refusal := _refusal(episode)) is not None:
+            return UndoAnswer(False, refusal)
         target = self.accounts.target(ref.account, ref.region)
         instance = self.instances.describe(target, ref.instance_id)
-        refusal = _not_startable(instance, episode)
-        if instance is None or refusal is not None:
-            return UndoAnswer(False, refusal or "the instance no longer exists")
+        if instance is None or instance.state in ("shutting-down", "terminated"):
+            return UndoAnswer(False, "the instance no longer exists")
+        if (refusal := _not_startable(instance, episode)) is not None:
+            return UndoAnswer(False, refusal)
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
         self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
@@ -81,9 +83,7 @@ class UndoEpisode:
             _log.exception("an undo could not be announced")
 
 
-def _refusal(episode: Episode | None) -> str | None:
-    if episode is None:
-        return "there is no such episode"
+def _refusal(episode: Episode) -> str | None:
     if episode.outcome is Outcome.TERMINATED:
         return "a terminated instance cannot be started; the record says what is needed to rebuild it"
     if not episode.has_stopped_it:
@@ -93,9 +93,7 @@ def _refusal(episode: Episode | None) -> str | None:
     return None
 
 
-def _not_startable(instance: Instance | None, episode: Episode) -> str | None:
-    if instance is None or instance.state in ("shutting-down", "terminated"):
-        return "the instance no longer exists"
+def _not_startable(instance: Instance, episode: Episode) -> str | None:
     if instance.state in ("pending", "running"):
         return "it runs already"
     if instance.launch_time != episode.ref.launch_time:

@@ -164,6 +164,14 @@ class Table:
                     return unpacked(answer.get("Attributes") or {})
         return {}
 
+    def holds(self, one: Write) -> bool:
+        """Carry out one write; return whether its condition held."""
+        try:
+            self.write(one)
+        except ConflictError:
+            return False
+        return True
+
     def wins(self, *writes: Write) -> bool:
         """Whether the conditions of this transaction held."""
         try:

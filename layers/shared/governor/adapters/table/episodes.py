@@ -40,11 +40,7 @@ class EpisodeStore(Store):
         key = keys.instance(ref.target, ref.instance_id)
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
-        try:
-            self._table.write(update(key, locked, is_free))
-        except ConflictError:
-            return self._holder(ref) == ref.execution_name
-        return True
+        return self._table.holds(update(key, locked, is_free)) or self._holder(ref) == ref.execution_name
 
     def save_opened(self, episode: Episode) -> Episode:
         ref, question = episode.ref, first_approval(episode)

@@ -50,11 +50,7 @@ class EventStore(Store):
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        try:
-            self._hasty.write(_taking(key, now + lease, _is_free(now)))
-        except ConflictError:
-            return False
-        return True
+        return self._hasty.holds(_taking(key, now + lease, _is_free(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
         """Claim a hundred in one transaction; one by one where any of them is not free."""
@@ -104,13 +100,13 @@ class EventStore(Store):
         # What is over has no `what`: what was said at the same moment does not open it.
         is_open = where("said_at", "=", said) & present("what")
         newer = absent("said_at") | where("said_at", "<", said) | is_open
-        return self._holds(moving) or self._holds(
+        return self._table.holds(moving) or self._table.holds(
             put(_notice_key(notice), {**_notice_document(notice), "remind": remind}, newer)
         )
 
     def drop_notice(self, notice: Notice) -> None:
         newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
-        self._holds(put(_notice_key(notice), _said(notice), newer))
+        self._table.holds(put(_notice_key(notice), _said(notice), newer))
 
     def notices(self, target: Target) -> list[Notice]:
         place = {"account": target.account, "region": target.region}
@@ -129,13 +125,6 @@ class EventStore(Store):
         self._table.write_all(
             [put((target_pk(target), f"{_TOLD}{key}"), document) for key in sorted(set(keys))]
         )
-
-    def _holds(self, one: Write) -> bool:
-        try:
-            self._table.write(one)
-        except ConflictError:
-            return False
-        return True
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:

@@ -10,7 +10,7 @@ from governor.adapters.table.client import Key, Store, absent, delete, present, 
 from governor.adapters.table.codec import moment, read_item
 from governor.domain.episode import InstanceRecord
 from governor.domain.instance import Target
-from governor.errors import CloudError, ConflictError
+from governor.errors import CloudError
 
 _BESIDE_A_WARNING = (
     "episodes",
@@ -66,10 +66,8 @@ class InstanceStore(Store):
         self._remove(keys.instance(target, instance_id), "quiet_until", "quiet_launch_time")
 
     def _remove(self, key: Key, *attributes: str) -> None:
-        try:
-            self._table.write(update(key, {}, present(), remove=attributes))
-        except ConflictError:
-            return  # no record, so nothing to remove
+        # Without a record there is nothing to remove.
+        self._table.holds(update(key, {}, present(), remove=attributes))
 
 
 def _named(target: Target, instance_id: str) -> dict[str, str]:
