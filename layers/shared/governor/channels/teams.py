@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from governor.channels.message import Channel, Delivered, Message, Table, clip, one_line
+from governor.channels.message import Channel, Delivered, Message, clip, one_line
 from governor.channels.transport import Endpoint, Transport
 from governor.domain.alert import Section, Severity
 from governor.ports import Clock
@@ -43,32 +43,32 @@ class TeamsChannel(Channel):
 
 def teams_envelope(message: Message) -> Element:
     """The card in its envelope, with less of the text where the whole would be too large."""
-    parts = (*message.sections, *message.details)
-    brief = replace(message, lead=tuple(clip(line, 200) for line in message.lead[:10]))
-    shorter = (
-        (message, parts, message.evidence),
-        (message, parts, None),
-        (brief, tuple(_shortened(section) for section in parts[:5]), None),
+    whole = replace(message, sections=(*message.sections, *message.details), details=())
+    shorter = replace(whole, evidence=None)
+    brief = replace(
+        shorter,
+        lead=tuple(clip(line, 200) for line in message.lead[:10]),
+        sections=tuple(_shortened(section) for section in whole.sections[:5]),
     )
-    for content in shorter:
-        envelope = _envelope(*content)
+    for shown in (whole, shorter, brief, replace(brief, sections=())):
+        envelope = _envelope(shown)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
-            return envelope
-    return _envelope(brief, (), None)
+            break
+    return envelope
 
 
 def _shortened(section: Section) -> Section:
     return Section(clip(section.heading, 100), tuple(clip(line, 100) for line in section.lines[:3]))
 
 
-def _envelope(message: Message, sections: Sequence[Section], evidence: Table | None) -> Element:
+def _envelope(message: Message) -> Element:
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
         "fallbackText": one_line(message.title, _TITLE_CHARACTERS),
         "msteams": {"width": "Full"},
-        "body": list(_body(message, sections, evidence)),
+        "body": list(_body(message)),
     }
     if message.link is not None:
         card["actions"] = [{"type": "Action.OpenUrl", "title": message.link_text, "url": message.link}]
@@ -80,7 +80,7 @@ def _envelope(message: Message, sections: Sequence[Section], evidence: Table | N
     return {"type": "message", "attachments": [attachment]}
 
 
-def _body(message: Message, sections: Sequence[Section], evidence: Table | None) -> Iterator[Element]:
+def _body(message: Message) -> Iterator[Element]:
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
     if message.happens:
@@ -90,14 +90,14 @@ def _body(message: Message, sections: Sequence[Section], evidence: Table | None)
     for number, (label, value) in enumerate(message.facts.rows()):
         runs = _run(f"{label}: ", 100, weight="Bolder"), _run(value, _LINE_CHARACTERS)
         yield {**_text(*runs), "spacing": "Default" if number == 0 else "None"}
-    for section in sections:
+    for section in message.sections:
         yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
         for line in section.lines:
             yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
-    if evidence is not None:
-        yield {**_text(_run(evidence.caption, 100, weight="Bolder")), "separator": True}
-        yield _row(evidence.columns, weight="Bolder")
-        for row in evidence.rows:
+    if message.evidence is not None:
+        yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
+        yield _row(message.evidence.columns, weight="Bolder")
+        for row in message.evidence.rows:
             yield {**_row(row), "spacing": "Small"}
     if message.why:
         why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)

@@ -73,14 +73,12 @@ class Worker:
         try:
             done = self._work(self.make(), one.body)
             self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
-        except LeaseTaken as error:
-            _log.info("a message is left: %s", error)
-            self.seen(Dispatched(0, 0, left=1), self._late(one))
-            self._hide(one, None)
-            return False
-        except Exception:  # noqa: BLE001 - logged, and the queue repeats it
+        except Exception as error:  # noqa: BLE001 - logged, and the queue repeats it
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
-            _log.exception("a message was not delivered")
+            if isinstance(error, LeaseTaken):
+                _log.info("a message is left: %s", error)
+            else:
+                _log.exception("a message was not delivered")
             self.seen(Dispatched(0, 0, left=1), self._late(one))
             self._hide(one, None)
             return False

@@ -5,7 +5,6 @@ This module must not know SNS or any chat system.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -15,11 +14,6 @@ from governor.domain.instance import Instance, Target
 from governor.domain.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import usd
-
-
-def short_hash(*parts: str) -> str:
-    """Return twelve hexadecimal digits of a hash of these texts: tags may have 256 characters."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 class AlertKind(StrEnum):
@@ -172,6 +166,11 @@ QUESTIONS = frozenset(
 )
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 """Kinds that escalation contacts get, too."""
+
+
+def named(one: Instance) -> str:
+    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    return f"{one.name} ({one.instance_id}, {one.instance_type})"
 
 
 def alert_of(

@@ -8,11 +8,11 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of
 from governor.domain.cost import UNTAGGED, ProjectCost, month_end, month_of
 from governor.domain.instance import Target
 from governor.domain.ledger import cost_between
-from governor.domain.owner import UNASSIGNED, Owner
+from governor.domain.owner import UNASSIGNED, Owner, short_hash
 from governor.domain.units import Usd, UtcDatetime, money
 from governor.domain.wording import clock, listed, usd
 
@@ -26,14 +26,14 @@ def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
 
 
 def budget_alert(
-    cost: ProjectCost, budget: Usd, tell_at: float, hub: Target, now: UtcDatetime, owner: str
+    cost: ProjectCost, budget: Usd, at_percent: float, hub: Target, now: UtcDatetime, owner: str
 ) -> Alert:
-    """Return that a project has used the share `tell_at` (percent) of its budget.
+    """Return that a project has used the share `at_percent` (percent) of its budget.
 
     Args:
         cost: of the month so far.
         budget: in USD a month, above 0.
-        tell_at: the share that was reached.
+        at_percent: the share that was reached.
         hub: where the governor lives; a project may be in many targets.
         now: aware.
         owner: of the project, or of everything that has none.
@@ -58,14 +58,14 @@ def budget_alert(
             if cost.unpriced_hours
             else "",
         ],
-        f"budget-{month}-{short_hash(cost.project, str(budget), str(tell_at))}",
+        f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}",
         now,
         owner=Owner(owner, UNASSIGNED if untagged else cost.project),
         facts={
             "month": month,
             "usd": str(cost.usd),
             "budget_usd": str(budget),
-            "reached_percent": tell_at,
+            "reached_percent": at_percent,
             "usd_per_hour": str(cost.usd_per_hour),
             "unpriced_instance_hours": str(cost.unpriced_hours),
             "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
-from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of
 from governor.domain.instance import Instance
 from governor.domain.interruption import Cause, Checkpoint, HookAnswer, HookState, SpotPrice, Warned
 from governor.domain.owner import NOBODY, Owner
@@ -146,8 +146,7 @@ def mass_alert(
             f"Warnings until {policy.events.mass_interruption_window_minutes} min after the first, and hooks "
             "that fail meanwhile, are not sent one by one.",
         ],
-        f"mass-{warned.cause.value}-{target.account}-{warned.group or zone}-{iso(since)}"
-        f"-{short_hash(owner.name, owner.project)}",
+        f"mass-{warned.cause.value}-{target.account}-{warned.group or zone}-{iso(since)}-{owner.key}",
         now,
         owner=owner,
         facts={

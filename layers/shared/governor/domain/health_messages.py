@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from governor.domain.alert import Alert, AlertKind, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, alert_of, named
 from governor.domain.alert import Severity as AlertSeverity
 from governor.domain.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
-from governor.domain.owner import Owner
+from governor.domain.owner import Owner, short_hash
 from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock
@@ -65,7 +65,7 @@ class InstanceFinding:
 
 def advice_key(owner: Owner) -> str:
     """Return the key of the advice to one owner, for any number of instances. Hashed: tags may be long."""
-    return f"advice#{short_hash(owner.name, owner.project)}"
+    return f"advice#{owner.key}"
 
 
 def most_severe_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
@@ -183,13 +183,11 @@ def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
 
 
 def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> str:
-    instance, first = group[0].instance, group[0].finding
+    first = group[0].finding
     seen = "; ".join(one.finding.about for one in group)
     since = clock(min(one.finding.since for one in group), owner.time_zone, now)
-    return (
-        f"{first.severity.value.capitalize()}: {instance.name} ({instance.instance_id}, "
-        f"{instance.instance_type}): {seen}; seen since {since}. {first.advice}"
-    )
+    severity = first.severity.value.capitalize()
+    return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {first.advice}"
 
 
 def _subject(news: Sequence[InstanceFinding], only: Instance | None) -> str:

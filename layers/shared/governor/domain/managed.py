@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of
 from governor.domain.instance import Instance, Manager, Target
-from governor.domain.owner import Owner
+from governor.domain.owner import Owner, short_hash
 from governor.domain.tags import AUTO_SCALING_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime, iso
 from governor.domain.wording import clock, span, usd

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of, named
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.notice import TERMINATED_BEFORE_END, Notice
 from governor.domain.owner import Owner
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, deadline, left
-
-
-def _named(instances: Sequence[Instance]) -> str:
-    return ", ".join(f"{one.name} ({one.instance_id}, {one.instance_type})" for one in instances)
 
 
 def _only(instances: Sequence[Instance]) -> Instance | None:
@@ -54,12 +50,12 @@ def notice_alert(
         Target(notice.account, notice.region),
         f"{'Reminder: ' if again else ''}{f'{only.name}: ' if only else ''}{notice.what}, {short}",
         [
-            f"AWS announces for {_named(instances)}: {notice.what}.",
+            f"AWS announces for {', '.join(map(named, instances))}: {notice.what}.",
             when,
             f"What to do: {_advice(notice, instances)}",
             "A reminder follows before that date." if reminded else "",
         ],
-        f"{'reminder' if again else 'notice'}-{notice.message_key}-{short_hash(owner.name, owner.project)}",
+        f"{'reminder' if again else 'notice'}-{notice.message_key}-{owner.key}",
         now,
         owner=owner,
         instance=only,
@@ -108,9 +104,9 @@ def block_delivered_alert(
         [
             f"The Capacity Block {notice.reservation_id} has begun and ends at {end}. It is paid in full, "
             "whether it is used or not.",
-            f"Instances in it: {_named(instances) or 'none yet'}.",
+            f"Instances in it: {', '.join(map(named, instances)) or 'none yet'}.",
         ],
-        f"delivered-{notice.message_key}-{short_hash(owner.name, owner.project)}",
+        f"delivered-{notice.message_key}-{owner.key}",
         now,
         owner=owner,
         facts={
@@ -138,10 +134,10 @@ def block_expiring_alert(
         instances[0].target,
         f"Capacity Block {reservation_id} ends: its instances are terminated from {end}",
         [
-            f"EC2 begins to terminate these instances at about {end}: {_named(instances)}.",
+            f"EC2 begins to terminate these instances at about {end}: {', '.join(map(named, instances))}.",
             "Save your work now. Their local disks go with them.",
         ],
-        f"expiring-{event_id}-{short_hash(owner.name, owner.project)}",
+        f"expiring-{event_id}-{owner.key}",
         now,
         owner=owner,
         instance=_only(instances),

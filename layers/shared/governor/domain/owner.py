@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,6 +15,11 @@ UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""
 
 
+def short_hash(*parts: str) -> str:
+    """Return twelve hexadecimal digits of a hash of these texts: tags may have 256 characters."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
 class Owner(NamedTuple):
     """An owner and the project that pays."""
 
@@ -21,6 +27,11 @@ class Owner(NamedTuple):
     project: str = UNASSIGNED
     time_zone: str = "UTC"
     """The zone of the first contact who is notified about it."""
+
+    @property
+    def key(self) -> str:
+        """Return the owner's part in the id of a message: each owner gets one of their own."""
+        return short_hash(self.name, self.project)
 
 
 NOBODY = Owner(UNASSIGNED)

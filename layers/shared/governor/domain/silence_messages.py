@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from governor.domain.alert import Alert, AlertKind, Severity, alert_of, short_hash
+from governor.domain.alert import Alert, AlertKind, Severity, alert_of, named
 from governor.domain.instance import Instance, Target
 from governor.domain.owner import Owner
 from governor.domain.units import UtcDatetime, iso
@@ -29,7 +29,8 @@ def silent_alert(
     """
     if not silent:
         raise ValueError("there is nothing to report")
-    count, first = len(silent), silent[0][0]
+    instances = [one for one, _ in silent]
+    count, first = len(instances), instances[0]
     which = first.name if count == 1 else f"{count} GPU instances"
     return alert_of(
         AlertKind.TELEMETRY_SILENT,
@@ -42,15 +43,12 @@ def silent_alert(
             "So many at once have one cause, so their owners are not notified one by one." if outage else "",
             "Next step: `governor doctor` names what is wrong with each one and how to repair it.",
             "The instances:",
-            *(
-                f"- {one.name} ({one.instance_id}, {one.instance_type}): {why}"
-                for one, why in silent[:_NAMED]
-            ),
+            *(f"- {named(one)}: {why}" for one, why in silent[:_NAMED]),
             f"- and {count - _NAMED} more" if count > _NAMED else "",
         ],
-        f"silent-{target}-{iso(now)}-{short_hash(owner.name, owner.project)}",
+        f"silent-{target}-{iso(now)}-{owner.key}",
         now,
         owner=owner,
         instance=first if count == 1 else None,
-        facts={"instance_ids": [one.instance_id for one, _ in silent], "outage": outage},
+        facts={"instance_ids": [one.instance_id for one in instances], "outage": outage},
     )
