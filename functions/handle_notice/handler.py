@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import HealthEvent, NoticeEvent, OtherBlockEvent
+from governor.contracts.notices import HealthEvent, NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
 from governor.observability import logger, observed
 from governor.usecases.notify_dates import NotifyDates

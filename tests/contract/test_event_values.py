@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, NoticeEvent, OtherBlockEvent, warned_of
+from governor.contracts.events import InterruptionEvent, warned_of
+from governor.contracts.notices import NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
 from governor.domain.interruption import Cause
 from governor.domain.notice import BlockChange, ScheduledChange

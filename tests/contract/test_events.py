@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.stepfunctions import episode_input
-from governor.contracts import events, http, payloads, queue, rotation
+from governor.contracts import events, http, notices, payloads, queue, rotation
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 
@@ -51,7 +51,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     ],
     "handle_rebalance_recommendation": lambda event: parse(events.RebalanceEvent, event).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
-    "handle_notice": lambda event: parse(events.NoticeEvent, event).root.to_domain(),
+    "handle_notice": lambda event: parse(notices.NoticeEvent, event).root.to_domain(),
     "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, LifecycleEvent, NoticeEvent
+from governor.contracts.events import InterruptionEvent, LifecycleEvent
+from governor.contracts.notices import NoticeEvent
 from governor.contracts.parsing import parse
 from governor.contracts.queue import queued_event
 from governor.domain.notice import ScheduledChange

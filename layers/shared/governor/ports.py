@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from governor.domain.alert import Alert
-from governor.domain.episode import EpisodeRef
-from governor.domain.evidence import Series, Window
-from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
-from governor.domain.interruption import LifecycleAction, SpotPrice
-from governor.domain.managed import BatchEnvironment
-from governor.domain.plan import Price, Step
-from governor.domain.policy import AppliedPolicy, Policy, TagMatch
-from governor.domain.units import UtcDatetime
+if TYPE_CHECKING:
+    # Named only: a function loads the parts of the domain that it uses.
+    from governor.domain.alert import Alert
+    from governor.domain.episode import EpisodeRef
+    from governor.domain.evidence import Series, Window
+    from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
+    from governor.domain.interruption import LifecycleAction, SpotPrice
+    from governor.domain.managed import BatchEnvironment
+    from governor.domain.plan import Price, Step
+    from governor.domain.policy import AppliedPolicy, Policy, TagMatch
+    from governor.domain.units import UtcDatetime
 
 
 class Clock(Protocol):

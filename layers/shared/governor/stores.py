@@ -8,17 +8,26 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from governor.domain.approval import Approval, Decision
-from governor.domain.breaker import SweepDay
-from governor.domain.cost import Meter
-from governor.domain.delivery import Delivery
-from governor.domain.episode import BreakerState, Episode, EpisodeRef, InstanceRecord, Observation, Outcome
-from governor.domain.instance import Target
-from governor.domain.ledger import LedgerEntry
-from governor.domain.notice import Notice
-from governor.domain.units import UtcDatetime
+if TYPE_CHECKING:
+    # Named only: a function loads the parts of the domain that it uses.
+    from governor.domain.approval import Approval, Decision
+    from governor.domain.breaker import SweepDay
+    from governor.domain.cost import Meter
+    from governor.domain.delivery import Delivery
+    from governor.domain.episode import (
+        BreakerState,
+        Episode,
+        EpisodeRef,
+        InstanceRecord,
+        Observation,
+        Outcome,
+    )
+    from governor.domain.instance import Target
+    from governor.domain.ledger import LedgerEntry
+    from governor.domain.notice import Notice
+    from governor.domain.units import UtcDatetime
 
 
 class Sweeps(Protocol):

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -49,8 +50,10 @@ class Override(Section):
     """The settings that it changes."""
 
 
-_POLICY = TypeAdapter(Policy)
-_OVERRIDE = TypeAdapter(Override)
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """Made on first use: not every function reads a policy, nor every policy overrides."""
+    return TypeAdapter(kind)
 
 
 class PolicyBook:
@@ -64,7 +67,7 @@ class PolicyBook:
         """
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
-        base, in_base = _checked(_POLICY, self._settings)
+        base, in_base = _checked(Policy, self._settings)
         found: list[Override] = []
         for index, item in enumerate(items):
             override, wrong = _override(item, self._settings, frozenset(in_base))
@@ -117,7 +120,7 @@ class PolicyBook:
         merged: Mapping[str, Any] = self._settings
         for index in indices:
             merged = _merge(merged, self.overrides[index].set)
-        policy, mistakes = _checked(_POLICY, _without_base_only(merged))
+        policy, mistakes = _checked(Policy, _without_base_only(merged))
         if policy is None:
             return None, mistakes
         base = self._base.policy
@@ -189,13 +192,13 @@ def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
 ) -> tuple[Override | None, list[Mistake]]:
     """An override, or `None`, and its mistakes by paths within it; the base's own are not told again."""
-    override, mistakes = _checked(_OVERRIDE, item)
+    override, mistakes = _checked(Override, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if isinstance(patch, dict):
         reason = "is a setting of the whole sweep and cannot be overridden"
         mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
         allowed = _without_base_only(patch)
-        _, found = _checked(_POLICY, _without_base_only(_merge(base, allowed)))
+        _, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
@@ -235,10 +238,10 @@ def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 
-def _checked(adapter: TypeAdapter[_Made], settings: object) -> tuple[_Made | None, list[Mistake]]:
+def _checked(kind: type[_Made], settings: object) -> tuple[_Made | None, list[Mistake]]:
     try:
         # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a flag.
-        return adapter.validate_json(json.dumps(settings), strict=True), []
+        return _adapter(kind).validate_json(json.dumps(settings), strict=True), []
     except ValidationError as error:
         return None, _mistakes(error)
 

@@ -13,7 +13,7 @@ from governor.usecases.list_questions import ListQuestions
 from governor.usecases.show_approval import ShowApproval
 from governor.web.api import ApprovalApi
 from governor.wiring.parts import Parts, Ready
-from governor.wiring.policies import or_defaults, or_last, ready
+from governor.wiring.policies import make_ready, or_defaults, or_last, ready
 
 
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
@@ -32,6 +32,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
     show, decide = parts.fill(ShowApproval), parts.fill(Decide)
+    make_ready()
     secret, policies, transport = parts.channel_secret, or_last(parts), HttpsTransport()
 
     def actions() -> SlackActions:

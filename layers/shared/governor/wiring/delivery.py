@@ -13,7 +13,7 @@ from governor.contracts.alerts import parse_queued
 from governor.errors import ConfigurationError
 from governor.ports import DeadLetters
 from governor.wiring.parts import Parts
-from governor.wiring.policies import or_last
+from governor.wiring.policies import make_ready, or_last
 
 
 def delivery_worker(
@@ -28,6 +28,7 @@ def delivery_worker(
     policies, secret, signer = or_last(parts, keep=True), parts.channel_secret, parts.signer
     mail = SesMailService(clients) if known.email_sender else None
     clients.client("sqs")
+    make_ready()
     park = SqsParkedAlerts(failures or SqsDeadLetters(clients, known.need("delivery_failures_url")))
 
     def dispatch() -> Dispatch:

@@ -25,6 +25,11 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
     return lambda: make(policies())
 
 
+def make_ready() -> None:
+    """Build the parser at cold start, for functions whose every invocation reads a policy in its midst."""
+    parse_policy("")
+
+
 def use_case(
     parts: Parts, kind: Callable[..., UseCase], policies: Callable[[Parts], Ready[PolicyBook]] | None = None
 ) -> Ready[UseCase]:
