@@ -8,11 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
 from governor.usecases.check_health import CheckHealth
-from governor.wiring import sweep
+from governor.wiring.health import HealthParts
+from governor.wiring.policies import ByTarget, by_target
 
 
-@observed(sweep.by_target(sweep.SweepParts(), CheckHealth))
-def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[CheckHealth]) -> dict[str, Any]:
+@observed(by_target(HealthParts(), CheckHealth))
+def handler(event: dict[str, Any], context: Any, wired: ByTarget[CheckHealth]) -> dict[str, Any]:
     """One target to counts; what could not be read or told is logged and tried again."""
     payload = parse(TargetPayload, event)
     target = wired.accounts.target(payload.account, payload.region)

@@ -8,12 +8,12 @@ from governor.contracts.notices import HealthEvent, NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
 from governor.observability import logger, observed
 from governor.usecases.notify_dates import NotifyDates
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Ready
 from governor.wiring.policies import or_last, use_case
 
 
-@observed(use_case(InstanceParts(), NotifyDates, or_last))
+@observed(use_case(Ec2Parts(), NotifyDates, or_last))
 def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> dict[str, Any]:
     """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
     notice = parse(NoticeEvent, event).root

@@ -9,10 +9,11 @@ from governor.contracts.parsing import parse
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToStateChange
-from governor.wiring import events
+from governor.wiring import state_change
+from governor.wiring.parts import Parts
 
 
-@observed(events.react_to_state_change(events.EventParts()))
+@observed(state_change.react_to_state_change(Parts()))
 def handler(event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange) -> dict[str, Any]:
     """An `EC2 Instance State-change Notification` to what was done about it."""
     change = parse(StateChangeEvent, event)

@@ -8,11 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
 from governor.usecases.sweep_target import SweepTarget
-from governor.wiring import sweep
+from governor.wiring.policies import ByTarget, by_target
+from governor.wiring.sweep import SweepParts
 
 
-@observed(sweep.by_target(sweep.SweepParts(), SweepTarget))
-def handler(event: dict[str, Any], context: Any, wired: sweep.ByTarget[SweepTarget]) -> dict[str, Any]:
+@observed(by_target(SweepParts(), SweepTarget))
+def handler(event: dict[str, Any], context: Any, wired: ByTarget[SweepTarget]) -> dict[str, Any]:
     """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
     payload = parse(TargetPayload, event)
     target = wired.accounts.target(payload.account, payload.region)

@@ -35,11 +35,14 @@ from governor.usecases.sweep_target import SweepTarget
 from governor.usecases.take_snapshot import TakeSnapshot
 from governor.usecases.undo_episode import UndoEpisode
 from governor.wiring import answers, delivery, events, keys, page, sign_in
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.events import EventParts
+from governor.wiring.health import HealthParts
 from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Parts
-from governor.wiring.policies import or_defaults, or_last, swept_accounts, use_case
-from governor.wiring.sweep import SweepParts, by_target
+from governor.wiring.policies import by_target, or_defaults, or_last, swept_accounts, use_case
+from governor.wiring.state_change import react_to_state_change
+from governor.wiring.sweep import SweepParts
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
@@ -181,7 +184,7 @@ CASES = (
         lambda parts: by_target(parts, CheckHealth),
         {"looked": True, "problems": 0},
         fleet,
-        SweepParts,
+        HealthParts,
     ),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(
@@ -212,10 +215,10 @@ CASES = (
     Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
-        events.react_to_state_change,
+        react_to_state_change,
         {"done": "question voided"},
         asking,
-        EventParts,
+        Parts,
     ),
     Case("handle_execution_end/failed", by(ReactToExecutionEnd, or_defaults), {"closed": True}),
     Case(
@@ -239,7 +242,13 @@ CASES = (
         asking,
         EventParts,
     ),
-    Case("handle_notice/retirement", by(NotifyDates, or_last), {"told": ["i-0123456789abcdef0"]}, asking),
+    Case(
+        "handle_notice/retirement",
+        by(NotifyDates, or_last),
+        {"told": ["i-0123456789abcdef0"]},
+        asking,
+        Ec2Parts,
+    ),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),

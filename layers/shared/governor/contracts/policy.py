@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -50,10 +50,15 @@ class Override(Section):
     """The settings that it changes."""
 
 
+# Made on first use: not every function reads a policy, nor every policy has overrides.
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Made on first use: not every function reads a policy, nor every policy overrides."""
-    return TypeAdapter(kind)
+def _policies() -> TypeAdapter[Policy]:
+    return TypeAdapter(Policy)
+
+
+@cache
+def _overrides() -> TypeAdapter[Override]:
+    return TypeAdapter(Override)
 
 
 class PolicyBook:
@@ -67,7 +72,7 @@ class PolicyBook:
         """
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
-        base, in_base = _checked(Policy, self._settings)
+        base, in_base = _checked(_policies, self._settings)
         found: list[Override] = []
         for index, item in enumerate(items):
             override, wrong = _override(item, self._settings, frozenset(in_base))
@@ -120,7 +125,7 @@ class PolicyBook:
         merged: Mapping[str, Any] = self._settings
         for index in indices:
             merged = _merge(merged, self.overrides[index].set)
-        policy, mistakes = _checked(Policy, _without_base_only(merged))
+        policy, mistakes = _checked(_policies, _without_base_only(merged))
         if policy is None:
             return None, mistakes
         base = self._base.policy
@@ -192,13 +197,13 @@ def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
 ) -> tuple[Override | None, list[Mistake]]:
     """An override, or `None`, and its mistakes by paths within it; the base's own are not told again."""
-    override, mistakes = _checked(Override, item)
+    override, mistakes = _checked(_overrides, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if isinstance(patch, dict):
         reason = "is a setting of the whole sweep and cannot be overridden"
         mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
         allowed = _without_base_only(patch)
-        _, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
+        _, found = _checked(_policies, _without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
@@ -238,10 +243,12 @@ def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 
-def _checked(kind: type[_Made], settings: object) -> tuple[_Made | None, list[Mistake]]:
+def _checked(
+    adapter: Callable[[], TypeAdapter[_Made]], settings: object
+) -> tuple[_Made | None, list[Mistake]]:
     try:
         # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a flag.
-        return _adapter(kind).validate_json(json.dumps(settings), strict=True), []
+        return adapter().validate_json(json.dumps(settings), strict=True), []
     except ValidationError as error:
         return None, _mistakes(error)
 

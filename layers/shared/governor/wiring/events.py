@@ -1,4 +1,4 @@
-"""Reactions to what AWS announces or has done."""
+"""Responses to warnings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from governor.adapters.sqs import SqsDeadLetters
 from governor.ports import CheckpointHook, DeadLetters, LifecycleHooks, SiblingTypes, SpotMarket
 from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.notify_warning import NotifyWarning
-from governor.usecases.react import ReactToStateChange
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.usecases.send_checkpoint import SendCheckpoint
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Ready
 from governor.wiring.policies import or_last, ready
 
 
-class EventParts(InstanceParts):
-    """As `InstanceParts`."""
+class EventParts(Ec2Parts):
+    """As `Ec2Parts`."""
 
     @cached_property
     def hook(self) -> CheckpointHook | None:
@@ -51,11 +50,6 @@ class EventParts(InstanceParts):
     @cached_property
     def checkpoint(self) -> SendCheckpoint:
         return self.fill(SendCheckpoint)
-
-
-def react_to_state_change(parts: EventParts) -> ReactToStateChange:
-    """For `handle_state_change`. The policy is read only where a saving ends."""
-    return ReactToStateChange(or_last(parts), parts.state, parts.void)
 
 
 class ToInterruptions(NamedTuple):

@@ -24,7 +24,9 @@ from governor.domain.instance import Target
 from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
 from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
+from governor.usecases.deliver_decision import DeliverDecision
 from governor.usecases.once import Once
+from governor.usecases.void_episode import VoidEpisode
 
 UseCase = TypeVar("UseCase")
 Ready = Callable[[], UseCase]
@@ -126,3 +128,11 @@ class Parts:
     @cached_property
     def once(self) -> Once:
         return Once(self.clock, self.log)
+
+    @cached_property
+    def deliver(self) -> DeliverDecision:
+        return self.fill(DeliverDecision)
+
+    @cached_property
+    def void(self) -> VoidEpisode:
+        return self.fill(VoidEpisode)

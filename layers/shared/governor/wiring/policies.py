@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Generic
 
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.errors import PolicyError, Throttled, Unavailable
-from governor.usecases.accounts import swept
+from governor.usecases.accounts import Accounts, swept
 from governor.wiring.parts import Parts, Ready, UseCase
 
 _log = logging.getLogger(__name__)
@@ -35,6 +37,19 @@ def use_case(
 ) -> Ready[UseCase]:
     """Return the use case made of these parts, by the present policy unless told otherwise."""
     return ready((policies or present)(parts), partial(parts.fill, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class ByTarget(Generic[UseCase]):
+    """A use case, and what makes the targets it takes."""
+
+    accounts: Accounts
+    ready: Ready[UseCase]
+
+
+def by_target(parts: Parts, kind: Callable[..., UseCase]) -> ByTarget[UseCase]:
+    """Return the use case of one target, made of these parts."""
+    return ByTarget(parts.accounts, use_case(parts, kind))
 
 
 def swept_accounts(parts: Parts) -> Ready[Places]:
