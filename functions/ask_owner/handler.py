@@ -8,7 +8,8 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import AskPayload
 from governor.observability import logger, observed
 from governor.usecases.ask_owner import AskOwner
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 from governor.wiring.policies import use_case
 
 

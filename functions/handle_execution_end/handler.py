@@ -9,8 +9,8 @@ from governor.contracts.parsing import parse
 from governor.errors import InputError
 from governor.observability import logger, observed
 from governor.usecases.react import ReactToExecutionEnd
+from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import or_defaults, use_case
 
 

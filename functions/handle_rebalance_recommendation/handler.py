@@ -9,7 +9,7 @@ from governor.contracts.parsing import parse
 from governor.observability import count, logger, observed
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.wiring import events
-from governor.wiring.parts import Ready
+from governor.wiring.basics import Ready
 from governor.wiring.policies import or_last, use_case
 
 

@@ -9,7 +9,8 @@ from governor.contracts.http import parse_request
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.wiring import answers
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 
 
 @observed(answers.slack_actions(Parts()))

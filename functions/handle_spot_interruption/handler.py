@@ -15,7 +15,7 @@ from governor.ports import DeadLetters
 from governor.usecases.notify_warning import Reaction
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.wiring import events
-from governor.wiring.parts import Ready
+from governor.wiring.basics import Ready
 
 
 @observed(events.respond_to_interruptions(events.EventParts()))

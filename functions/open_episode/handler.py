@@ -14,8 +14,8 @@ from governor.domain.schedule import Schedule
 from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
 from governor.usecases.open_episode import Opened, OpenEpisode
+from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import use_case
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from governor.observability import observed
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 from governor.wiring.policies import Places, swept_accounts
 
 

@@ -8,8 +8,8 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import PutAwayPayload
 from governor.observability import count, logger, observed
 from governor.usecases.put_away import PutAway
+from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import use_case
 
 

@@ -8,8 +8,8 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import RecheckPayload
 from governor.observability import logger, observed
 from governor.usecases.recheck_episode import RecheckEpisode
+from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import use_case
 
 

@@ -9,8 +9,8 @@ from governor.contracts.payloads import OutcomePayload
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.usecases.record_outcome import RecordOutcome, outcome_of_error
+from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import or_defaults, use_case
 
 

@@ -9,10 +9,10 @@ from governor.contracts.rotation import RotationPayload
 from governor.observability import logger, observed
 from governor.usecases.rotate_keys import RotateKeys
 from governor.wiring import keys
-from governor.wiring.parts import Parts
+from governor.wiring.basics import Basics
 
 
-@observed(keys.rotate_keys(Parts()))
+@observed(keys.rotate_keys(Basics()))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
     """One step of a rotation. The secret is the one of the environment, whatever the event names."""
     payload = parse(RotationPayload, event)

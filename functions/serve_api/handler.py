@@ -11,7 +11,8 @@ from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.wiring import answers
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 
 
 @observed(answers.approval_api(Parts()))

@@ -7,7 +7,8 @@ from typing import Any
 from governor.errors import Unavailable
 from governor.observability import MetricUnit, count, logger, observed
 from governor.usecases.sum_up_month import SumUpMonth
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 from governor.wiring.policies import use_case
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context, select_autoescape
+from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -38,10 +35,7 @@ from governor.domain.terms import may, may_undo
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, people, usd
 from governor.usecases.show_approval import ApprovalView
-from governor.web import picture
-
-_FOLDER = Path(__file__).parent / "templates"
-
+from governor.web import frame, picture
 
 _NINE = 9
 _OUTCOMES = {
@@ -64,37 +58,18 @@ def _latest(view: ApprovalView) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["when"] = _when_here
-    environment.filters["step"] = step_text
-    environment.filters["readable"] = readable
-    environment.filters["people"] = people
-    environment.filters["outcome"] = lambda outcome: _OUTCOMES.get(outcome, outcome.value)
-    environment.filters["answered"] = lambda answer: _ANSWERED[answer]
-    environment.globals["style"] = Markup(_file("page.css"))  # noqa: S704 - our own file
-    environment.globals["follow"] = Markup(_file("follow.js"))  # noqa: S704 - our own file
-    return environment
+    templates = frame.environment()
+    templates.filters["when"] = _when_here
+    templates.filters["step"] = step_text
+    templates.filters["readable"] = readable
+    templates.filters["people"] = people
+    templates.filters["outcome"] = lambda outcome: _OUTCOMES.get(outcome, outcome.value)
+    templates.filters["answered"] = lambda answer: _ANSWERED[answer]
+    return templates
 
 
 def _render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(values)
-
-
-@cache
-def _file(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
-
-
-def source(name: str) -> str:
-    """Return one of our files as a source in a Content-Security-Policy: `'sha256-...'`."""
-    digest = hashlib.sha256(_file(name).encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +223,6 @@ def _digest_row(view: ApprovalView, link: str) -> _DigestRow:
         status=status,
         page_only=episode.plan.destroys,
     )
-
-
-def refusal_page(title: str, text: str) -> str:
-    """Why a link or a request was refused. Says nothing about any instance."""
-    return _render("refusal.html", title=title, text=text)
 
 
 def _rebuild(episode: Episode) -> Mapping[str, str]:

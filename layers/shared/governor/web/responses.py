@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from governor.web import pages
+from governor.web import frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
     """Says why a request was refused, and nothing about any instance."""
-    return Response(status, pages.refusal_page(title, text), headers(), note, cookies)
+    return Response(status, frame.refusal_page(title, text), headers(), note, cookies)
 
 
 def bad_request(text: str) -> Response:
@@ -45,8 +45,8 @@ def headers() -> dict[str, str]:
     return {
         "Content-Type": "text/html; charset=utf-8",
         "Content-Security-Policy": (
-            f"default-src 'none'; style-src {pages.source('page.css')}; "
-            f"script-src {pages.source('follow.js')}; "
+            f"default-src 'none'; style-src {frame.source('page.css')}; "
+            f"script-src {frame.source('follow.js')}; "
             "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
         ),
         "Cache-Control": "no-store",

@@ -12,7 +12,8 @@ from governor.usecases.decide import Decide
 from governor.usecases.list_questions import ListQuestions
 from governor.usecases.show_approval import ShowApproval
 from governor.web.api import ApprovalApi
-from governor.wiring.parts import Parts, Ready
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
 from governor.wiring.policies import make_ready, or_defaults, or_last, ready
 
 

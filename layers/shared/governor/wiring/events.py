@@ -14,8 +14,8 @@ from governor.usecases.advise_elsewhere import AdviseElsewhere
 from governor.usecases.notify_warning import NotifyWarning
 from governor.usecases.respond_to_warnings import RespondToWarnings
 from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.parts import Ready
 from governor.wiring.policies import or_last, ready
 
 

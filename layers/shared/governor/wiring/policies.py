@@ -11,7 +11,8 @@ from typing import Generic
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.errors import PolicyError, Throttled, Unavailable
 from governor.usecases.accounts import Accounts, swept
-from governor.wiring.parts import Parts, Ready, UseCase
+from governor.wiring.basics import Ready, UseCase
+from governor.wiring.parts import Parts
 
 _log = logging.getLogger(__name__)
 Places = tuple[tuple[str, str], ...]

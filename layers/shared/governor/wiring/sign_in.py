@@ -6,11 +6,11 @@ from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secr
 from governor.adapters.secrets import SecretDocument
 from governor.ports import IdentityProvider
 from governor.web.sign_in import Rules, SignInSite
+from governor.wiring.basics import Basics
 from governor.wiring.keys import sealer, sessions
-from governor.wiring.parts import Parts
 
 
-def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
+def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> SignInSite:
     """For `sign_in`."""
     known = parts.settings
     return SignInSite(
@@ -24,7 +24,7 @@ def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> Sign
     )
 
 
-def _provider(parts: Parts) -> OidcProvider:
+def _provider(parts: Basics) -> OidcProvider:
     known, secret = parts.settings, parts.settings.oidc_client_secret_arn
     read = SecretDocument(parts.clients, secret).read if secret else None
     client = Client(
