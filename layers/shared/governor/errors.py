@@ -143,7 +143,7 @@ class Interrupted(SafetyError):
 
 
 class MetricsLate(GovernorError):
-    """The newest readings of an instance are missing, but not for long; the recheck is repeated."""
+    """The newest readings of an instance are missing, but not for long; it is tried again."""
 
 
 class StepTimedOut(GovernorError):

@@ -277,6 +277,22 @@ def test_what_was_refused_is_told_from_what_failed() -> None:
     taken_back = {"Error": Interrupted.__name__, "Cause": "EC2 takes it back"}
     assert (Outcome.INTERRUPTED, "EC2 takes it back") == outcome_of_error(taken_back)
     assert Outcome.FAILED is outcome_of_error({})[0]
+    late = {"Error": "MetricsLate", "Cause": "GPU 3 published nothing in the newest 20 min"}
+    assert (Outcome.REFUSED, late["Cause"]) == outcome_of_error(late)
+
+
+def test_the_wait_after_a_dead_workflow_is_the_instances_own() -> None:
+    """An override that asks again sooner holds."""
+    world = World()
+    approval = replace(world.policies.policy.approval, ask_again_after_hours=2)
+    own = replace(world.policies.policy, approval=approval)
+
+    def applied_to(_: object) -> AppliedPolicy:
+        return AppliedPolicy(own, "test", ("sooner",))
+
+    world.policies.applied_to = applied_to  # type: ignore[method-assign, assignment]
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+    assert NOW + timedelta(hours=2) == world.state.record(TARGET, world.ref.instance_id).quiet_until
 
 
 def test_others_stopping_it_void_the_question() -> None:

@@ -16,8 +16,8 @@ from governor.domain.evidence import MetricSource, evidence_hash
 from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.owner import owner_of
 from governor.domain.plan import Step
-from governor.domain.policy import Action, Mode, Ownership, PlanRule, Policy
-from governor.errors import CloudError, DecisionRefused, Throttled, Unavailable
+from governor.domain.policy import Action, AppliedPolicy, Mode, Ownership, PlanRule, Policy
+from governor.errors import CloudError, DecisionRefused, MetricsLate, Throttled, Unavailable
 from governor.usecases.decide import Decide
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import PRICE, decision, opener, ref_of, stored_episode
@@ -147,6 +147,11 @@ CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
         Outcome.VOID,
         "not idle on the second look",
     ),
+    "managed": (
+        lambda w, i: w.change(i, tags={**TAGS, "aws:autoscaling:groupName": "asg"}),
+        Outcome.VOID,
+        "managed on the second look",
+    ),
     "silent": (lambda w, i: w.silence(i), Outcome.VOID, "not idle on the second look"),
     "busy": (lambda w, i: w.publish(i, BUSY), Outcome.WOKE_UP, "not idle on the second look"),
     "busy by CPU": (
@@ -188,13 +193,33 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
     assert {"power", "memory", "cpu", "network", "work"} == evidence.read
 
 
-def test_a_managed_instance_is_told_and_its_plan_does_nothing() -> None:
-    """Its service would replace what is stopped."""
-    world, instance_id = idle_world(tags={**TAGS, "aws:autoscaling:groupName": "asg"})
-    opener(world)(ref_of(world, instance_id))
-    episode = stored_episode(world, ref_of(world, instance_id))
+def test_late_readings_are_waited_for() -> None:
+    """The lock stays with the episode; a retry goes on when they have come."""
+    world, instance_id = idle_world()
+    ref = ref_of(world, instance_id)
+    world.publish(instance_id, [*[1.0] * 60, None])
+    with pytest.raises(MetricsLate, match="published nothing in the newest 5 min"):
+        opener(world)(ref)
+    assert (ref, None) == (world.state.record(TARGET, instance_id).open_episode, world.state.episode(ref))
 
-    assert (Phase.OPENING, Action.NOTIFY_ONLY, ()) == (episode.phase, episode.plan.action, episode.plan.steps)
+    world.publish(instance_id, [1.0] * 60)
+    assert opener(world)(ref).episode is not None
+
+
+def test_the_wait_after_a_second_look_is_the_instances_own() -> None:
+    """An override that tries again sooner holds."""
+    world, instance_id = idle_world()
+    approval = replace(world.policy.approval, retry_unopened_after_minutes=5)
+    own = replace(world.policy, approval=approval)
+
+    def applied_to(_: object) -> AppliedPolicy:
+        return AppliedPolicy(own, "test", ("sooner",))
+
+    world.policies.applied_to = applied_to  # type: ignore[method-assign, assignment]
+    world.publish(instance_id, BUSY)
+    opener(world)(ref_of(world, instance_id))
+
+    assert NOW + timedelta(minutes=5) == world.state.record(TARGET, instance_id).quiet_until
 
 
 def test_a_persistent_request_is_part_of_the_plan() -> None:

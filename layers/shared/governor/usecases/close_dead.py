@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.fallback import policy_or_base
 from governor.domain.messages import outcome_alert
 from governor.domain.quiet import quiet_until
 from governor.domain.units import UtcDatetime
@@ -39,8 +40,9 @@ class CloseDead:
             return False
         if episode is not None and episode.phase is Phase.ASKING:
             self._void(episode.approval_id, why)
-        rule = self.policies.base().policy.approval
-        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
+        base = self.policies.base().policy
+        policy = policy_or_base(self.policies, episode.instance) if episode else base
+        quiet = quiet_until(Outcome.FAILED, policy.approval, now, was_opened=episode is not None)
         entry = self.book(episode, Outcome.FAILED, now) if episode else None
         # Told before it is closed: closing frees the lock, and nobody would look at it again.
         self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))

@@ -20,7 +20,8 @@ from governor.domain.quiet import quiet_until
 from governor.domain.schedule import schedule
 from governor.domain.terms import terms_of
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import WORKING, Verdict
+from governor.domain.verdict import WORKING, Verdict, VerdictKind
+from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
 from governor.stores import Episodes, Instances, Sweeps
 from governor.usecases.accounts import Accounts
@@ -66,6 +67,7 @@ class OpenEpisode:
 
         Raises:
             CloudError: something could not be read; the lock stays with this episode and a retry goes on.
+            MetricsLate: the newest readings are missing, for less than half an hour; as above.
         """
         if not self.state.take_lock(ref):
             return Opened(None, None, "another episode of this instance is open, or this one is over")
@@ -74,25 +76,31 @@ class OpenEpisode:
             return Opened(stored, self.policies.applied_to(stored.instance), "already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
+        base = self.policies.base().policy
         if instance is None or instance.state != "running":
-            return self._close(ref, Outcome.VOID, "the instance no longer runs")
+            return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
         if instance.launch_time != ref.launch_time:
-            return self._close(ref, Outcome.VOID, "the instance was started anew")
+            return self._close(ref, base, Outcome.VOID, "the instance was started anew")
         applied = self.policies.applied_to(instance)
-        selector = self.policies.base().policy.selector
-        if not selector.is_on(instance):
-            return self._close(ref, Outcome.VOID, f"the instance no longer carries {selector}")
+        policy = applied.policy
+        if not base.selector.is_on(instance):
+            return self._close(ref, policy, Outcome.VOID, f"the instance no longer carries {base.selector}")
         frozen = self.state.breaker(target)
         if frozen is not None:
-            return self._close(ref, Outcome.VOID, f"plans are frozen: {frozen.why}")
+            return self._close(ref, policy, Outcome.VOID, f"plans are frozen: {frozen.why}")
         now = self.clock.now()
         if self.state.record(target, ref.instance_id).is_warned(now):
-            return self._close(ref, Outcome.INTERRUPTED, "EC2 has announced that it takes the instance back")
-        verdict, evidence = self.inspect.judge(instance, applied.policy, now)
-        if not verdict.is_idle:
+            why = "EC2 has announced that it takes the instance back"
+            return self._close(ref, policy, Outcome.INTERRUPTED, why)
+        verdict, evidence = self.inspect.judge(instance, policy, now)
+        if verdict.is_late:
+            raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
+        # As at every recheck: what another service runs is never asked about.
+        if verdict.kind is not VerdictKind.IDLE:
             working = verdict.kind in WORKING
             outcome = Outcome.WOKE_UP if working else Outcome.VOID
-            return self._close(ref, outcome, f"not idle on the second look: {verdict.reason}")
+            found = "managed" if verdict.is_idle else "not idle"
+            return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
         return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
 
     def _open(
@@ -140,11 +148,10 @@ class OpenEpisode:
             )
         )
 
-    def _close(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Opened:
+    def _close(self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str) -> Opened:
         now = self.clock.now()
         # The two looks disagree: looked at again, but not at every sweep.
-        rule = self.policies.base().policy.approval
-        quiet = quiet_until(outcome, rule, now, was_opened=False)
+        quiet = quiet_until(outcome, policy.approval, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, None, reason)
 

@@ -57,7 +57,7 @@ class RecheckEpisode:
         else:
             verdict, _ = self.inspect.judge(instance, cleared.applied.policy, now)
             if verdict.is_late:
-                raise MetricsLate(f"{instance.instance_id}: {verdict.reason}; they may still come")
+                raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
             if verdict.kind is not VerdictKind.IDLE:
                 outcome = _outcome(verdict, cleared.episode)
                 return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")

@@ -14,7 +14,7 @@ from governor.domain.quiet import quiet_until
 from governor.domain.tags import MARKS
 from governor.domain.terms import BROADCAST
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError, Interrupted, NobodyListens
+from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies
 from governor.stores import Cases
 from governor.usecases.accounts import Accounts
@@ -117,5 +117,8 @@ def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
     if name == Interrupted.__name__:
         return Outcome.INTERRUPTED, cause[:1000]
+    if name == MetricsLate.__name__:
+        # It was waited for long enough, and nobody's fault.
+        return Outcome.REFUSED, cause[:1000]
     refused = ("SafetyError", "Protected", "Unsupported", "WrongState", "NotFound")
     return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]
