@@ -9,8 +9,7 @@ import pytest
 
 from cli.policy_schema import meanings, policy_schema, sections
 from governor.contracts.policy import Override
-from governor.domain.health import HealthThresholds
-from governor.domain.policy import Health, Policy
+from governor.domain.policy import Health, HealthThresholds, Policy
 from scripts.policy_reference import ROOT, SCHEMA, pages
 
 PAGES = pages(policy_schema())

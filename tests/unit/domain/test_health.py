@@ -16,12 +16,12 @@ from governor.domain.health import (
     Finding,
     FindingKind,
     GpuFigures,
-    HealthThresholds,
     Severity,
     Xid,
     classify_bottleneck,
     health_findings,
 )
+from governor.domain.policy import HealthThresholds
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SERIES = tuple(name for name in GpuFigures.__slots__ if name not in ("gpu", "xids"))

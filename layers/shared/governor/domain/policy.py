@@ -15,7 +15,6 @@ from typing import Literal
 
 from governor.domain.contacts import Contact, Directory
 from governor.domain.evidence import END_BIN
-from governor.domain.health import HealthThresholds
 from governor.domain.instance import Instance
 from governor.domain.settings import (
     A_MONTH,
@@ -30,6 +29,7 @@ from governor.domain.settings import (
     positive,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
+from governor.domain.units import Percent
 
 
 class Mode(StrEnum):
@@ -424,6 +424,42 @@ class Events(Section):
         if len(self.spot_price_regions) > 20:
             reason = "spot_price_regions names more than 20 Regions; each is a call at every warning"
             yield ("spot_price_regions",), reason
+
+
+@dataclass(frozen=True, slots=True)
+class HealthThresholds(Section):
+    """When a figure becomes a finding.
+
+    Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`, which are
+    this project's choice: a tenth of the time is more than a peak, and 10 % is where the low-utilization
+    alarm ends.
+
+    Raises:
+        ValueError: a figure out of its range; the text names it.
+    """
+
+    hot_above_celsius: float = between(85.0, 30, 120)
+    """A GPU is hot above this average temperature, in degrees Celsius."""
+    hot_average_seconds: int = between(300, 60, 3600)
+    """Seconds over which the temperature is averaged; whole minutes."""
+    hot_periods: int = between(2, 1, 60)
+    """Number of hot averages in a row that make a finding."""
+    throttled_above_percent: Percent = between(10.0, 0, 100)
+    """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
+    busy_from_percent: Percent = between(10.0, 0, 100)
+    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
+    under_used_below_percent: Percent = between(70.0, 0, 100)
+    """A GPU at work is under-used below this mean utilization."""
+    straggler_above_points: float = between(20.0, 0, 100)
+    """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
+    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
+    """Work is memory-bound if memory utilization is above this and GPU utilization below the next."""
+    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
+    """GPU utilization under which work can be memory-bound."""
+    compute_bound_above_percent: Percent = between(90.0, 0, 100)
+    """Work is compute-bound above this GPU utilization."""
+    minimum_coverage_percent: Percent = between(80.0, 0, 100)
+    """Percentage of the window that must be measured before a mean is used."""
 
 
 @dataclass(frozen=True, slots=True)
