@@ -111,6 +111,15 @@ def test_calls_run_at_the_same_time_but_not_all() -> None:
     assert 8 == most
 
 
+@pytest.mark.parametrize("values", [(float("nan"), 88.0), (88.0, float("nan")), (-1.0, 88.0), (88.0, 5.0)])
+def test_of_two_values_in_one_period_the_highest_reading_counts(values: tuple[float, float]) -> None:
+    """A value that is no number never hides one that shows work."""
+    first, second = values
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [result(0, {0: first, 1: second})]}])
+
+    assert (88.0, None, None, None) == metrics.read(TARGET, [query("i-1")], WINDOW).series["i-1"]
+
+
 def test_pages_are_put_together() -> None:
     """A series cut by the page limit is whole after the next page, and no problem."""
     metrics, client = reader(

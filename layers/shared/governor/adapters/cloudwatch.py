@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from governor.adapters.clients import Adapter, pages
-from governor.domain.evidence import Series, Window
+from governor.domain.evidence import Series, Window, peak
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.errors import CloudError
@@ -140,7 +140,7 @@ class _Batch:
                 points = values[key] = [None] * bins
             known = points[index]
             # Never two in one period by CloudWatch's rules; if ever, the larger one counts as activity.
-            points[index] = float(value) if known is None else max(known, float(value))
+            points[index] = float(value) if known is None else peak((known, float(value)))
 
 
 def _status(result: Any) -> str:
