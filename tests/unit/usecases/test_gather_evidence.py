@@ -162,6 +162,33 @@ def test_a_search_that_was_just_made_is_not_repeated() -> None:
     assert MetricSource.NONE is found.evidence.source
 
 
+@pytest.mark.parametrize("search", [True, False])
+def test_gpus_that_are_missing_are_searched_for(search: bool) -> None:
+    """One that publishes under new dimensions, or again, would else never be read."""
+    world = Readings()
+    for index in range(4):
+        world.publish_gpu(1, index, QUIET)
+    known = request(
+        instance_type="g5.12xlarge", dimensions=sets_of(1, 0, 1, 2), source="per-gpu", search=search
+    )
+    (found,) = world.gather(known).values()
+
+    assert (int(search), search) == (world.metrics.lists, found.searched)
+    assert (4 if search else 3) == found.evidence.gpus_reporting
+    assert sets_of(1, *range(4 if search else 3)) == found.dimensions
+
+
+def test_a_search_for_missing_gpus_forgets_none() -> None:
+    """CloudWatch lists three hours; what a GPU did before may lie in the window."""
+    world = Readings()
+    world.publish_gpu(1, 0, QUIET)
+    world.publish_gpu(1, 1, QUIET)
+    known = sets_of(1, 0, 1, 2)
+    (found,) = world.gather(request(instance_type="g5.12xlarge", dimensions=known, source="per-gpu")).values()
+
+    assert (True, known) == (found.searched, found.dimensions)
+
+
 def test_known_series_are_asked_for_at_once() -> None:
     """What was found once needs no listing and no aggregate."""
     world = Readings()

@@ -133,6 +133,15 @@ class _Work:
     def silent(self) -> bool:
         return self.problem is None and all(peak(series) is None for series in self.readings.values())
 
+    def reporting(self) -> int:
+        return sum(peak(series) is not None for series in self.readings.values())
+
+    def lacks_gpus(self) -> bool:
+        """Whether it is read GPU by GPU, and some that its type has are not among them."""
+        count = self.shape.accelerator_count if self.shape else None
+        known = self.source is MetricSource.PER_GPU and self.problem is None
+        return known and count is not None and self.reporting() < count
+
 
 class _Asked(NamedTuple):
     """One series, and what it is wanted for."""
@@ -219,7 +228,7 @@ class _Batch:
 
     def _wants_search(self, work: _Work) -> bool:
         wants_gpus = work.request.per_gpu and work.dimensions is None and work.problem is None
-        return work.request.search and (work.silent() or wants_gpus)
+        return work.request.search and (work.silent() or wants_gpus or work.lacks_gpus())
 
     def _read_utilization(self, works: Iterable[_Work]) -> None:
         asked = []
@@ -260,7 +269,10 @@ class _Batch:
         for work in self._work:
             work.searched = True
             sets = [dimensions for dimensions in found.get(work.instance_id, ()) if len(dimensions) > 1]
-            work.dimensions = tuple(sorted([s for s in sets if is_gpu(s)] or sets))
+            found_sets = [s for s in sets if is_gpu(s)] or sets
+            # Of one that is not silent, a GPU is not forgotten because it was silent for three hours.
+            kept = () if work.silent() else work.dimensions or ()
+            work.dimensions = tuple(sorted({*found_sets, *kept}))
         again = [work for work in works if work.dimensions]
         for work in again:
             work.request = replace(work.request, source=MetricSource.PER_GPU)
@@ -295,7 +307,7 @@ class _Batch:
             )
         reporting = None
         if work.source is MetricSource.PER_GPU:
-            reporting = sum(peak(series) is not None for series in work.readings.values())
+            reporting = work.reporting()
         elif expected == 1:
             reporting = 1
         return Evidence(
