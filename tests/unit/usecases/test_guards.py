@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from governor.domain.approval import Answer, Decision
 from governor.domain.episode import BreakerState, Episode, EpisodeRef, Outcome
 from governor.domain.evidence import empty_evidence, evidence_hash
-from governor.domain.instance import Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
 from governor.domain.plan import Step
-from governor.domain.policy import Action, Mode
+from governor.domain.policy import Action, AppliedPolicy, Mode
 from governor.domain.verdict import Hold
 from governor.errors import CloudError, ConflictError, Interrupted, SafetyError, Throttled
 from tests.builders import NOW, TARGET
+from tests.twins import StaticPolicies
 from tests.unit.usecases.world import APPROVAL_ID, World
 
 
@@ -248,6 +249,39 @@ def test_a_void_question_is_no_yes_even_where_expiry_acts() -> None:
     world.state.void(APPROVAL_ID, "work resumed", expired=False)
     with pytest.raises(SafetyError, match="VOID"):
         world.guards.clear(world.ref, Step.STOP)
+
+
+@pytest.mark.parametrize("acts", [True, False])
+def test_silence_acts_by_the_policy_of_the_instance_as_it_is_now(acts: bool) -> None:
+    """One policy for all guards: a tag that has changed since the question may bring another one."""
+    world = World(decide=False, on_expiry="act")
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+    asked = world.instance
+    policies = _ByTags(world.policies.policy, tags=asked.tags)
+    world.guards = replace(world.guards, policies=policies)
+    if not acts:
+        world.change_instance(tags={**asked.tags, "Stage": "production"})
+        with pytest.raises(SafetyError, match="no longer acts on silence"):
+            world.guards.clear(world.ref, Step.STOP)
+    else:
+        assert "act" == world.guards.clear(world.ref, Step.STOP).applied.policy.approval.on_expiry
+    assert 1 == policies.resolved
+
+
+@dataclass
+class _ByTags(StaticPolicies):
+    """Silence acts on instances with these tags alone."""
+
+    tags: Mapping[str, str] = field(default_factory=dict)
+    resolved: int = 0
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        """As the port says."""
+        self.resolved += 1
+        if instance.tags == self.tags:
+            return self.base()
+        silent = replace(self.policy, approval=replace(self.policy.approval, on_expiry="no-action"))
+        return AppliedPolicy(silent, self.version)
 
 
 @pytest.mark.parametrize(

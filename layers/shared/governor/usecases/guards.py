@@ -63,7 +63,7 @@ class Guards:
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
-        self._authorised(episode)
+        by_silence = self._authorised(episode)
         target = self.accounts.target(ref.account, ref.region)
         frozen = self.state.breaker(target)
         if frozen is not None:
@@ -78,6 +78,8 @@ class Guards:
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
             raise Interrupted("EC2 has announced that it takes the instance back: it may be saving its work")
         applied = self._same_rules(episode, instance, record)
+        if by_silence and not acts_on_silence(applied.policy, episode.plan):
+            raise SafetyError("nobody answered, and the policy no longer acts on silence")
         self._same_plan(episode, instance, applied)
         return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
 
@@ -109,13 +111,17 @@ class Guards:
             )
         return tuple(found)
 
-    def _authorised(self, episode: Episode) -> None:
-        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes."""
+    def _authorised(self, episode: Episode) -> bool:
+        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes.
+
+        Returns:
+            Whether silence is that yes; then the instance's policy must still say so.
+        """
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         match episode.mode:
             case Mode.OBSERVE | Mode.AUTO:
-                return
+                return False
             case Mode.ASK:
                 pass
         approval = self.state.approval(episode.approval_id)
@@ -123,17 +129,13 @@ class Guards:
             raise SafetyError("there is no approval for this episode")
         if approval.evidence_hash != episode.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
-        expired_acts = (
-            approval.status is ApprovalStatus.EXPIRED
-            and episode.acts_on_silence
-            and acts_on_silence(self.policies.applied_to(episode.instance).policy, episode.plan)
-        )
-        if expired_acts:
-            return
+        if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence:
+            return True
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
         if not was_rightly_approved(episode.terms, episode.plan, approval):
             raise SafetyError("the approval was not given by those who may give it")
+        return False
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)
