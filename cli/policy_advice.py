@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from governor.domain.contacts import addresses
 from governor.domain.policy import Action, Mode, Policy
@@ -15,7 +16,7 @@ _NEARLY_ALL_PERCENT = 90
 
 def warnings(policy: Policy) -> tuple[str, ...]:
     """One sentence for each combination that has burnt people, with the setting that would mend it."""
-    return (*_of_acting(policy), *_of_judging(policy))
+    return (*_of_acting(policy), *_of_judging(policy), *_of_measuring(policy))
 
 
 def _of_acting(policy: Policy) -> Iterator[str]:
@@ -65,8 +66,6 @@ def _of_judging(policy: Policy) -> Iterator[str]:
         yield f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle; use 60"
     if policy.ask_window.total_seconds() < _SHORT_WINDOW_MINUTES * 60:
         yield f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during coffee breaks; use 180"
-    if not policy.can_ask:
-        yield "metrics.period_seconds: 3600 cannot show the last minutes, so nobody is ever asked; set 300"
     limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)
     if all(limit is None for limit in (*limits, vetoes.network_bytes_per_second)):
         yield "no veto is on: utilization alone makes an instance idle; switch on vetoes.cpu_percent at least"
@@ -76,3 +75,24 @@ def _of_judging(policy: Policy) -> Iterator[str]:
         yield "the breaker hardly ever trips; a metrics outage would look like an idle fleet"
     if policy.ledger.false_stop_within_minutes == 0:
         yield "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
+
+
+def _of_measuring(policy: Policy) -> Iterator[str]:
+    """What can never be measured as the policy wants it."""
+    metrics, approval = policy.metrics, policy.approval
+    if policy.never_asks is not None:
+        yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.never_asks}"
+    elif policy.released_window > max(policy.window, timedelta(minutes=approval.ask_after_released_minutes)):
+        yield (
+            f"metrics.lag_seconds: {metrics.lag_seconds} hides the memory that is held now, so "
+            "approval.ask_after_released_minutes is never used; set 120"
+        )
+    if metrics.period_seconds % metrics.collection_interval_seconds:
+        yield (
+            f"metrics.collection_interval_seconds: {metrics.collection_interval_seconds} does not divide "
+            f"metrics.period_seconds ({metrics.period_seconds}), so GPUs in an aggregated metric may be "
+            "miscounted, and their instances are no-data; set 60"
+        )
+    for figure in policy.vetoes.required:
+        if policy.vetoes.limit(figure) is None:
+            yield f"vetoes.required names {figure}, whose limit is null: it need not be measured; set a limit"

@@ -94,6 +94,16 @@ def test_a_mistake_has_its_file_line_and_path(
             "slack:U012 has the addresses al@example.com and alice@example.com, and so counts as two people",
         ),
         ("breaker: {turned_idle_percent: 95}", "hardly ever trips"),
+        ("metrics: {lag_seconds: 901}", "nobody is ever asked: metrics.lag_seconds is 901; set 120"),
+        ("metrics: {lag_seconds: 601}", "approval.ask_after_released_minutes is never used; set 120"),
+        (
+            "metrics: {collection_interval_seconds: 240}",
+            "metrics.collection_interval_seconds: 240 does not divide metrics.period_seconds (300)",
+        ),
+        (
+            "vetoes: {required: [cpu, network], cpu_percent: null}",
+            "vetoes.required names cpu, whose limit is null",
+        ),
     ],
 )
 def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None:

@@ -33,6 +33,7 @@ from governor.domain.verdict import (
     activity,
     freeze,
     judge,
+    judge_age,
     judge_unread,
     judge_utilization_only,
     ripe_at,
@@ -445,6 +446,50 @@ def test_an_aggregate_stands_for_all_gpus() -> None:
 
     assert VerdictKind.IDLE is kind_of(aggregate)
     assert VerdictKind.NO_DATA is kind_of(replace(aggregate, gpus_reporting=7))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "counts", "kind"),
+    [
+        (16, (80.0, 80.0), VerdictKind.IDLE),
+        (16, (80.0, 64.0), VerdictKind.IDLE),
+        (16, (96.0, 80.0), VerdictKind.IDLE),
+        (16, (75.0, 75.0), VerdictKind.NO_DATA),
+        (16, (80.0, 75.0), VerdictKind.NO_DATA),
+        (16, (90.0, 75.0), VerdictKind.NO_DATA),
+        (8, (40.0, 35.0), VerdictKind.NO_DATA),
+        (8, (32.0, 32.0), VerdictKind.NO_DATA),
+    ],
+)
+def test_only_a_whole_collection_may_be_missing_at_the_end(
+    gpus: int, counts: tuple[float, ...], kind: VerdictKind
+) -> None:
+    """As many samples as GPUs may be one GPU's, which is hidden and may work."""
+    aggregate = make_evidence(
+        QUIET,
+        source=MetricSource.AGGREGATE,
+        gpus=(GpuReadings("all", QUIET),),
+        gpus_expected=gpus,
+        gpus_reporting=gpus,
+        samples=(5.0 * gpus,) * 10 + counts,
+    )
+
+    assert kind is kind_of(aggregate)
+
+
+@pytest.mark.parametrize(("minutes", "is_late"), [(20, None), (21, True), (29, True), (31, False)])
+@pytest.mark.parametrize("figure", ["cpu", "network"])
+def test_a_required_figure_is_at_most_twenty_minutes_old_whatever_the_lag(
+    figure: str, minutes: int, is_late: bool | None
+) -> None:
+    """Measured against now; what the policy does not limit need not be measured."""
+    measured = {"cpu": NOW, "network": NOW, figure: ago(minutes=minutes)}
+    evidence = make_evidence(QUIET, last_measured=measured)
+    verdict = judge_age(evidence, POLICY, NOW)
+    free = Vetoes(cpu_percent=None, network_bytes_per_second=None)
+
+    assert is_late == (None if verdict is None else verdict.is_late)
+    assert judge_age(evidence, replace(POLICY, vetoes=free), NOW) is None
 
 
 def _unread(instance: object, hold: Hold) -> VerdictKind:

@@ -20,6 +20,7 @@ from tests.twins import Dimensions, MemoryMetrics
 from tests.unit.usecases.world import World
 
 UTILIZATION = "nvidia_smi_utilization_gpu"
+MEMORY = "nvidia_smi_memory_used"
 
 
 @dataclass
@@ -132,14 +133,74 @@ def test_the_last_minutes_that_cannot_be_read_are_not_taken_for_quiet() -> None:
         verdict_of(world)
 
 
-@pytest.mark.parametrize("minutes", [1, 15, 25])
+@pytest.mark.parametrize("minutes", [1, 8, 15, 19])
 def test_the_look_at_the_last_minutes_leaves_no_gap(minutes: int) -> None:
     """A policy may leave out more than the default; what its window leaves out is looked at all the same."""
     bursts = Bursts(at=ago(minutes=minutes))
-    world = world_with(bursts, metrics=Metrics(lag_seconds=1800))
+    world = world_with(bursts, metrics=Metrics(lag_seconds=900))
     bursts.series = {own(world)}
 
     assert VerdictKind.BUSY is verdict_of(world).kind
+
+
+@pytest.mark.parametrize("seconds", [901, 3600])
+def test_a_lag_that_hides_the_last_minutes_is_never_enough(seconds: int) -> None:
+    """No required figure could be measured lately enough, so nothing is asked and nothing is done."""
+    verdict = verdict_of(world_with(Bursts(at=ago(days=30)), metrics=Metrics(lag_seconds=seconds)))
+
+    assert VerdictKind.NO_DATA is verdict.kind
+    assert f"metrics.lag_seconds is {seconds}" in verdict.reason
+
+
+@pytest.mark.parametrize("ahead", [1, 5, 10])
+def test_work_of_an_agent_whose_clock_is_fast_is_seen(ahead: int) -> None:
+    """It dates its newest readings after now."""
+    bursts = Bursts(at=NOW + timedelta(minutes=ahead))
+    world = world_with(bursts)
+    bursts.series = {own(world)}
+
+    assert VerdictKind.BUSY is verdict_of(world).kind
+
+
+def released(at: datetime, **settings: Any) -> Verdict:
+    """The verdict on one that worked three hours ago and released its memory, loaded again at a moment."""
+    loaded = Bursts(at=at, metric=MEMORY, burst=20_000.0)
+    world = world_with(loaded, **settings)
+    loaded.publish(UTILIZATION, dict(own(world)), [90.0] + [1.0] * 35)
+    loaded.publish(MEMORY, dict(own(world)), [1.0] * 48)
+    loaded.series = {own(world)}
+    return verdict_of(world)
+
+
+def test_released_memory_shortens_the_proof() -> None:
+    """Without this, the refusals below would prove nothing."""
+    assert VerdictKind.IDLE is released(ago(days=30)).kind
+    assert VerdictKind.IDLE is released(ago(days=30), metrics=Metrics(lag_seconds=600)).kind
+
+
+@pytest.mark.parametrize("minutes", [1, 2])
+def test_memory_that_is_held_again_ends_the_shorter_proof(minutes: int) -> None:
+    """A model was loaded since the window ended: the job has not gone."""
+    verdict = released(ago(minutes=minutes))
+
+    assert (VerdictKind.NO_DATA, "GPU memory is held again (87.4 %), and 3 h of idleness are needed") == (
+        verdict.kind,
+        verdict.reason,
+    )
+
+
+def test_memory_held_now_does_not_end_the_whole_proof() -> None:
+    """Idle for the longer time, an instance may hold memory, as long as the policy does not veto it."""
+    loaded = Bursts(at=ago(minutes=1), metric=MEMORY, burst=20_000.0)
+    world = world_with(loaded)
+    loaded.series = {own(world)}
+
+    assert VerdictKind.IDLE is verdict_of(world).kind
+
+
+def test_a_lag_that_hides_what_memory_is_held_ends_the_shorter_proof() -> None:
+    """Released 10 minutes ago or more is not released now."""
+    assert VerdictKind.BUSY is released(ago(days=30), metrics=Metrics(lag_seconds=601)).kind
 
 
 def test_periods_of_an_hour_are_never_enough() -> None:
@@ -151,3 +212,13 @@ def test_periods_of_an_hour_are_never_enough() -> None:
 
     assert VerdictKind.NO_DATA is verdict.kind
     assert "metrics.period_seconds is 3600" in verdict.reason
+
+
+def test_a_lag_does_not_make_a_required_figure_new_enough() -> None:
+    """Last measured 22 minutes ago: late, although no longer than 5 minutes before the window's end."""
+    world = world_with(Bursts(at=ago(days=30)), metrics=Metrics(lag_seconds=900))
+    assert VerdictKind.IDLE is verdict_of(world).kind
+
+    world.inspect.gather.metrics.publish("CPUUtilization", dict(own(world)), [1.0] * 47 + [None])  # type: ignore[attr-defined]
+
+    assert (VerdictKind.NO_DATA, True) == (verdict_of(world).kind, verdict_of(world).is_late)

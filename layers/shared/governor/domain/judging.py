@@ -31,6 +31,7 @@ from governor.domain.verdict import (
     VerdictKind,
     idle_sentence,
     judge,
+    judge_age,
     judge_holes,
     judge_unread,
     judge_utilization_only,
@@ -129,10 +130,7 @@ def judge_question(
     `policy.released_window` while memory is released.
     """
     if not policy.can_ask:
-        reason = (
-            f"metrics.period_seconds is {policy.metrics.period_seconds}: its readings cannot show that "
-            "idleness lasts up to now; set 300"
-        )
+        reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     sooner = policy.released_window <= window < policy.ask_window
     if window < policy.ask_window and not (
@@ -144,9 +142,9 @@ def judge_question(
     verdict = judge(instance, hold, evidence, whole, now)
     if not verdict.is_idle:
         return verdict
-    hole = judge_holes(evidence, whole)
-    if hole is not None:
-        return hole
+    unproved = judge_age(evidence, whole, now) or judge_holes(evidence, whole)
+    if unproved is not None:
+        return unproved
     idle_for = evidence.window.length
     return replace(verdict, reason=asked_because(idle_for, policy, verdict))
 

@@ -31,6 +31,11 @@ from governor.domain.settings import (
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
 from governor.domain.units import Percent
 
+LONGEST_LAG = timedelta(minutes=15)
+"""With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
+_LONGEST_LAG_OF_RELEASED = 2 * END_BIN
+"""With more, the newest measured memory says too little about the memory that is held now."""
+
 
 class Mode(StrEnum):
     """How far the governor goes. `observe` withholds the effect of every EC2 write call (`DryRun`)."""
@@ -560,7 +565,7 @@ class Policy(Section):
                 "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
             )
         whole = [("idle", "window_minutes")]
-        if self.can_ask:  # Periods of an hour start no question at all.
+        if self.period <= END_BIN:  # Periods of an hour start no question at all.
             whole += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
         for section, name in whole:
             minutes = getattr(getattr(self, section), name)
@@ -583,13 +588,24 @@ class Policy(Section):
 
     @property
     def released_window(self) -> timedelta:
-        """Idle time before anybody is asked while GPU memory is released."""
+        """Idle time before anybody is asked while GPU memory is released, as far as the lag shows that."""
+        if self.lag > _LONGEST_LAG_OF_RELEASED:
+            return self.ask_window
         return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
 
     @property
     def can_ask(self) -> bool:
-        """Readings are fine enough to show that idleness lasts up to now."""
-        return self.period <= END_BIN
+        """Readings are fine and new enough to show that idleness lasts up to now."""
+        return self.never_asks is None
+
+    @property
+    def never_asks(self) -> str | None:
+        """The setting with which readings cannot show that idleness lasts up to now, and what to set."""
+        if self.period > END_BIN:
+            return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
+        if self.lag > LONGEST_LAG:
+            return f"metrics.lag_seconds is {self.metrics.lag_seconds}; set 120"
+        return None
 
     def over(self, window: timedelta) -> Policy:
         """Return the same policy with another idle window."""

@@ -405,7 +405,9 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     collections = len(counts) * max(END_BIN, window.period).total_seconds() / interval
     # Agents that collect more than once a minute may miss a minute.
     most_missing = max(1, 60 // interval)
-    if counts and min(counts) >= gpus and sum(counts) >= gpus * (collections - most_missing):
+    # Only a whole collection may be missing, or as many samples could be those of one hidden GPU.
+    whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - most_missing)
+    if counts and min(counts) >= gpus and whole:
         return None
     lately = padded(evidence.samples, window)[-max(1, _LATE // window.period) :]
     late = any((count or 0.0) >= gpus for count in lately)
@@ -463,8 +465,19 @@ def _judge_figures_end(evidence: Evidence, policy: Policy, figure: str) -> Verdi
     # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
     behind = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     silent = evidence.window.end - ended
-    if silent <= behind:
-        return None
+    return None if silent <= behind else _not_lately(evidence, figure, ended, silent)
+
+
+def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
+    """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
+    for figure in policy.vetoes.required:
+        ended = evidence.last_measured.get(figure, evidence.window.start)
+        if policy.vetoes.limit(figure) is not None and now - ended > _NEWEST_FIGURE:
+            return _not_lately(evidence, figure, ended, now - ended)
+    return None
+
+
+def _not_lately(evidence: Evidence, figure: str, ended: UtcDatetime, silent: timedelta) -> Verdict:
     reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
     return replace(_no_data(evidence, reason), is_late=silent < _LATE)
 

@@ -16,13 +16,16 @@ from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import FIGURES, Hold, Verdict, VerdictKind, activity
+from governor.domain.wording import span
 from governor.errors import Unavailable
 from governor.ports import Catalogue, InstanceReader, PriceBook
 from governor.stores import Instances
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
-_SHORTEST_LOOK_MINUTES = 10
+_SHORTEST_LOOK_MINUTES = 15
 """The last minutes are looked at for at least this long, however close the window's end is."""
+_AHEAD_MINUTES = 15
+"""And so far ahead: an agent whose clock is fast dates its newest readings there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,9 @@ class InspectInstance:
         released = may_ask_sooner(policy) and is_released(gathered.evidence, policy)
         if not verdict.is_idle and released and policy.released_window < policy.ask_window:
             verdict, gathered = self._look(instance, hold, policy, policy.released_window, now)
-        works = self._works_now(instance, policy, gathered, now) if verdict.is_idle else None
-        if works is not None:
-            reason = f"work began in the last minutes: {works}"
-            verdict = Verdict(VerdictKind.BUSY, reason, evidence=gathered.evidence, last_busy=now)
+        if verdict.is_idle:
+            newest = self._newest(instance, policy, gathered, now)
+            verdict = _changed_since(gathered.evidence, newest, policy, now) or verdict
         return verdict, gathered.evidence
 
     def _look(
@@ -74,10 +76,8 @@ class InspectInstance:
         _must_be_read(gathered, instance)
         return judge_question(instance, hold, gathered.evidence, policy, window, now), gathered
 
-    def _works_now(
-        self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
-    ) -> str | None:
-        """What shows work since the window ended. What is not there yet proves nothing, either way.
+    def _newest(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> Evidence:
+        """What was measured since the window ended. What is not there yet proves nothing, either way.
 
         Asks for the series that were found, and reaches back to the window's end: GPUs minute by minute, what
         EC2 publishes by its own five minutes.
@@ -95,11 +95,13 @@ class InspectInstance:
             search=False,
             figures=frozenset(FIGURES),
             always=True,
-            length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out)),
+            # Five minutes more, because EC2's periods do not begin with the look.
+            length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out + 5) + _AHEAD_MINUTES),
         )
-        look = self.gather(instance.target, [request], now)[instance.instance_id]
+        until = now + timedelta(minutes=_AHEAD_MINUTES)
+        look = self.gather(instance.target, [request], until)[instance.instance_id]
         _must_be_read(look, instance)
-        return activity(look.evidence, policy)
+        return look.evidence
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
@@ -117,6 +119,22 @@ class InspectInstance:
             price=price,
         )
         return sized, draw_plan(facts, policy), price
+
+
+def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime) -> Verdict | None:
+    """The verdict where the newest readings contradict evidence that is idle."""
+    works = activity(newest, policy)
+    if works is not None:
+        reason = f"work began in the last minutes: {works}"
+        return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=now)
+    held = newest.memory_used_percent
+    is_held = held is not None and held >= policy.approval.released_memory_below_percent
+    if is_held and evidence.window.length < policy.ask_window:
+        reason = (
+            f"GPU memory is held again ({held:.1f} %), and {span(policy.ask_window)} of idleness are needed"
+        )
+        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+    return None
 
 
 def _must_be_read(gathered: Gathered, instance: Instance) -> None:
