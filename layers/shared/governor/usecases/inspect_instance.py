@@ -22,10 +22,10 @@ from governor.ports import Catalogue, InstanceReader, PriceBook
 from governor.stores import Instances
 from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
-_SHORTEST_LOOK_MINUTES = 15
+_SHORTEST_LOOK_MINUTES = 10
 """The last minutes are looked at for at least this long, however close the window's end is."""
-_AHEAD_MINUTES = 15
-"""And so far ahead: an agent whose clock is fast dates its newest readings there."""
+_AHEAD_MINUTES = 8
+"""And this far ahead: an agent whose clock is fast dates its newest readings there."""
 
 
 @dataclass(frozen=True, slots=True)
