@@ -49,7 +49,10 @@ _INTERRUPTED = 130
 _ACCOUNT_NOTE = (
     "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
 )
-_TRACE_NOTES = ("Traces hold GPU utilization, and some GPU memory: no policy requires CPU or network here.",)
+_TRACE_NOTES = (
+    "Traces hold GPU utilization, and some GPU memory. Required CPU and network readings are waived, and "
+    "USD are unknown unless prices.usd_per_hour names the type (trace-8-gpu for 8 GPUs).",
+)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -161,11 +164,11 @@ def _recommended(
         groups,
         wrong_at_most=_WRONG_AT_MOST if limit is None else limit,
         approval_delay=arguments.approval_delay_minutes,
-        progress=partial(show, unit="windows"),
+        progress=partial(show, unit="waits"),
     )
     if arguments.json or arguments.format == "json":
-        return advice.as_json(found, groups.label, notes)
-    return "\n".join([advice.text(found, groups.label), "", *notes])
+        return advice.as_json(found, groups, notes)
+    return "\n".join([advice.text(found, groups), "", *notes])
 
 
 def _shown(replays: Sequence[Replay], form: str, notes: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from math import ceil
 from typing import Any
@@ -12,32 +13,36 @@ import yaml
 
 from governor.domain.units import money
 from simulation.fetch import LONGEST_DAYS
-from simulation.recommend import FEWEST_QUESTIONS, Advice, Figures, Recommendation, Trial
+from simulation.recommend import Advice, Figures, Grouping, Recommendation, Trial, Wait
 
 
-def text(one: Recommendation, by: str) -> str:
+def text(one: Recommendation, by: Grouping) -> str:
     """Return the table of candidates, the choice and its check, each group, and the policy to paste."""
-    limit = f"{one.wrong_at_most * 100:g}%"
     everyone = one.everyone
+    delay = one.approval_delay // timedelta(minutes=1)
     lines = [
-        f"{_count(everyone.instances, 'instance')}, {_days(one.days)}. "
-        "Wrong: work was back within an hour of the question.",
-        *_table(everyone),
-        "",
-        *_choice(one, everyone, limit),
+        f"{_count(everyone.instances, 'instance')}, {_days(*one.days)}.",
+        "A question is wrong if work was back within an hour of it.",
+        f"Hours and USD are saved if every question is approved after {delay} min.",
     ]
-    if len(one.groups) > 1 or one.groups[0].matches:
-        lines += ["", f"By {by}:"]
-        lines += [f"  {group.name}: {_line(one, group, limit)}" for group in one.groups]
+    if any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
+        lines.append(
+            f"Once every GPU has released its memory, {one.present.released_minutes} min are enough for a "
+            "question."
+        )
+    lines += ["", *_table(everyone), "", *_choice(one)]
+    if any(group.matches for group in one.groups):
+        lines += ["", f"By {by.label}:"]
+        lines += [f"  {group.name}: {_line(one, group)}" for group in one.groups]
+    else:
+        tags = " or ".join(by.keys)
+        lines += ["", f"No groups: no instance has a tag {tags}. Name another tag with --by tag:KEY."]
     if one.freezes:
         times = _count(one.freezes, "time")
         lines += ["", f"The breaker froze all plans up to {times}; questions came later then."]
     if one.left_out:
         lines += ["", f"Left out: {_count(one.left_out, 'instance')} whose override sets its own wait."]
-    document = one.document()
-    if document:
-        lines += ["", "To use this, add it to the policy:", "", pasted(document).rstrip()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_to_paste(one)])
 
 
 def pasted(document: Mapping[str, object]) -> str:
@@ -45,17 +50,18 @@ def pasted(document: Mapping[str, object]) -> str:
     return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False))
 
 
-def as_json(one: Recommendation, by: str, notes: Sequence[str]) -> str:
+def as_json(one: Recommendation, by: Grouping, notes: Sequence[str]) -> str:
     """Return everything for machines. Amounts are strings, shares 0 to 1."""
     return json.dumps(
         {
             "notes": list(notes),
-            "days": one.days,
+            "days": one.days[1],
             "wrong_at_most": one.wrong_at_most,
             "left_out": one.left_out,
             "freezes": one.freezes,
             "everyone": _advice(one.everyone),
-            "by": by,
+            "present": _minutes(one.present),
+            "by": by.label,
             "groups": [_advice(group) for group in one.groups],
             "policy": one.document(),
         },
@@ -63,18 +69,25 @@ def as_json(one: Recommendation, by: str, notes: Sequence[str]) -> str:
     )
 
 
-_PATIENT = "  Released memory does not shorten the wait: with a shorter one, too many questions were wrong."
-
-
-def _is_patient(one: Recommendation, choice: Trial) -> bool:
-    return choice.released_minutes > one.released_minutes
+def _to_paste(one: Recommendation) -> list[str]:
+    document = one.document()
+    if not document:
+        return []
+    lines = [""]
+    if "overrides" in document:
+        if any(group.choice is None and one.wait_of(group) != one.base for group in one.groups):
+            lines.append("Groups for which no wait qualifies are not asked sooner than now.")
+        lines.append("Put these overrides above those you have: where two set the same, the later one wins.")
+    if one.everyone.choice and one.base != one.everyone.choice.wait:
+        lines.append("Without a group, instances are not asked sooner than now: no wait qualifies for them.")
+    return [*lines, "To use this, add it to the policy:", "", pasted(document).rstrip()]
 
 
 def _table(everyone: Advice) -> list[str]:
     rows = [("ask after", "questions", "wrong", "share wrong", "hours saved", "USD saved")]
     rows += [
         (
-            f"{trial.minutes} min",
+            f"{trial.wait.minutes} min",
             str(trial.whole.questions),
             str(trial.whole.wrong),
             _share(trial.whole),
@@ -86,65 +99,88 @@ def _table(everyone: Advice) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     found = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     unknown = max(trial.whole.unknown for trial in everyone.trials)
-    found.append("In brackets: 95% intervals, by exact binomial bounds and over instances.")
+    found.append("Ranges in brackets are 95% confidence intervals.")
     if unknown:
-        found.append(f"Not counted: up to {_count(unknown, 'question')} within an hour of the record's end.")
+        found.append(
+            f"Up to {_count(unknown, 'question')} more per row can't be judged: the instance stopped, or its "
+            "record ended, within the hour."
+        )
     return found
 
 
-def _choice(one: Recommendation, advice: Advice, limit: str) -> list[str]:
-    if advice.choice is None:
-        return [f"Recommended: none qualifies. {_why_not(one, advice, limit)}"]
-    first, second = advice.choice.first, advice.choice.second
+def _choice(one: Recommendation) -> list[str]:
+    advice, choice, limit = one.everyone, one.everyone.choice, _limit(one)
+    if choice is None:
+        return [
+            f"No wait qualifies. {_why_not(one, advice)}",
+            f"Keep the present wait, {_wait(one, one.present)}. Stop nothing without a yes, and "
+            "exempt instances that wait for requests.",
+        ]
+    first, now = choice.first, " This is the present wait." if choice.wait == one.present else ""
     return [
-        f"Recommended: ask after {advice.choice.minutes} min, the shortest wait whose share of wrong "
-        f"questions stays under {limit}.",
-        f"  Chosen on the first half: {_wrong(first)}. With 90% confidence the share is under "
+        f"Recommended: ask after {_wait(one, choice.wait)}. It is the shortest wait that keeps "
+        f"wrong questions under {limit}.{now}",
+        f"  Chosen on the first half of each record: {_wrong(first)}. With 90% confidence the share is under "
         f"{_percent(first.bound)}.",
-        f"  Checked on the second half: {_checked(second, one.wrong_at_most, limit)}",
-        *([_PATIENT] if _is_patient(one, advice.choice) else []),
+        f"  Checked on the second half: {_checked(choice.second, one)}",
     ]
 
 
-def _checked(second: Figures, wrong_at_most: float, limit: str) -> str:
+def _wait(one: Recommendation, wait: Wait) -> str:
+    if wait.released_minutes < wait.minutes:
+        return f"{wait.minutes} min, or {wait.released_minutes} min once GPU memory is released"
+    if wait.released_minutes > one.present.released_minutes:
+        return f"{wait.minutes} min, whether GPU memory is released or not"
+    return f"{wait.minutes} min"
+
+
+def _checked(second: Figures, one: Recommendation) -> str:
     if not second.questions:
-        return "nobody would have been asked, so nothing checks this choice."
-    held = "stayed under" if second.share < wrong_at_most else "did not stay under"
+        return "no questions, so nothing confirms this choice."
     low, high = second.share_interval
     return (
-        f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to {_percent(high)}): it "
-        f"{held} {limit}. It saved {money(second.hours, 0)} hours and {_usd_only(second)}."
+        f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to {_percent(high)})"
+        f"{_failed(second, one) or '.'} Stops saved {money(second.hours, 0)} hours and {_usd_only(second)}."
     )
 
 
-def _line(one: Recommendation, advice: Advice, limit: str) -> str:
+def _failed(second: Figures, one: Recommendation) -> str:
+    if second.share < one.wrong_at_most:
+        return ""
+    return f", not under {_limit(one)}. The choice did not hold: do not rely on it."
+
+
+def _line(one: Recommendation, advice: Advice) -> str:
     choice = advice.choice
     if choice is None:
-        return f"none qualifies. {_why_not(one, advice, limit)}"
-    memory = ", whether memory is released or not" if _is_patient(one, choice) else ""
+        return f"no wait qualifies. {_why_not(one, advice)}"
     return (
-        f"ask after {choice.minutes} min{memory}. First half: {_wrong(choice.first)}; second half: "
-        f"{_wrong(choice.second)}."
+        f"ask after {_wait(one, choice.wait)}. First half: {_wrong(choice.first)}; second half: "
+        f"{_wrong(choice.second)}{_failed(choice.second, one) or '.'}"
     )
 
 
-def _why_not(one: Recommendation, advice: Advice, limit: str) -> str:
+def _why_not(one: Recommendation, advice: Advice) -> str:
     best = advice.best
     if best is not None:
         return (
-            f"The best, {best.minutes} min, had {_wrong(best.first)} in the first half: with 90% confidence "
-            f"the share is only known to be under {_percent(best.first.bound)}, not {limit}. "
-            "Ask people before acting, or exempt what waits for requests."
+            f"The closest, {best.wait.minutes} min, had {_wrong(best.first)} in the first half of each "
+            f"record: the share can be as high as {_percent(best.first.bound)} (90% confidence), and must "
+            f"be under {_limit(one)}."
         )
     most = advice.most.first.questions
     if not most:
-        return f"Nobody would have been asked in the first half; {FEWEST_QUESTIONS} questions are needed."
-    days = ceil(one.days * FEWEST_QUESTIONS / most)
-    kept = f"; CloudWatch keeps {LONGEST_DAYS}" if days > LONGEST_DAYS else ""
+        return f"Too few questions: none in the first half, {advice.needed} needed."
+    days = ceil(advice.days * advice.needed / most)
+    kept = f", and CloudWatch keeps {LONGEST_DAYS}" if days > LONGEST_DAYS else ""
     return (
-        f"{_count(most, 'question')} in the first half, {FEWEST_QUESTIONS - most} too few. At this rate it "
-        f"takes {days} days of readings{kept}."
+        f"Too few questions: {most} in the first half, {advice.needed} needed. At this rate that takes "
+        f"{days} days of readings{kept}."
     )
+
+
+def _limit(one: Recommendation) -> str:
+    return f"{one.wrong_at_most * 100:g}%"
 
 
 def _wrong(figures: Figures) -> str:
@@ -180,9 +216,9 @@ def _percent(share: float) -> str:
     return f"{share * 100:.1f}%"
 
 
-def _days(days: float) -> str:
-    number = round(days, 1)
-    return f"{number:g} day{'' if number == 1 else 's'}"
+def _days(shortest: float, longest: float) -> str:
+    days = f"{round(longest, 1):g}"
+    return f"{'' if shortest == longest else 'up to '}{days} day{'' if days == '1' else 's'} each"
 
 
 def _count(number: int, what: str) -> str:
@@ -193,15 +229,22 @@ def _advice(one: Advice) -> dict[str, Any]:
     return {
         "name": one.name,
         "instances": one.instances,
-        "ask_after_minutes": None if one.choice is None else one.choice.minutes,
-        "questions_needed": max(0, FEWEST_QUESTIONS - one.most.first.questions),
+        **_minutes(None if one.choice is None else one.choice.wait),
+        "questions_needed": max(0, one.needed - one.most.first.questions),
         "windows": [_trial(trial) for trial in one.trials],
     }
 
 
 def _trial(one: Trial) -> dict[str, Any]:
     parts = {"whole": one.whole, "first_half": one.first, "second_half": one.second}
-    return {"ask_after_minutes": one.minutes, **{name: _figures(part) for name, part in parts.items()}}
+    return {**_minutes(one.wait), **{name: _figures(part) for name, part in parts.items()}}
+
+
+def _minutes(wait: Wait | None) -> dict[str, int | None]:
+    return {
+        "ask_after_minutes": None if wait is None else wait.minutes,
+        "ask_after_released_minutes": None if wait is None else wait.released_minutes,
+    }
 
 
 def _figures(one: Figures) -> dict[str, Any]:

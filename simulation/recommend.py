@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
-from math import sqrt
+from itertools import count
+from math import ceil, log, sqrt
 
 from evaluation.shares import interval, upper_bound
 from governor.domain.instance import Instance
 from governor.domain.owner import UNASSIGNED
-from governor.domain.policy import AppliedPolicy, Ownership
+from governor.domain.policy import AppliedPolicy, ApprovalRule, Ownership
 from governor.domain.units import printable
 from governor.ports import Policies
 from simulation.outcome import Event, InstanceResult
@@ -25,16 +26,47 @@ from simulation.replay import ReplayError, replay
 WINDOWS = (60, 90, 120, 150, 180, 240, 300, 360, 480, 720)
 """Minutes of idleness before a question: the candidates."""
 FEWEST_QUESTIONS = 45
-"""Without a wrong one among them, the fewest that bound the share of wrong questions by 5 %."""
+"""The fewest that a choice may rest on, however loose the limit."""
 CONFIDENCE = 0.9
 _FEWEST_INSTANCES = 5
 """Amounts of fewer instances say nothing about how others would do."""
 _HALF_WIDTH = 1.96
 
-Candidates = dict[tuple[int, int], list["Asked"]]
-"""Questions by the two waits, without and with released memory."""
+Candidates = dict["Wait", list["Asked"]]
+"""Questions by the wait before them."""
 Match = Mapping[str, str]
 """Tags that select a group in an override; empty where none do."""
+
+
+def questions_needed(wrong_at_most: float) -> int:
+    """Return how many questions can bound the share of wrong ones by this, when none of them is wrong."""
+    return max(FEWEST_QUESTIONS, ceil(log(1 - CONFIDENCE) / log(1 - wrong_at_most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Idle minutes before a question: in general, and once every GPU has released its memory."""
+
+    minutes: int
+    released_minutes: int
+
+    @classmethod
+    def of(cls, rule: ApprovalRule) -> Wait:
+        """Return the wait that a policy sets."""
+        return cls(rule.ask_after_minutes, rule.ask_after_released_minutes)
+
+    def settings(self) -> dict[str, dict[str, int]]:
+        """Return the part of a policy that sets it."""
+        return {
+            "approval": {
+                "ask_after_minutes": self.minutes,
+                "ask_after_released_minutes": self.released_minutes,
+            }
+        }
+
+    def at_least(self, other: Wait) -> Wait:
+        """Return the longer of the two, setting by setting."""
+        return Wait(max(self.minutes, other.minutes), max(self.released_minutes, other.released_minutes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +116,7 @@ class Figures:
 class Trial:
     """One candidate over the whole time, and over its two halves."""
 
-    minutes: int
-    released_minutes: int
-    """The wait once memory is released."""
+    wait: Wait
     whole: Figures
     first: Figures
     second: Figures
@@ -98,7 +128,12 @@ class Advice:
 
     name: str
     matches: tuple[Match, ...]
+    """Tags that select all its instances; empty where they have none in common."""
     instances: int
+    days: float
+    """How long the record of an instance is, on average."""
+    needed: int
+    """How many questions in the first half a choice takes."""
     trials: tuple[Trial, ...]
     choice: Trial | None
 
@@ -110,7 +145,7 @@ class Advice:
     @property
     def best(self) -> Trial | None:
         """The candidate with the lowest bound, of those with questions enough."""
-        enough = [one for one in self.trials if one.first.questions >= FEWEST_QUESTIONS]
+        enough = [one for one in self.trials if one.first.questions >= self.needed]
         return min(enough, key=lambda one: one.first.bound, default=None)
 
 
@@ -122,37 +157,50 @@ class Recommendation:
     groups: tuple[Advice, ...]
     wrong_at_most: float
     """Share of wrong questions, 0 to 1."""
-    released_minutes: int
-    """The policy's wait once memory is released."""
-    days: float
+    present: Wait
+    """The policy's own wait."""
+    approval_delay: timedelta
+    days: tuple[float, float]
+    """The shortest and the longest record."""
     left_out: int
     freezes: int
     """How often the breaker froze all plans under one candidate, at the most."""
 
-    @staticmethod
-    def settings(choice: Trial) -> dict[str, int]:
-        """Return the policy's settings for this choice, as they were replayed."""
-        return {
-            "ask_after_minutes": choice.minutes,
-            "ask_after_released_minutes": choice.released_minutes,
-        }
+    @property
+    def base(self) -> Wait:
+        """The wait for all instances, once the policy is changed.
+
+        It is never shorter than the present one while untagged instances do not qualify for less: no
+        override could keep theirs.
+        """
+        chosen = self.everyone.choice
+        if chosen is None:
+            return self.present
+        untagged = any(one.choice is None and not one.matches for one in self.groups)
+        return chosen.wait.at_least(self.present) if untagged else chosen.wait
+
+    def wait_of(self, group: Advice) -> Wait:
+        """Return a group's wait once the policy is changed: without a choice, it gets no shorter."""
+        return self.base.at_least(self.present) if group.choice is None else group.choice.wait
 
     def document(self) -> dict[str, object]:
-        """Return what to add to the policy; empty where nothing is recommended."""
+        """Return what to add to the policy; empty where nothing changes."""
         found: dict[str, object] = {}
-        chosen = self.everyone.choice
-        if chosen is not None:
-            found["approval"] = self.settings(chosen)
-        overrides = [
-            {
-                "name": f"recommended for {', '.join(f'{key}={value}' for key, value in match.items())}",
-                "match": {"tags": dict(match)},
-                "set": {"approval": self.settings(one.choice)},
-            }
-            for one in self.groups
-            if one.choice is not None and (chosen is None or one.choice.minutes != chosen.minutes)
-            for match in one.matches
-        ]
+        if self.base != self.present:
+            found.update(self.base.settings())
+        overrides = []
+        names = set[str]()
+        for one in self.groups:
+            wait = self.wait_of(one)
+            for match in one.matches if wait != self.base else ():
+                reason = "unchanged" if one.choice is None else "recommended"
+                what = f"{reason} for {', '.join(f'{key}={printable(tag)}' for key, tag in match.items())}"
+                # Tags that differ in nothing but spaces look alike.
+                name = next(
+                    name for n in count(1) if (name := f"{what} ({n})" if n > 1 else what) not in names
+                )
+                names.add(name)
+                overrides.append({"name": name, "match": {"tags": dict(match)}, "set": wait.settings()})
         if overrides:
             found["overrides"] = overrides
         return found
@@ -248,46 +296,52 @@ def recommend(
         )
     freezes = 0
 
-    def replayed(*, sooner: bool) -> Candidates:
+    def replayed(label: str, *, sooner: bool) -> Candidates:
         nonlocal freezes
         asked: Candidates = {}
         for number, minutes in enumerate(candidates):
-            progress("replay", number, len(candidates))
+            progress(label, number, len(candidates))
             changed = AskAfter(policies, minutes, sooner)
             found = replay(str(minutes), changed, kept, approval_delay=approval_delay)
             freezes = max(freezes, found.freezes)
-            waits = (minutes, changed.base().policy.approval.ask_after_released_minutes)
-            asked[waits] = [one for result in found.results for one in _asked(result)]
-        progress("replay", len(candidates), len(candidates))
+            wait = Wait.of(changed.base().policy.approval)
+            asked[wait] = [one for result in found.results for one in _asked(result)]
+        progress(label, len(candidates), len(candidates))
         return asked
 
-    members: dict[str, set[str]] = {}
+    members: dict[str, list[Recording]] = {}
     matches: dict[str, list[Match]] = {}
     for recording in kept:
         name, match = groups.of(recording.instance)
-        members.setdefault(name, set()).add(recording.instance.instance_id)
+        members.setdefault(name, []).append(recording)
         if match and match not in matches.setdefault(name, []):
             matches[name].append(match)
-    groups_of = [
-        ("all instances", (), {one.instance.instance_id for one in kept}),
-        *((name, tuple(matches.get(name, ())), ids) for name, ids in sorted(members.items())),
+    parts: list[tuple[str, tuple[Match, ...], Sequence[Recording]]] = [
+        ("all instances", (), kept),
+        *((name, tuple(matches.get(name, ())), found) for name, found in sorted(members.items())),
     ]
-    asked = replayed(sooner=True)
-    advice = [_advice(*group, asked, wrong_at_most) for group in groups_of]
+    asked = replayed("replay", sooner=True)
+    advice = [_advice(*part, asked, wrong_at_most) for part in parts]
     if any(one.choice is None and one.best is not None for one in advice) and _may_be_sooner(kept, policies):
         # Where jobs release their memory between two runs, the shorter wait asks too soon.
-        later = replayed(sooner=False)
-        patient = [_advice(*group, later, wrong_at_most) for group in groups_of]
+        later = replayed("replay without the wait for released memory", sooner=False)
+        patient = [_advice(*part, later, wrong_at_most) for part in parts]
         advice = [b if a.choice is None and b.choice else a for a, b in zip(advice, patient, strict=True)]
+    days = [_days(one) for one in kept]
     return Recommendation(
         everyone=advice[0],
         groups=tuple(advice[1:]),
         wrong_at_most=wrong_at_most,
-        released_minutes=base.approval.ask_after_released_minutes,
-        days=max((one.span.end - one.span.start) / timedelta(days=1) for one in kept),
+        present=Wait.of(base.approval),
+        approval_delay=approval_delay,
+        days=(min(days), max(days)),
         left_out=len(recordings) - len(kept),
         freezes=freezes,
     )
+
+
+def _days(recording: Recording) -> float:
+    return (recording.span.end - recording.span.start) / timedelta(days=1)
 
 
 def _may_be_sooner(recordings: Sequence[Recording], policies: Policies) -> bool:
@@ -317,25 +371,21 @@ def _saved(event: Event) -> tuple[Decimal, Decimal | None]:
 def _advice(
     name: str,
     matches: tuple[Match, ...],
-    ids: set[str],
+    recordings: Sequence[Recording],
     asked: Candidates,
     wrong_at_most: float,
 ) -> Advice:
+    ids = {one.instance.instance_id for one in recordings}
+    needed = questions_needed(wrong_at_most)
     trials = []
-    for waits, questions in asked.items():
+    for wait, questions in asked.items():
         own = [one for one in questions if one.instance_id in ids]
         early = [one for one in own if one.is_early]
         late = [one for one in own if not one.is_early]
-        trials.append(Trial(*waits, *(_figures(part, len(ids)) for part in (own, early, late))))
-    choice = next(
-        (
-            one
-            for one in trials
-            if one.first.questions >= FEWEST_QUESTIONS and one.first.bound < wrong_at_most
-        ),
-        None,
-    )
-    return Advice(name, matches, len(ids), tuple(trials), choice)
+        trials.append(Trial(wait, *(_figures(part, len(ids)) for part in (own, early, late))))
+    good = (one for one in trials if one.first.questions >= needed and one.first.bound < wrong_at_most)
+    days = sum(map(_days, recordings)) / len(recordings)
+    return Advice(name, matches, len(ids), days, needed, tuple(trials), next(good, None))
 
 
 def _figures(asked: Sequence[Asked], instances: int) -> Figures:

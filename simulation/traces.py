@@ -54,7 +54,7 @@ def as_recording(trace: Trace, metrics: Metrics) -> Recording | None:
         instance_type=instance_type,
         state="running",
         launch_time=start,
-        tags={"Owner": trace.family},
+        tags={"Owner": trace.family, "Project": trace.family},
     )
     sets: tuple[Dimensions, ...] = tuple(
         (("InstanceId", instance.instance_id), ("index", str(gpu))) for gpu in range(count)
