@@ -41,7 +41,15 @@ RETIRED = frozenset({"last_started_at"})
 """Fields that 2428e04 stored and nobody needs any more."""
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
-    {"is_late", "idle_told_at", "samples", "memory_newest_percent", "last_measured", "longest_hole_minutes"}
+    {
+        "is_late",
+        "late_since",
+        "idle_told_at",
+        "samples",
+        "memory_newest_percent",
+        "last_measured",
+        "longest_hole_minutes",
+    }
 )
 """Fields that it did not know. It ignores what it does not know."""
 

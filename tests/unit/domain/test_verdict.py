@@ -16,6 +16,7 @@ from governor.domain.evidence import (
     Evidence,
     GpuReadings,
     MetricSource,
+    Series,
     coverage_percent,
     empty_evidence,
     evidence_document,
@@ -490,6 +491,24 @@ def test_a_required_figure_is_at_most_twenty_minutes_old_whatever_the_lag(
 
     assert is_late == (None if verdict is None else verdict.is_late)
     assert judge_age(evidence, replace(POLICY, vetoes=free), NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "is_late"),
+    [
+        ((40.0,) * 8 + (35.0,) * 4, True),
+        ((40.0,) * 4 + (35.0,) * 8, False),
+        ((None,) * 8 + (35.0,) * 4, False),
+    ],
+)
+def test_a_gpu_that_stays_hidden_is_not_late(samples: Series, *, is_late: bool) -> None:
+    """The other seven publish more samples in a period than there are GPUs: no sign of the eighth."""
+    gpus = (GpuReadings("all", QUIET),)
+    hidden = replace(
+        make_evidence(QUIET), source=MetricSource.AGGREGATE, gpus=gpus, gpus_expected=8, samples=samples
+    )
+    verdict = judge(make_instance(), NO_HOLD, replace(hidden, gpus_reporting=8), POLICY, NOW)
+    assert (VerdictKind.NO_DATA, is_late) == (verdict.kind, verdict.is_late)
 
 
 def _unread(instance: object, hold: Hold) -> VerdictKind:

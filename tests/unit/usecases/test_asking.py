@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 
 from governor.domain.alert import AlertKind
 from governor.domain.episode import Outcome
+from governor.domain.evidence import GpuReadings, window_before
+from governor.domain.judging import Memory, after_reading, judge_question, remembered
 from governor.domain.plan import Step
 from governor.domain.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy
+from governor.domain.verdict import NO_HOLD, VerdictKind
+from governor.domain.wording import span
 from governor.errors import MetricsLate
-from tests.builders import TARGET
+from tests.builders import NOW, TARGET, make_evidence, make_instance
 from tests.unit.usecases.builders import opener, ref_of, stored_episode
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 from tests.unit.usecases.world import World
@@ -155,6 +160,104 @@ def test_a_late_reading_alerts_nobody_for_half_an_hour_and_then_does() -> None:
         assert alerts == len(told), missing
 
 
+def silent_alerts(world: FleetWorld) -> int:
+    """How many alerts were sent about missing metrics."""
+    return sum(one.kind is AlertKind.TELEMETRY_SILENT for one in world.announcer.sent)
+
+
+@pytest.mark.parametrize("every", [2, 3, 4, 5])
+def test_an_agent_that_collects_too_seldom_is_not_late_for_ever(every: int) -> None:
+    """The newest reading is never old, and too few of them come."""
+    world = fleet([1.0] * 60)
+    world.sweep()
+    name = next(iter(world.ec2.instances))
+    for step in range(12):
+        readings = [1.0 if (index + step) % every == 0 else None for index in range(60)]
+        world.metrics.publish(UTILIZATION, {"InstanceId": name}, readings)
+        world.sweep(5)
+    assert 1 == silent_alerts(world)
+
+
+def test_readings_that_always_come_late_are_alerted_about_after_half_an_hour() -> None:
+    """And counted by the breaker; a fleet that is always late proves nothing."""
+    world = FleetWorld()
+    names = [world.add(number, [1.0] * 60) for number in range(1, 9)]
+    world.sweep()
+    for name in names:
+        world.publish(name, [*[1.0] * 60, None, None, None])
+    frozen = [world.sweep(5).frozen for _ in range(8)]
+    assert [False] * 6 + [True] * 2 == frozen
+
+
+def test_a_short_outage_that_is_over_alerts_nobody_and_freezes_nothing() -> None:
+    """Too little of the window was measured for a while; nothing is wrong any more."""
+    world = FleetWorld()
+    names = [world.add(number, [1.0] * 60) for number in range(1, 9)]
+    world.sweep()
+    for missing, since in [(n, 0) for n in range(1, 6)] + [(5, n) for n in range(1, 14)]:
+        for name in names:
+            world.publish(name, [*[1.0] * 60, *[None] * missing, *[1.0] * since])
+        assert not world.sweep(5).frozen
+    assert (0, "idle") == (silent_alerts(world), world.verdict(names[0]))
+
+
+def test_a_window_of_ten_minutes_waits_for_late_readings_too() -> None:
+    """Silence over all of it is not half an hour yet."""
+    approval = ApprovalRule(ask_after_minutes=15, ask_after_released_minutes=15)
+    policy = Policy(mode=Mode.ASK, idle=IdleRule(window_minutes=10), approval=approval)
+    world = fleet([1.0] * 60, policy)
+    world.sweep()
+    name = next(iter(world.ec2.instances))
+    alerts = []
+    for missing in range(1, 9):
+        world.metrics.publish(UTILIZATION, {"InstanceId": name}, [1.0] * 60 + [None] * missing)
+        world.sweep(5)
+        alerts.append(silent_alerts(world))
+    assert [0] * 6 + [1] * 2 == alerts
+
+
+def test_idle_time_is_never_counted_across_a_long_hole() -> None:
+    """Neither in the reason nor in the memory, though the hole has left the window."""
+    world = fleet(idle_bins(2))
+    name = next(iter(world.ec2.instances))
+    gap: list[float | None] = [*[90.0] * 200, 1.0, 1.0, *[None] * 12]
+    for since in range(12, 36):
+        world.metrics.publish(UTILIZATION, {"InstanceId": name}, [*gap, *[1.0] * since])
+        world.sweep(5)
+        seen = world.state.observations(TARGET)[name]
+        assert f"Idle for {span(timedelta(minutes=5 * since))} (every GPU under 5%)." == seen.reason
+
+
+def proof_of(world: FleetWorld, idle_since: datetime | None, **changes: Any) -> Memory:
+    """The memory after a proof over three hours that had these flaws."""
+    policy, evidence = world.policy, make_evidence()
+    known = Memory(NOW - timedelta(minutes=5), VerdictKind.IDLE, idle_since=idle_since)
+    window = window_before(NOW, policy.ask_window, policy.period, policy.lag)
+    gpus = (GpuReadings("0", (1.0,) * window.bins),)
+    longer = replace(evidence, window=window, gpus=gpus, **changes)
+    verdict = after_reading(make_instance(), NO_HOLD, known, evidence, policy, NOW, people_know=False)
+    proof = judge_question(make_instance(), NO_HOLD, longer, policy, policy.ask_window, NOW)
+    assert (True, False) == (verdict.is_idle, proof.is_idle)
+    return remembered(known, verdict, proof, policy, NOW)
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"read_problem": "Throttling"},
+        {"longest_hole_minutes": {"cpu": 30.0}},
+        {"measured_percent": {"cpu": 70.0, "network": 100.0}},
+    ],
+    ids=["throttled", "a hole of CPU", "too little CPU"],
+)
+def test_a_proof_that_failed_for_want_of_readings_is_tried_again_at_the_next_sweep(
+    flaw: dict[str, Any],
+) -> None:
+    """It has shown no work, so what is known stays known."""
+    for known in (NOW - timedelta(minutes=185), None):
+        assert known == proof_of(FleetWorld(), known, **flaw).idle_since
+
+
 def test_a_fleet_that_falls_silent_freezes_after_half_an_hour() -> None:
     """Its first half hour counts nothing, and hides nothing."""
     world = FleetWorld()
@@ -218,6 +321,16 @@ def test_memory_that_is_held_again_stops_nothing() -> None:
     acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
     result = acting.recheck(acting.ref, Step.STOP)
     assert (False, Outcome.REFUSED) == (result.proceed, result.outcome)
+
+
+def test_a_refusal_after_memory_came_back_says_so() -> None:
+    """Not only that it worked some hours ago: people knew that when they were asked."""
+    acting = World(evidence=make_evidence(memory_newest_percent=1.0))
+    own = {"InstanceId": acting.instance.instance_id}
+    acting.metrics.publish(UTILIZATION, own, idle_bins(20))
+    acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
+    reason = acting.recheck(acting.ref, Step.STOP).reason
+    assert reason.startswith("GPU memory is not released any more, so 3 h of idleness are needed; busy:")
 
 
 @pytest.mark.parametrize(

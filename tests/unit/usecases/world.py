@@ -10,7 +10,7 @@ from typing import Any, Literal
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.approval import Answer, Decision
 from governor.domain.episode import Episode, EpisodeRef, Phase, Terms
-from governor.domain.evidence import evidence_hash
+from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import SpotRequestType
 from governor.domain.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
 from governor.domain.policy import Action, ApprovalRule, Mode, PlanRule, Policy
@@ -51,6 +51,7 @@ class World:
     on_expiry: Literal["no-action", "act"] = "no-action"
     approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
     terms: Terms = Terms(known_people=frozenset({ALICE, "bob@example.com"}))
+    evidence: Evidence = field(default_factory=make_evidence)
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
 
@@ -103,7 +104,7 @@ class World:
         self.ref = EpisodeRef(TARGET.account, TARGET.region, instance.instance_id, instance.launch_time, 1)
         request = self.ec2.spot_requests.get(instance.spot_request_id or "")
         facts = PlanFacts(instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE)
-        evidence = make_evidence()
+        evidence = self.evidence
         plan = draw_plan(facts, self.policies.policy)
         self.state.take_lock(self.ref)
         self.state.save_opened(

@@ -249,6 +249,8 @@ class Observation:
     """When the owner of its environment was last told of it."""
     is_late: bool = False
     """Whether it is `no-data` only because its newest readings are missing, and not for long."""
+    late_since: UtcDatetime | None = None
+    """When that began; kept as long as it has no data."""
     last_known: str | None = None
     """The newest verdict that was one: not `no-data`."""
     project: str | None = None

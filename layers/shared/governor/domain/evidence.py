@@ -205,6 +205,13 @@ def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDateti
             length = 0
 
 
+def long_hole_end(series: Series, window: Window) -> UtcDatetime | None:
+    """The end of the newest hole that is too long for a proof."""
+    if len(series) == window.bins == len(readings(series)):
+        return None
+    return max((end for length, end in holes(series, window) if length > LONGEST_HOLE), default=None)
+
+
 def longest_hole(series: Series, window: Window) -> timedelta:
     """The longest time without a reading."""
     return max((length for length, _ in holes(series, window)), default=timedelta(0))

@@ -25,17 +25,20 @@ from governor.domain.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.domain.verdict import (
     FIGURES,
+    LATE,
     WORKING,
     Hold,
     Verdict,
     VerdictKind,
     idle_sentence,
+    is_short_hole,
     judge,
     judge_age,
     judge_holes,
     judge_unread,
     judge_utilization_only,
     still_busy,
+    unmeasured_until,
 )
 from governor.domain.wording import span
 
@@ -50,6 +53,8 @@ class Memory:
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
     """From when on it is proved idle without a break."""
+    late_since: UtcDatetime | None = None
+    """The first of the sweeps without data that go on, where its readings were only late then."""
 
 
 def before_reading(
@@ -83,10 +88,26 @@ def after_reading(
     """
     judged = judge_utilization_only if people_know else judge
     verdict = judged(instance, hold, evidence, policy, now)
-    since = _known_since(memory, evidence.window, policy)
-    if not verdict.is_idle or since is None:
+    if verdict.kind is VerdictKind.NO_DATA:
+        return replace(verdict, is_late=_is_late(memory, verdict, evidence, policy, now))
+    if not verdict.is_idle:
         return verdict
-    return replace(verdict, reason=idle_sentence(evidence.window.end - since, policy, verdict.manager))
+    idle_for = evidence.window.end - _since(memory, evidence, policy)
+    return replace(verdict, reason=idle_sentence(idle_for, policy, verdict.manager))
+
+
+def _is_late(
+    memory: Memory | None, verdict: Verdict, evidence: Evidence, policy: Policy, now: datetime
+) -> bool:
+    """Whether nobody is alerted yet: readings may still come, or a short hole is over.
+
+    Readings that always come late, or with ever new holes, are silence in the end.
+    """
+    started = _late_before(memory, now) or now
+    if verdict.is_late:
+        return now - started < LATE
+    over = evidence.read_problem is None and is_short_hole(evidence, policy)
+    return over and now - started < LATE + policy.window
 
 
 def window_to_prove(
@@ -177,7 +198,19 @@ def remembered(
         last_busy=verdict.last_busy,
         advice=verdict.advice,
         idle_since=_idle_since(memory, verdict, proof, policy),
+        late_since=_late_since(memory, verdict, now),
     )
+
+
+def _late_since(memory: Memory | None, verdict: Verdict, now: UtcDatetime) -> UtcDatetime | None:
+    if verdict.kind is not VerdictKind.NO_DATA:
+        return None
+    return _late_before(memory, now) or (now if verdict.is_late else None)
+
+
+def _late_before(memory: Memory | None, now: datetime) -> UtcDatetime | None:
+    """Since when it has been late, by the sweeps before; after a pause of theirs nothing is known of it."""
+    return memory.late_since if memory and now - memory.at < LATE else None
 
 
 def _idle_since(
@@ -188,12 +221,25 @@ def _idle_since(
     evidence = verdict.evidence
     if not verdict.is_idle or evidence is None:
         return None
-    if proof is not None and proof.evidence is not None and not proof.is_idle:
-        # Tried again when the work, or the hole, that was found has left the longer window.
-        length = proof.evidence.window.length
-        return evidence.window.start if proof.not_before is None else proof.not_before - length
+    since, found = _since(memory, evidence, policy), proof.evidence if proof else None
+    if proof is None or found is None:
+        return since
+    # Nothing is known without a memory; then the next sweep looks at the longer window in full again.
+    known = None if _known_since(memory, evidence.window, policy) is None else since
+    if found.read_problem is not None or proof.is_late:
+        return known  # what could not be read breaks nothing off, either
+    if proof.is_idle:
+        return min(since, found.window.start)
+    # Tried again when the work, or the hole, that was found has left the longer window. What else is missing
+    # is older than the idle window, so it is tried at every sweep, and not for long.
+    worked = known if proof.not_before is None else proof.not_before - found.window.length
+    return max((one for one in (worked, unmeasured_until(found)) if one is not None), default=None)
+
+
+def _since(memory: Memory | None, evidence: Evidence, policy: Policy) -> UtcDatetime:
+    """From when on an idle instance is idle, by this sweep and the one before: not across a long hole."""
     since = _known_since(memory, evidence.window, policy) or evidence.window.start
-    return since if proof is None or proof.evidence is None else min(since, proof.evidence.window.start)
+    return max(since, unmeasured_until(evidence) or since)
 
 
 def _known_since(memory: Memory | None, window: Window, policy: Policy) -> UtcDatetime | None:

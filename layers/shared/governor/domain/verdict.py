@@ -6,6 +6,7 @@ module must not know AWS, the state table or how evidence is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
@@ -23,10 +24,11 @@ from governor.domain.evidence import (
     Series,
     Window,
     coverage_percent,
-    holes,
     is_reading,
     last_at_or_above,
     last_reading_end,
+    long_hole_end,
+    longest_hole,
     mean,
     newest_bins,
     padded,
@@ -43,7 +45,7 @@ FIGURES = ("power", "memory", "cpu", "network")
 
 WORK = "work"
 """What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
-_LATE = timedelta(minutes=30)
+LATE = timedelta(minutes=30)
 """So long missing readings may still come: nobody is alerted, and nothing is counted."""
 _NEWEST_FIGURE = timedelta(minutes=20)
 """A required figure must be measured up to so long ago, or to the newest periods that the lag leaves."""
@@ -238,9 +240,9 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     """
     window = evidence.window
     for gpu in evidence.gpus:
-        ends = [end for length, end in holes(gpu.utilization, window) if length > LONGEST_HOLE]
-        if ends:
-            return _hole(evidence, policy, _label(gpu), ends[-1])
+        ended = long_hole_end(gpu.utilization, window)
+        if ended is not None:
+            return _hole(evidence, policy, _label(gpu), ended)
     hidden = _hidden_gpu_until(evidence, policy)
     if hidden is not None:
         return _hole(evidence, policy, "one of the GPUs", hidden)
@@ -251,6 +253,42 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
                 evidence, f"{_FIGURE_TEXT[figure]} was not measured for {longest:.0f} min of the window"
             )
     return None
+
+
+def unmeasured_until(evidence: Evidence) -> UtcDatetime | None:
+    """Until when a GPU was not measured for too long; nothing before is part of an idle time that lasts."""
+    ends = (long_hole_end(gpu.utilization, evidence.window) for gpu in evidence.gpus)
+    return max((end for end in ends if end is not None), default=None)
+
+
+def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
+    """Whether too little was measured, and only because of one hole of less than half an hour."""
+    return _is_thin(evidence, policy) and _is_but_for_one_hole(evidence, policy)
+
+
+def _is_thin(evidence: Evidence, policy: Policy) -> bool:
+    needed = policy.idle.minimum_coverage_percent
+    return any(seen < needed for seen, _ in _measured(evidence, policy))
+
+
+def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
+    """Whether everything is measured enough as soon as its longest hole, a short one, is forgiven."""
+    needed, length = policy.idle.minimum_coverage_percent, evidence.window.length
+    return all(
+        hole < LATE and seen + 100 * (hole / length) >= needed for seen, hole in _measured(evidence, policy)
+    )
+
+
+def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timedelta]]:
+    """Of every GPU, and of every required figure that was read: the share measured, and the longest hole."""
+    window = evidence.window
+    for gpu in evidence.gpus:
+        yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
+    for figure in policy.vetoes.required:
+        if policy.vetoes.limit(figure) is not None and figure in evidence.read:
+            seen = evidence.measured_percent.get(figure)
+            hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
+            yield (0.0, window.length) if seen is None else (seen, hole)
 
 
 def _hole(evidence: Evidence, policy: Policy, who: str, ended: UtcDatetime) -> Verdict:
@@ -306,15 +344,17 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
             evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
         )
     if evidence.source is MetricSource.NONE or not evidence.gpus:
-        return _no_data(evidence, _silence(evidence, policy))
-    late = _judge_end(evidence)
+        # A window of less than half an hour does not tell silence from lateness.
+        silence = _no_data(evidence, _silence(evidence, policy))
+        return replace(silence, is_late=evidence.window.length < LATE)
+    late = _judge_end(evidence, policy)
     if late is not None:
         return late
     uncovered = _uncovered(evidence, policy)
     return None if uncovered is None else _no_data(evidence, uncovered)
 
 
-def _judge_end(evidence: Evidence) -> Verdict | None:
+def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     """No data unless every GPU was measured in the two newest bins of five minutes."""
     window = evidence.window
     unmeasured = [gpu for gpu in evidence.gpus if not _has_end(gpu.utilization, window)]
@@ -326,7 +366,12 @@ def _judge_end(evidence: Evidence) -> Verdict | None:
     reason = f"{_label(oldest)} has missing readings in the newest {_newest(window)} min"
     if silent:
         reason = f"{_label(oldest)} published nothing in the newest {span(silent)}"
-    return replace(_no_data(evidence, reason), is_late=silent < _LATE)
+    return _stale(evidence, policy, reason)
+
+
+def _stale(evidence: Evidence, policy: Policy, reason: str) -> Verdict:
+    """No data for want of the newest readings; late where nothing else is missing."""
+    return replace(_no_data(evidence, reason), is_late=_is_but_for_one_hole(evidence, policy))
 
 
 def _has_end(series: Series, window: Window) -> bool:
@@ -409,10 +454,11 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - most_missing)
     if counts and min(counts) >= gpus and whole:
         return None
-    lately = padded(evidence.samples, window)[-max(1, _LATE // window.period) :]
-    late = any((count or 0.0) >= gpus for count in lately)
-    reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
-    return replace(_no_data(evidence, reason), is_late=late)
+    # All of them did lately: what one GPU less would publish in a period is no sign of that.
+    full = gpus * max(1.0, window.period.total_seconds() / interval)
+    lately = padded(evidence.samples, window)[-max(1, LATE // window.period) :]
+    late = _stale(evidence, policy, f"not all of {gpus} GPUs published in the newest {_newest(window)} min")
+    return replace(late, is_late=late.is_late and any((count or 0.0) >= full for count in lately))
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -445,6 +491,9 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
             return _no_data(
                 evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
             )
+        late = _judge_figures_end(evidence, policy, figure)
+        if late is not None:
+            return late
         seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
         if seen < needed:
             return _no_data(
@@ -452,9 +501,6 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
                 f"{_FIGURE_TEXT[figure]} is required by the policy and was measured {seen:.0f} % of the "
                 f"window, {needed:g} % are needed",
             )
-        late = _judge_figures_end(evidence, policy, figure)
-        if late is not None:
-            return late
     return None
 
 
@@ -465,21 +511,23 @@ def _judge_figures_end(evidence: Evidence, policy: Policy, figure: str) -> Verdi
     # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
     behind = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     silent = evidence.window.end - ended
-    return None if silent <= behind else _not_lately(evidence, figure, ended, silent)
+    return None if silent <= behind else _not_lately(evidence, policy, figure, silent)
 
 
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
     """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
     for figure in policy.vetoes.required:
-        ended = evidence.last_measured.get(figure, evidence.window.start)
-        if policy.vetoes.limit(figure) is not None and now - ended > _NEWEST_FIGURE:
-            return _not_lately(evidence, figure, ended, now - ended)
+        silent = now - evidence.last_measured.get(figure, evidence.window.start)
+        if policy.vetoes.limit(figure) is not None and silent > _NEWEST_FIGURE:
+            return _not_lately(evidence, policy, figure, silent)
     return None
 
 
-def _not_lately(evidence: Evidence, figure: str, ended: UtcDatetime, silent: timedelta) -> Verdict:
+def _not_lately(evidence: Evidence, policy: Policy, figure: str, silent: timedelta) -> Verdict:
+    ended = evidence.last_measured.get(figure, evidence.window.start)
     reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
-    return replace(_no_data(evidence, reason), is_late=silent < _LATE)
+    stale = _stale(evidence, policy, reason)
+    return replace(stale, is_late=stale.is_late and silent < LATE)
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:

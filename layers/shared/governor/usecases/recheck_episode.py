@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.domain.episode import Episode, EpisodeRef, Outcome
+from governor.domain.judging import is_released
 from governor.domain.plan import Step
 from governor.domain.verdict import WORKING, Verdict, VerdictKind
+from governor.domain.wording import span
 from governor.errors import Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import Episodes
@@ -55,12 +57,19 @@ class RecheckEpisode:
         elif instance.state != "running":
             return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
         else:
-            verdict, _ = self.inspect.judge(instance, cleared.applied.policy, now)
+            policy = cleared.applied.policy
+            verdict, evidence = self.inspect.judge(instance, policy, now)
             if verdict.is_late:
                 raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
             if verdict.kind is not VerdictKind.IDLE:
                 outcome = _outcome(verdict, cleared.episode)
-                return Rechecked(False, outcome, f"{verdict.kind.value}: {verdict.reason}")
+                why = f"{verdict.kind.value}: {verdict.reason}"
+                asked_on = cleared.episode.evidence
+                asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
+                if outcome is Outcome.REFUSED and asked_sooner and not is_released(evidence, policy):
+                    needed = span(policy.ask_window)
+                    why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
+                return Rechecked(False, outcome, why)
         self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")
 

@@ -78,7 +78,7 @@ class Case:
             return None
         if before.policy_version != self.applied.version:
             return Memory(before.at, kind)
-        return Memory(before.at, kind, before.last_busy, before.advice, before.idle_since)
+        return Memory(before.at, kind, before.last_busy, before.advice, before.idle_since, before.late_since)
 
     @property
     def unread_verdict(self) -> Verdict | None:
@@ -137,7 +137,11 @@ class Case:
     @property
     def idle_since(self) -> UtcDatetime | None:
         """From when on it is proved idle without a break."""
-        return remembered(self.memory, self.verdict, self.proof, self.policy, self.now).idle_since
+        return self._remembered.idle_since
+
+    @property
+    def _remembered(self) -> Memory:
+        return remembered(self.memory, self.verdict, self.proof, self.policy, self.now)
 
     @property
     def read_failed(self) -> bool:
@@ -195,6 +199,7 @@ class Case:
             told_silent=kind is VerdictKind.NO_DATA and (before.told_silent or self.notified),
             advice=verdict.advice,
             idle_since=self.idle_since,
+            late_since=self._remembered.late_since,
             idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
             managed_told_at=(notified_at or before.managed_told_at) if self.is_managed else None,
             last_known=before.last_known if kind is VerdictKind.NO_DATA else kind.value,
