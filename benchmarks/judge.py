@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.stub_aws import ACCOUNT, REGION, instance_id
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
-from governor.domain.policy import IdleRule, Metrics, Policy
-from governor.domain.verdict import NO_HOLD, VerdictKind, judge
+from governor.domain.policy.policy import IdleRule, Metrics, Policy
+from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, judge
 
 INSTANCES = 10_000
 GPUS = 8

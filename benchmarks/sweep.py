@@ -16,22 +16,22 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
 from governor.adapters.pricing import AwsPriceBook
-from governor.domain.episode import episode_from_execution_name
+from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.instance import Target
-from governor.domain.verdict import VerdictKind
+from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
-from governor.usecases.book_saving import BookSaving
-from governor.usecases.check_health import CheckHealth
-from governor.usecases.close_dead import CloseDead
-from governor.usecases.count_costs import CountCosts
-from governor.usecases.deliver_decision import DeliverDecision
-from governor.usecases.gather_evidence import GatherEvidence
-from governor.usecases.notify_dates import RemindNotices
-from governor.usecases.notify_managed import NotifyManaged
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.events.notify_dates import RemindNotices
+from governor.usecases.evidence.gather_evidence import GatherEvidence
+from governor.usecases.health.check_health import CheckHealth
+from governor.usecases.health.read_health import ReadHealth
+from governor.usecases.money.book_saving import BookSaving
+from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
-from governor.usecases.read_health import ReadHealth
-from governor.usecases.sweep_target import SweepTarget
-from governor.usecases.void_episode import VoidEpisode
+from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.sweep_target import SweepTarget
 from local.templates import expand_template
 from tests.twins import (
     FakeClock,

@@ -21,8 +21,8 @@ from urllib.request import Request, urlopen
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable, Table
-from governor.domain.approval import ApprovalStatus
-from governor.domain.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, LocalCloud, LocalCloudError

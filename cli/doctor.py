@@ -16,12 +16,12 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
-from governor.domain.telemetry import Finding, Health, findings, health_of
+from governor.domain.sweep.telemetry import Finding, Health, findings, health_of
+from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import printable
-from governor.domain.verdict import FIGURES
 from governor.ports import Catalogue, InstanceReader, MetricReader
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
-from governor.usecases.read_health import LOST_METRIC
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.health.read_health import LOST_METRIC
 
 
 @dataclass(frozen=True, slots=True)

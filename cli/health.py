@@ -13,12 +13,12 @@ from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
-from governor.domain.health import Severity
-from governor.domain.health_messages import InstanceFinding, finding_document
+from governor.domain.health.health import Severity
+from governor.domain.health.health_messages import InstanceFinding, finding_document
 from governor.domain.instance import Target
 from governor.domain.units import printable
 from governor.ports import InstanceReader, MetricReader
-from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
+from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
 _FAULTS = (Severity.CRITICAL, Severity.WARNING)
 

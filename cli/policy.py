@@ -21,7 +21,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import parse_policy
 from governor.domain.instance import Instance, Target
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 from governor.domain.units import printable
 from governor.errors import GovernorError, PolicyError, PolicyProblem
 

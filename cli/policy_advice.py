@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.domain.contacts import addresses
-from governor.domain.policy import Action, Mode, Policy
+from governor.domain.policy.contacts import addresses
+from governor.domain.policy.policy import Action, Mode, Policy
 
 _PEOPLE_OF_A_DEAR_TERMINATION = 2
 _SHORT_WINDOW_MINUTES = 30

@@ -11,7 +11,7 @@ from itertools import islice
 
 from governor.contracts.policy import PolicyBook
 from governor.contracts.yaml_document import shown
-from governor.domain.policy import OverrideMatch, Policy
+from governor.domain.policy.policy import OverrideMatch, Policy
 from governor.errors import PolicyError, PolicyProblem
 
 MOST_COMBINATIONS = 1_000

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from governor.contracts.policy import ONLY_IN_BASE, SCHEMA_VERSION, Override
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 
 
 class _Schema(GenerateJsonSchema):

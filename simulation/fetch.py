@@ -21,7 +21,7 @@ from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, Target
 from governor.domain.parts import in_parts
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
 from simulation.hours import hours_that_matter

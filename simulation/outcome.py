@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from governor.domain.policy import Mode
+from governor.domain.policy.policy import Mode
 from governor.domain.units import Usd, UtcDatetime
 from simulation.recording import Recording
 

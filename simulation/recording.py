@@ -13,10 +13,10 @@ from datetime import timedelta
 from math import inf, isnan, nan
 
 from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured, reaching, without
+from governor.domain.episode.plan import Price
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
-from governor.domain.plan import Price
-from governor.domain.policy import Metrics, Policy
+from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import MetricAnswer, MetricQuery
 

@@ -16,7 +16,15 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.breaker import (
+from governor.domain.alerts.owner import owner_of
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import acts_on_silence, mode_of
+from governor.domain.episode.quiet import quiet_until
+from governor.domain.evidence import Evidence, MetricSource, Window, window_before
+from governor.domain.instance import Shape, Target
+from governor.domain.policy.policy import Mode, Policy
+from governor.domain.policy.schedule import schedule
+from governor.domain.sweep.breaker import (
     Change,
     SweepDay,
     acts_unasked,
@@ -25,10 +33,7 @@ from governor.domain.breaker import (
     is_freeze_over,
     remember,
 )
-from governor.domain.episode import Outcome
-from governor.domain.evidence import Evidence, MetricSource, Window, window_before
-from governor.domain.instance import Shape, Target
-from governor.domain.judging import (
+from governor.domain.sweep.judging import (
     after_reading,
     before_reading,
     is_released,
@@ -39,15 +44,10 @@ from governor.domain.judging import (
     wants_memory,
     window_to_prove,
 )
-from governor.domain.owner import owner_of
-from governor.domain.plan import acts_on_silence, mode_of
-from governor.domain.policy import Mode, Policy
-from governor.domain.quiet import quiet_until
-from governor.domain.schedule import schedule
+from governor.domain.sweep.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
 from governor.ports import Policies
-from governor.usecases.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from simulation.outcome import Ending, Event, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
 from simulation.track import Question, Track

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from evaluation.bins import BINS_PER_HOUR, reaching, without
+from governor.domain.alerts.owner import owner_of
+from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.instance import Instance
-from governor.domain.judging import Memory
-from governor.domain.owner import owner_of
-from governor.domain.plan import Plan, PlanFacts, Price, draw_plan
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.judging import Memory
+from governor.domain.sweep.verdict import Verdict, VerdictKind
 from governor.domain.units import UtcDatetime
-from governor.domain.verdict import Verdict, VerdictKind
 from simulation.outcome import Ending, Event, InstanceResult, Stop
 from simulation.recording import PERIOD, Recording
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.judging import may_ask_sooner, wanted_figures
-from governor.domain.policy import Metrics, Policy, TagMatch
+from governor.domain.policy.policy import Metrics, Policy, TagMatch
+from governor.domain.sweep.judging import may_ask_sooner, wanted_figures
 from simulation.replay import ReplayError, replayable
 
 _HOUR = timedelta(hours=1)

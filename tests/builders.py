@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from governor.domain.episode.plan import PlanFacts, Price
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
 from governor.domain.instance import Instance, Protection, Shape, Target, Volume
-from governor.domain.plan import PlanFacts, Price
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 TARGET = Target("123456789012", "us-east-1")

@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import AskPayload
 from governor.observability import logger, observed
-from governor.usecases.ask_owner import AskOwner
+from governor.usecases.approvals.ask_owner import AskOwner
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import use_case

@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
-from governor.usecases.check_health import CheckHealth
+from governor.usecases.health.check_health import CheckHealth
 from governor.wiring.health import HealthParts
 from governor.wiring.policies import ByTarget, by_target
 

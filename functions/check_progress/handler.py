@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import ProgressPayload
 from governor.observability import logger, observed
-from governor.usecases.check_progress import CheckProgress
+from governor.usecases.episode.check_progress import CheckProgress
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import use_case

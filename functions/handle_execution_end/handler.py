@@ -8,7 +8,7 @@ from governor.contracts.events import ExecutionEndEvent
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 from governor.observability import logger, observed
-from governor.usecases.react import ReactToExecutionEnd
+from governor.usecases.events.react import ReactToExecutionEnd
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import or_defaults, use_case

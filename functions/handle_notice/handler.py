@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.notices import HealthEvent, NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
 from governor.observability import logger, observed
-from governor.usecases.notify_dates import NotifyDates
+from governor.usecases.events.notify_dates import NotifyDates
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_last, use_case

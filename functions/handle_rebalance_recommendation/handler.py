@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.events import RebalanceEvent
 from governor.contracts.parsing import parse
 from governor.observability import count, logger, observed
-from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring import events
 from governor.wiring.basics import Ready
 from governor.wiring.policies import or_last, use_case

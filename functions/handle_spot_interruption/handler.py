@@ -8,12 +8,12 @@ from typing import Any
 from governor.contracts.events import warned_of
 from governor.contracts.parsing import parse
 from governor.contracts.queue import QueueBatch, queued_event
-from governor.domain.interruption import Warned
+from governor.domain.events.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
 from governor.ports import DeadLetters
-from governor.usecases.notify_warning import Reaction
-from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.usecases.events.notify_warning import Reaction
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring import events
 from governor.wiring.basics import Ready
 

@@ -8,7 +8,7 @@ from governor.contracts.events import StateChangeEvent
 from governor.contracts.parsing import parse
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
-from governor.usecases.react import ReactToStateChange
+from governor.usecases.events.react import ReactToStateChange
 from governor.wiring import state_change
 from governor.wiring.parts import Parts
 

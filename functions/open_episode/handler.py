@@ -8,12 +8,12 @@ from typing import Any
 
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import EpisodePayload
-from governor.domain.plan import Step
-from governor.domain.policy import Action, Mode
-from governor.domain.schedule import Schedule
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Action, Mode
+from governor.domain.policy.schedule import Schedule
 from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
-from governor.usecases.open_episode import Opened, OpenEpisode
+from governor.usecases.episode.open_episode import Opened, OpenEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import use_case

@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import PutAwayPayload
 from governor.observability import count, logger, observed
-from governor.usecases.put_away import PutAway
+from governor.usecases.episode.put_away import PutAway
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import use_case

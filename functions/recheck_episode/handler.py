@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import RecheckPayload
 from governor.observability import logger, observed
-from governor.usecases.recheck_episode import RecheckEpisode
+from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import use_case

@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.rotation import RotationPayload
 from governor.observability import logger, observed
-from governor.usecases.rotate_keys import RotateKeys
+from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.wiring import keys
 from governor.wiring.basics import Basics
 

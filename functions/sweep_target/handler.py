@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
-from governor.usecases.sweep_target import SweepTarget
+from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring.policies import ByTarget, by_target
 from governor.wiring.sweep import SweepParts
 

@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import EpisodeOnlyPayload
 from governor.observability import logger, observed
-from governor.usecases.take_snapshot import TakeSnapshot
+from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import use_case

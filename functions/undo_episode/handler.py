@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import UndoPayload
 from governor.observability import count, logger, observed
-from governor.usecases.undo_episode import UndoEpisode
+from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.instances import InstanceParts
 from governor.wiring.policies import or_defaults, use_case

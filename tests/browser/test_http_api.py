@@ -22,7 +22,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from hypothesis import HealthCheck, Phase, given, settings
 
-from governor.domain.approval import ApprovalStatus
+from governor.domain.approvals.approval import ApprovalStatus
 from local.cloud import REGION
 from tests.integration.people import hidden_fields, request
 from tests.integration.stage import Stage

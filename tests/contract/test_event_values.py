@@ -12,8 +12,8 @@ import pytest
 from governor.contracts.events import InterruptionEvent, warned_of
 from governor.contracts.notices import NoticeEvent, OtherBlockEvent
 from governor.contracts.parsing import parse
-from governor.domain.interruption import Cause
-from governor.domain.notice import BlockChange, ScheduledChange
+from governor.domain.events.interruption import Cause
+from governor.domain.events.notice import BlockChange, ScheduledChange
 from governor.errors import InputError
 
 EVENTS = Path(__file__).parents[2] / "events"

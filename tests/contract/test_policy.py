@@ -13,7 +13,7 @@ from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
 from governor.contracts.policy import parse_policy
 from governor.contracts.yaml_document import read_document
-from governor.domain.policy import Action, Mode, Policy
+from governor.domain.policy.policy import Action, Mode, Policy
 from governor.errors import PolicyError
 from tests.builders import make_instance
 

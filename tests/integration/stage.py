@@ -13,7 +13,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.secrets import SecretDocument
 from governor.adapters.table import StateTable, Table
-from governor.domain.episode import Episode, episode_from_execution_name
+from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from local.cloud import ACCOUNT, REGION
 from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of

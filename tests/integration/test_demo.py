@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.demo import Demo
-from governor.domain.verdict import VerdictKind
+from governor.domain.sweep.verdict import VerdictKind
 from local.cloud import LocalCloudError
 from tests.integration.stage import Stage
 

@@ -17,8 +17,8 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.sns import alert_document
 from governor.adapters.table import EventStore, Table
-from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.episode import Outcome
+from governor.domain.alerts.alert import Alert, AlertKind, Severity
+from governor.domain.episode.episode import Outcome
 from local.cloud import ROOT, LocalCloud
 from local.fleet import T4
 from local.receivers import Receivers

@@ -10,7 +10,7 @@ from html import unescape
 from itertools import product
 from urllib.parse import parse_qs, urlsplit
 
-from governor.domain.approval import ApprovalStatus
+from governor.domain.approvals.approval import ApprovalStatus
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
 from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, await_received

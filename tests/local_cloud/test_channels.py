@@ -27,8 +27,8 @@ from governor.channels.slack_callback import parse_slack_answer, verify_slack_re
 from governor.channels.teams import TeamsChannel
 from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook
-from governor.domain.alert import Section, Severity
-from governor.domain.approval import Answer
+from governor.domain.alerts.alert import Section, Severity
+from governor.domain.approvals.approval import Answer
 from local.cloud import ANSWER_SECONDS, LocalCloud
 from local.receivers import CHANNELS, Receivers
 from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome

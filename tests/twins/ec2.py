@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
-from governor.domain.plan import Step
-from governor.domain.policy import TagMatch
+from governor.domain.policy.policy import TagMatch
 from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
 from governor.ports import Snapshot
 

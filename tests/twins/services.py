@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.alert import Alert
-from governor.domain.episode import EpisodeRef
+from governor.domain.alerts.alert import Alert
+from governor.domain.episode.episode import EpisodeRef
+from governor.domain.episode.plan import Price
+from governor.domain.events.interruption import LifecycleAction
 from governor.domain.instance import Instance, Target
-from governor.domain.interruption import LifecycleAction
-from governor.domain.managed import BatchEnvironment
-from governor.domain.plan import Price
-from governor.domain.policy import AppliedPolicy, Policy
+from governor.domain.policy.policy import AppliedPolicy, Policy
+from governor.domain.sweep.managed import BatchEnvironment
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, NobodyListens
 from governor.ports import SpotPrices

@@ -16,8 +16,8 @@ from governor.adapters.clients import Clients
 from governor.adapters.table import EventStore, StateTable, Table, keys
 from governor.adapters.table.client import Condition, Document, Key, Write, packed, unpacked
 from governor.adapters.table.codec import written
-from governor.domain.approval import Approval
-from governor.domain.episode import Episode, InstanceRecord
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.domain.units import parse_iso
 from governor.errors import ConflictError
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli import health
 from governor.contracts.policy import parse_policy
-from governor.usecases.read_health import HealthReading
+from governor.usecases.health.read_health import HealthReading
 from tests.builders import TARGET
 from tests.unit.usecases.health_world import BINS, HealthWorld, flat
 

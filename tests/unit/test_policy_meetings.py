@@ -7,7 +7,7 @@ import pytest
 from cli import policy_meetings
 from cli.policy_meetings import joined, meetings
 from governor.contracts.policy import parse_policy
-from governor.domain.policy import OverrideMatch
+from governor.domain.policy.policy import OverrideMatch
 from governor.errors import PolicyError
 from tests.builders import make_instance
 

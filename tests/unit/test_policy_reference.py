@@ -9,7 +9,7 @@ import pytest
 
 from cli.policy_schema import meanings, policy_schema, sections
 from governor.contracts.policy import Override
-from governor.domain.policy import Health, HealthThresholds, Policy
+from governor.domain.policy.policy import Health, HealthThresholds, Policy
 from scripts.policy_reference import ROOT, SCHEMA, pages
 
 PAGES = pages(policy_schema())

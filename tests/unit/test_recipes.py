@@ -16,12 +16,12 @@ import pytest
 
 from governor.channels.registry import Registry
 from governor.contracts.events import WARNINGS
-from governor.domain.event_messages import warning_alert
-from governor.domain.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
-from governor.domain.messages import step_text
-from governor.domain.owner import NOBODY
-from governor.domain.plan import MAIN_STEPS, Step
-from governor.domain.verdict import Family, VerdictKind, family
+from governor.domain.alerts.owner import NOBODY
+from governor.domain.approvals.messages import step_text
+from governor.domain.episode.plan import MAIN_STEPS, Step
+from governor.domain.events.event_messages import warning_alert
+from governor.domain.events.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
+from governor.domain.sweep.verdict import Family, VerdictKind, family
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.channels.builders import FixedClock
 from tests.unit.template.machines import ROOT, rules
@@ -100,7 +100,13 @@ def test_the_registry_makes_every_channel_from_the_secret() -> None:
 
 JUDGING = {
     f"{LAYER}/{name}.py"
-    for name in ("domain/judging", "domain/breaker", "usecases/inspect_instance", "usecases/recheck_episode")
+    for name in (
+        "domain/sweep/judging",
+        "domain/sweep/breaker",
+        "usecases/evidence/inspect_instance",
+        "usecases/episode/open_episode",
+        "usecases/episode/recheck_episode",
+    )
 }
 """These name `idle`, `no-data` and `busy`, which every verdict is told from."""
 

@@ -133,7 +133,7 @@ def test_functions_reach_aws_through_the_wiring_only() -> None:
 
 def test_domain_imports_the_standard_library_and_the_errors() -> None:
     """Decisions stay pure whatever is installed: a list of what is allowed, not of what is forbidden."""
-    paths = sorted((LAYER / "governor" / "domain").glob("*.py"))
+    paths = sorted((LAYER / "governor" / "domain").rglob("*.py"))
     assert paths
     for path in paths:
         assert set() == outside(imports(path.read_text()), "governor.domain", "governor.errors"), path
@@ -143,7 +143,7 @@ def test_use_cases_import_domain_ports_and_errors() -> None:
     """They name what they need by port and never learn who answers."""
     allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.stores", "governor.usecases")
     ports = [LAYER / "governor" / name for name in ("ports.py", "stores.py")]
-    for path in [*sorted((LAYER / "governor" / "usecases").glob("*.py")), *ports]:
+    for path in [*sorted((LAYER / "governor" / "usecases").rglob("*.py")), *ports]:
         assert set() == outside(imports(path.read_text()), *allowed), path
 
 

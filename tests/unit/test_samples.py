@@ -15,7 +15,7 @@ from governor.contracts.events import InterruptionEvent, LifecycleEvent
 from governor.contracts.notices import NoticeEvent
 from governor.contracts.parsing import parse
 from governor.contracts.queue import queued_event
-from governor.domain.notice import ScheduledChange
+from governor.domain.events.notice import ScheduledChange
 from local.fleet import Member
 from local.samples import happening, moved_to
 

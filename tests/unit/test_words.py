@@ -31,10 +31,15 @@ SAY = {
     ),
 }
 MESSAGES = (
-    *sorted((LAYER / "domain").glob("*messages.py")),
+    *sorted((LAYER / "domain").rglob("*messages.py")),
     *(
         LAYER / name
-        for name in ("domain/wording.py", "domain/alert.py", "domain/managed.py", "domain/plan.py")
+        for name in (
+            "domain/wording.py",
+            "domain/alerts/alert.py",
+            "domain/sweep/managed.py",
+            "domain/episode/plan.py",
+        )
     ),
     *(
         LAYER / "channels" / name

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
-    from governor.domain.alert import Alert
-    from governor.domain.episode import EpisodeRef
+    from governor.domain.alerts.alert import Alert
+    from governor.domain.episode.episode import EpisodeRef
+    from governor.domain.episode.plan import Price, Step
+    from governor.domain.events.interruption import LifecycleAction, SpotPrice
     from governor.domain.evidence import Series, Window
     from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
-    from governor.domain.interruption import LifecycleAction, SpotPrice
-    from governor.domain.managed import BatchEnvironment
-    from governor.domain.plan import Price, Step
-    from governor.domain.policy import AppliedPolicy, Policy, TagMatch
+    from governor.domain.policy.policy import AppliedPolicy, Policy, TagMatch
+    from governor.domain.sweep.managed import BatchEnvironment
     from governor.domain.units import UtcDatetime
 
 

@@ -12,21 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
-    from governor.domain.approval import Approval, Decision
-    from governor.domain.breaker import SweepDay
-    from governor.domain.cost import Meter
-    from governor.domain.delivery import Delivery
-    from governor.domain.episode import (
-        BreakerState,
-        Episode,
-        EpisodeRef,
-        InstanceRecord,
-        Observation,
-        Outcome,
-    )
+    from governor.domain.alerts.delivery import Delivery
+    from governor.domain.approvals.approval import Approval, Decision
+    from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Observation, Outcome
+    from governor.domain.events.notice import Notice
     from governor.domain.instance import Target
-    from governor.domain.ledger import LedgerEntry
-    from governor.domain.notice import Notice
+    from governor.domain.money.cost import Meter
+    from governor.domain.money.ledger import LedgerEntry
+    from governor.domain.sweep.breaker import BreakerState, SweepDay
     from governor.domain.units import UtcDatetime
 
 

@@ -16,15 +16,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from governor.domain.approval import Answer
-from governor.domain.breaker import SweepDay
-from governor.domain.cost import Meter
-from governor.domain.delivery import Delivery
-from governor.domain.episode import BreakerState, Outcome
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import Answer
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import Price, Saving
+from governor.domain.events.notice import Notice
 from governor.domain.instance import Target
-from governor.domain.notice import Notice
-from governor.domain.plan import Price, Saving
-from governor.domain.schedule import Schedule
+from governor.domain.money.cost import Meter
+from governor.domain.policy.schedule import Schedule
+from governor.domain.sweep.breaker import BreakerState, SweepDay
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
     NOW,

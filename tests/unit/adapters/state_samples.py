@@ -9,14 +9,14 @@ from typing import Any
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable, Table
-from governor.domain.approval import Answer, Decision
-from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
+from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
-from governor.domain.ledger import LedgerEntry
-from governor.domain.plan import Plan, Price, Saving, Step
-from governor.domain.policy import Action, Mode
+from governor.domain.money.ledger import LedgerEntry
+from governor.domain.policy.policy import Action, Mode
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 _DAY_END = NOW.replace(microsecond=0)

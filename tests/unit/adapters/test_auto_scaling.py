@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.auto_scaling import AutoScalingHooks
-from governor.domain.interruption import LifecycleAction
+from governor.domain.events.interruption import LifecycleAction
 from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET

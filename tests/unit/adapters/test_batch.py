@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.batch import AwsBatch
-from governor.domain.managed import BatchEnvironment
+from governor.domain.sweep.managed import BatchEnvironment
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import TARGET

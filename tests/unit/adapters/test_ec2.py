@@ -10,9 +10,9 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
+from governor.domain.episode.plan import MAIN_STEPS, Step
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
-from governor.domain.plan import MAIN_STEPS, Step
-from governor.domain.policy import TagMatch
+from governor.domain.policy.policy import TagMatch
 from governor.errors import (
     AccessDenied,
     CloudError,

@@ -12,7 +12,7 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import EventStore, Table
-from governor.domain.notice import Notice
+from governor.domain.events.notice import Notice
 from governor.errors import ConflictError, Throttled
 from governor.stores import EventLog
 from tests.twins import MemoryEventLog

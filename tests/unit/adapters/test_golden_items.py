@@ -13,12 +13,13 @@ from governor.adapters.table import EventStore, StateTable, Table
 from governor.adapters.table.client import unpacked
 from governor.adapters.table.codec import Unreadable
 from governor.adapters.table.codec import read as read_document
-from governor.domain.approval import Approval
-from governor.domain.cost import Meter
-from governor.domain.delivery import Delivery
-from governor.domain.episode import BreakerState, Episode, InstanceRecord
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.domain.evidence import evidence_hash
-from governor.domain.ledger import LedgerEntry
+from governor.domain.money.cost import Meter
+from governor.domain.money.ledger import LedgerEntry
+from governor.domain.sweep.breaker import BreakerState
 from tests.unit.adapters.golden import (
     ADDED,
     IDS,

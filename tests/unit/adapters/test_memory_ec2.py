@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
-from governor.domain.plan import Step
-from governor.domain.policy import TagMatch
+from governor.domain.policy.policy import TagMatch
 from governor.errors import NotFound, Protected, Throttled, Unsupported, WrongState
 from tests.twins import MemoryEc2
 from tests.unit.adapters.state_samples import LAUNCHED, TARGET

@@ -20,10 +20,10 @@ from governor.adapters.sqs import SqsDeadLetters, SqsParkedAlerts
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.stepfunctions import StepFunctionsWorkflow
 from governor.contracts.alerts import parse_queued
-from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.delivery import Again
+from governor.domain.alerts.alert import Alert, AlertKind, Severity
+from governor.domain.alerts.delivery import Again
 from governor.domain.instance import Instance, Lifecycle, Target
-from governor.domain.policy import Policy, Prices
+from governor.domain.policy.policy import Policy, Prices
 from governor.errors import (
     AccessDenied,
     CloudError,

@@ -10,8 +10,8 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.spot_market import Ec2SpotMarket
+from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
-from governor.domain.interruption import SpotPrice
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TARGET

@@ -11,13 +11,13 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable
-from governor.domain.approval import Answer, ApprovalStatus
-from governor.domain.breaker import SweepDay
-from governor.domain.cost import Meter
-from governor.domain.delivery import Delivery
-from governor.domain.episode import BreakerState, InstanceRecord, Outcome, Phase
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
-from governor.domain.verdict import Hold
+from governor.domain.money.cost import Meter
+from governor.domain.sweep.breaker import BreakerState, SweepDay
+from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (

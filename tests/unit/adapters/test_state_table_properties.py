@@ -18,9 +18,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, 
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable
-from governor.domain.approval import Answer, ApprovalStatus
-from governor.domain.episode import BreakerState, Outcome
+from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.episode.episode import Outcome
 from governor.domain.instance import Target
+from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, decision, dynamo_table, entry, episode, ref

@@ -12,8 +12,8 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.table import StateTable, Table
-from governor.domain.approval import Answer
-from governor.domain.episode import Outcome
+from governor.domain.approvals.approval import Answer
+from governor.domain.episode.episode import Outcome
 from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import (

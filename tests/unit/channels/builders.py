@@ -11,8 +11,8 @@ from typing import Any
 from governor.channels.errors import DeliveryRetryable
 from governor.channels.message import Message, Table
 from governor.channels.transport import HttpAnswer
-from governor.domain.alert import AlertKind, Facts, Section, Severity
-from governor.domain.approval import Answer
+from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
+from governor.domain.approvals.approval import Answer
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 EPISODE = "123456789012-us-east-1-i-0123456789abcdef0-20261119T080000Z-1"

@@ -21,13 +21,13 @@ from governor.channels.message import Delivered, Message
 from governor.channels.registry import Recipient, Registry, Route
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
-from governor.domain.alert import Alert, AlertKind
-from governor.domain.approval import Answer, Decision
-from governor.domain.contacts import Contact
-from governor.domain.delivery import NOWHERE, Again, Delivery, Queued
-from governor.domain.episode import Episode, EpisodeRef, Observation, Outcome, Terms
-from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
-from governor.domain.policy import Action, Ownership
+from governor.domain.alerts.alert import Alert, AlertKind
+from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Terms
+from governor.domain.policy.contacts import Contact
+from governor.domain.policy.policy import Action, Ownership
 from governor.domain.units import iso
 from governor.errors import CloudError, InputError, Throttled
 from tests.builders import NOW, TARGET

@@ -9,7 +9,7 @@ import pytest
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key, pagerduty_event
 from governor.channels.transport import HttpAnswer
-from governor.domain.alert import AlertKind, Severity
+from governor.domain.alerts.alert import AlertKind, Severity
 from governor.errors import ConfigurationError
 from tests.unit.channels.builders import (
     EPISODE,

@@ -14,11 +14,11 @@ import pytest
 
 from governor.channels.errors import DeliveryRefused
 from governor.channels.slack_actions import SlackActions
-from governor.domain.approval import ApprovalStatus
-from governor.domain.contacts import Contact
-from governor.domain.policy import Action, Ownership
-from governor.usecases.decide import Decide
-from governor.usecases.show_approval import ShowApproval
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.policy.contacts import Contact
+from governor.domain.policy.policy import Action, Ownership
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.show_approval import ShowApproval
 from tests.builders import NOW
 from tests.unit.usecases.world import APPROVAL_ID, World
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from governor.channels.message import Message, Table
 from governor.channels.slack_blocks import BLOCKS, slack_blocks, slack_text
-from governor.domain.alert import Section
-from governor.domain.approval import Answer
+from governor.domain.alerts.alert import Section
+from governor.domain.approvals.approval import Answer
 from local.receiver_checks import slack_problems
 from tests.unit.channels.builders import FACTS, LINK, make_message, make_outcome
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from governor.channels.errors import CallbackRefused
 from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, verify_slack_request
-from governor.domain.approval import Answer
+from governor.domain.approvals.approval import Answer
 from governor.errors import ConfigurationError, InputError
 from tests.unit.channels.builders import NOW
 

@@ -15,7 +15,7 @@ from governor.channels.errors import DeliveryRefused
 from governor.channels.message import Table
 from governor.channels.teams import TeamsChannel, teams_envelope
 from governor.channels.transport import HttpAnswer
-from governor.domain.alert import Section
+from governor.domain.alerts.alert import Section
 from tests.unit.channels.builders import FACTS, LINK, FakeTransport, FixedClock, make_message, make_outcome
 
 URL = "https://prod-1.westeurope.logic.example/workflows/w1/triggers/manual/paths/invoke?sig=secret-part"

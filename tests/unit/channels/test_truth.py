@@ -26,26 +26,34 @@ from governor.channels.slack_blocks import slack_blocks, slack_text
 from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
-from governor.domain.alert import Alert
-from governor.domain.approval import Answer, Approval, ApprovalStatus, Decision
-from governor.domain.breaker_messages import breaker_alert, breaker_release, breaker_reminder
-from governor.domain.cost import ProjectCost
-from governor.domain.cost_messages import budget_alert
-from governor.domain.episode import BreakerState, Episode, Outcome, Phase, Terms
-from governor.domain.event_messages import checkpoint_failed_alert, mass_alert, warning_alert
+from governor.domain.alerts.alert import Alert
+from governor.domain.alerts.owner import Owner
+from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
+from governor.domain.episode.plan import Price
+from governor.domain.events.event_messages import checkpoint_failed_alert, mass_alert, warning_alert
+from governor.domain.events.interruption import (
+    Cause,
+    Checkpoint,
+    HookAnswer,
+    HookState,
+    LifecycleAction,
+    Warned,
+)
+from governor.domain.events.notice import Notice
+from governor.domain.events.notice_messages import block_expiring_alert, notice_alert
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.history import History
 from governor.domain.instance import Instance
-from governor.domain.interruption import Cause, Checkpoint, HookAnswer, HookState, LifecycleAction, Warned
-from governor.domain.managed import Home, IdleMember, Kind, managed_alert
-from governor.domain.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
-from governor.domain.notice import Notice
-from governor.domain.notice_messages import block_expiring_alert, notice_alert
-from governor.domain.owner import Owner
-from governor.domain.plan import Price
-from governor.domain.policy import Action, Mode, Policy
-from governor.domain.schedule import Schedule
-from governor.domain.silence_messages import silent_alert
+from governor.domain.money.cost import ProjectCost
+from governor.domain.money.cost_messages import budget_alert
+from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.policy.schedule import Schedule
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.breaker_messages import breaker_alert, breaker_release, breaker_reminder
+from governor.domain.sweep.managed import Home, IdleMember, Kind, managed_alert
+from governor.domain.sweep.silence_messages import silent_alert
 from local.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World

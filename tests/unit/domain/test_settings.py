@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.policy import (
+from governor.domain.policy.policy import (
     ApprovalRule,
     Breaker,
     Budget,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
 from governor.domain.instance import Shape
-from governor.domain.judging import judge_question
-from governor.domain.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
-from governor.domain.verdict import NO_HOLD, VerdictKind
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
+from governor.domain.sweep.judging import judge_question
+from governor.domain.sweep.verdict import NO_HOLD, VerdictKind
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.recording import RecordedMetrics
 from simulation.traces import as_recording
 from tests.unit.evaluation.builders import BUSY, HOLE, HOUR, IDLE, bins_of, of_text, trace_of

@@ -13,27 +13,27 @@ from urllib.parse import quote
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.domain.episode import Outcome, Phase
+from governor.domain.episode.episode import Outcome, Phase
+from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle
-from governor.domain.plan import Step
-from governor.domain.policy import Action
+from governor.domain.policy.policy import Action
 from governor.errors import InputError
 from governor.ports import UndoAnswer
-from governor.usecases.ask_owner import AskOwner
-from governor.usecases.check_health import CheckHealth
-from governor.usecases.check_progress import CheckProgress
-from governor.usecases.conclude_approval import ConcludeApproval
-from governor.usecases.notify_dates import NotifyDates
-from governor.usecases.open_episode import OpenEpisode
-from governor.usecases.put_away import PutAway
-from governor.usecases.react import ReactToExecutionEnd
-from governor.usecases.recheck_episode import RecheckEpisode
-from governor.usecases.record_outcome import RecordOutcome
-from governor.usecases.respond_to_warnings import RespondToWarnings
-from governor.usecases.sum_up_month import SumUpMonth
-from governor.usecases.sweep_target import SweepTarget
-from governor.usecases.take_snapshot import TakeSnapshot
-from governor.usecases.undo_episode import UndoEpisode
+from governor.usecases.approvals.ask_owner import AskOwner
+from governor.usecases.approvals.conclude_approval import ConcludeApproval
+from governor.usecases.episode.check_progress import CheckProgress
+from governor.usecases.episode.open_episode import OpenEpisode
+from governor.usecases.episode.put_away import PutAway
+from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.usecases.episode.record_outcome import RecordOutcome
+from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.usecases.episode.undo_episode import UndoEpisode
+from governor.usecases.events.notify_dates import NotifyDates
+from governor.usecases.events.react import ReactToExecutionEnd
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.usecases.health.check_health import CheckHealth
+from governor.usecases.money.sum_up_month import SumUpMonth
+from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, delivery, events, keys, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.events import EventParts

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from governor.domain.interruption import Warned
+from governor.domain.events.interruption import Warned
 from governor.errors import InputError, Throttled
-from governor.usecases.notify_warning import Reaction
-from governor.usecases.respond_to_warnings import RespondToWarnings
+from governor.usecases.events.notify_warning import Reaction
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.events import ToInterruptions
 from tests.unit.functions.handlers import call
 

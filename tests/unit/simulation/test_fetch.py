@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
+from governor.domain.episode.plan import Price
 from governor.domain.evidence import MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
-from governor.domain.plan import Price
-from governor.domain.policy import IdleRule, Policy, TagMatch, Vetoes
+from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 from simulation.fetch import Fetch, FetchError, last_days

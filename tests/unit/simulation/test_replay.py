@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.contacts import Contact, Weekday
 from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Protection, Shape
-from governor.domain.judging import judge_question, wanted_figures
-from governor.domain.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
-from governor.domain.verdict import NO_HOLD, VerdictKind, activity, judge
-from governor.usecases.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.domain.policy.contacts import Contact, Weekday
+from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
+from governor.domain.sweep.judging import judge_question, wanted_figures
+from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, judge
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.outcome import Ending, InstanceResult
 from simulation.recording import PERIOD, RecordedMetrics, Recording, highest
 from simulation.replay import ReplayError

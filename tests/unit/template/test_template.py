@@ -9,7 +9,7 @@ import pytest
 
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
-from governor.domain.alert import FOR_MACHINES
+from governor.domain.alerts.alert import FOR_MACHINES
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()

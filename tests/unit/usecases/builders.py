@@ -9,14 +9,14 @@ from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.links import HmacLinkSigner
-from governor.domain.approval import Answer, Approval, Decision
-from governor.domain.episode import Episode, EpisodeRef
-from governor.domain.plan import Price
-from governor.usecases.book_saving import BookSaving
-from governor.usecases.inspect_instance import InspectInstance
-from governor.usecases.open_episode import OpenEpisode
-from governor.usecases.read_history import ReadHistory
-from governor.usecases.record_outcome import RecordOutcome
+from governor.domain.approvals.approval import Answer, Approval, Decision
+from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.plan import Price
+from governor.usecases.episode.open_episode import OpenEpisode
+from governor.usecases.episode.record_outcome import RecordOutcome
+from governor.usecases.evidence.inspect_instance import InspectInstance
+from governor.usecases.evidence.read_history import ReadHistory
+from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld

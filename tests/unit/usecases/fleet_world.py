@@ -9,20 +9,20 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.domain.plan import Price
-from governor.domain.policy import Mode, Policy
+from governor.domain.episode.plan import Price
+from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
-from governor.usecases.book_saving import BookSaving
-from governor.usecases.close_dead import CloseDead
-from governor.usecases.count_costs import CountCosts
-from governor.usecases.deliver_decision import DeliverDecision
-from governor.usecases.gather_evidence import GatherEvidence
-from governor.usecases.notify_dates import RemindNotices
-from governor.usecases.notify_managed import NotifyManaged
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.events.notify_dates import RemindNotices
+from governor.usecases.evidence.gather_evidence import GatherEvidence
+from governor.usecases.money.book_saving import BookSaving
+from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
-from governor.usecases.sweep_case import SweepSummary
-from governor.usecases.sweep_target import SweepTarget
-from governor.usecases.void_episode import VoidEpisode
+from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.sweep_case import SweepSummary
+from governor.usecases.sweep.sweep_target import SweepTarget
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
 from tests.twins import (
     FakeClock,

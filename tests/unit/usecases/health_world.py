@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from governor.domain.alert import Alert
-from governor.domain.policy import Health, Policy
-from governor.usecases.check_health import CheckHealth, HealthSummary
-from governor.usecases.read_health import HealthReading, HealthRequest, ReadHealth
+from governor.domain.alerts.alert import Alert
+from governor.domain.policy.policy import Health, Policy
+from governor.usecases.health.check_health import CheckHealth, HealthSummary
+from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import (
     FakeClock,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from governor.domain.policy import Policy, Targets
+from governor.domain.policy.policy import Policy, Targets
 from governor.usecases.accounts import Accounts
 from tests.builders import TARGET
-from tests.unit.usecases.test_notices import IN_TWO_WEEKS, block, retirement, world_with
+from tests.unit.usecases.events.test_notices import IN_TWO_WEEKS, block, retirement, world_with
 from tests.unit.usecases.warned_world import WarnedWorld
 
 MEMBER = "210987654321"

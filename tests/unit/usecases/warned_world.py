@@ -7,18 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.domain.alert import Alert, AlertKind
-from governor.domain.episode import Phase
+from governor.domain.alerts.alert import Alert, AlertKind
+from governor.domain.episode.episode import Phase
+from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.instance import Lifecycle, Volume
-from governor.domain.interruption import Cause, LifecycleAction, Warned
-from governor.domain.policy import Events, Mode
-from governor.usecases.advise_elsewhere import AdviseElsewhere
-from governor.usecases.deliver_decision import DeliverDecision
-from governor.usecases.notify_warning import NotifyWarning, Reaction
+from governor.domain.policy.policy import Events, Mode
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.events.advise_elsewhere import AdviseElsewhere
+from governor.usecases.events.notify_warning import NotifyWarning, Reaction
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.usecases.events.send_checkpoint import SendCheckpoint
 from governor.usecases.once import Once
-from governor.usecases.respond_to_warnings import RespondToWarnings
-from governor.usecases.send_checkpoint import SendCheckpoint
-from governor.usecases.void_episode import VoidEpisode
 from tests.builders import NOW, TARGET, make_instance
 from tests.twins import MemoryEventLog, MemoryLifecycleHooks, RecordingHook, StaticSpotMarket
 from tests.unit.usecases.fleet_world import ACCOUNTS

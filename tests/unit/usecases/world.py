@@ -8,20 +8,20 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.domain.approval import Answer, Decision
-from governor.domain.episode import Episode, EpisodeRef, Phase, Terms
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
+from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import SpotRequestType
-from governor.domain.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
-from governor.domain.policy import Action, ApprovalRule, Mode, PlanRule, Policy
-from governor.domain.schedule import schedule
+from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy
+from governor.domain.policy.schedule import schedule
 from governor.usecases.accounts import Accounts
-from governor.usecases.gather_evidence import GatherEvidence
-from governor.usecases.guards import Guards
-from governor.usecases.inspect_instance import InspectInstance
-from governor.usecases.put_away import PutAway
-from governor.usecases.recheck_episode import RecheckEpisode
-from governor.usecases.take_snapshot import TakeSnapshot
+from governor.usecases.episode.guards import Guards
+from governor.usecases.episode.put_away import PutAway
+from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.usecases.evidence.gather_evidence import GatherEvidence
+from governor.usecases.evidence.inspect_instance import InspectInstance
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_evidence, make_instance
 from tests.twins import (
     FakeClock,

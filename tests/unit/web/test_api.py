@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from governor.domain.approval import ApprovalStatus
-from governor.domain.contacts import Contact
-from governor.domain.episode import Terms
-from governor.domain.policy import Action, Ownership
-from governor.usecases.decide import Decide
-from governor.usecases.list_questions import ListQuestions
-from governor.usecases.show_approval import ShowApproval
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Terms
+from governor.domain.policy.contacts import Contact
+from governor.domain.policy.policy import Action, Ownership
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.list_questions import ListQuestions
+from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from tests.builders import TARGET
 from tests.unit.usecases.builders import asked

@@ -10,12 +10,12 @@ import pytest
 
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.seals import HmacSealer
-from governor.domain.approval import ApprovalStatus, Decision
-from governor.domain.contacts import Contact, Directory
-from governor.domain.episode import Outcome
-from governor.domain.identity import Role, SignedIn
-from governor.domain.policy import Action
-from governor.domain.terms import BROADCAST
+from governor.domain.approvals.approval import ApprovalStatus, Decision
+from governor.domain.approvals.identity import Role, SignedIn
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.episode.episode import Outcome
+from governor.domain.policy.contacts import Contact, Directory
+from governor.domain.policy.policy import Action
 from governor.domain.units import iso
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from governor.domain.approval import Answer, ApprovalStatus
-from governor.domain.episode import Outcome
-from governor.domain.policy import Action
+from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.episode.episode import Outcome
+from governor.domain.policy.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
 from local.templates import expand_template
 from tests.unit.usecases.world import APPROVAL_ID, World

@@ -12,7 +12,7 @@ import pytest
 
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.seals import HmacSealer
-from governor.domain.identity import Role, SignedIn
+from governor.domain.approvals.identity import Role, SignedIn
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions

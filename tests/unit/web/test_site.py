@@ -14,21 +14,21 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.domain.approval import ApprovalStatus
-from governor.domain.delivery import Delivery
-from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase, Terms
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, Terms
+from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import LaunchFacts
-from governor.domain.plan import draw_plan
-from governor.domain.policy import Action, Mode, PlanRule, Policy, Power
-from governor.domain.terms import BROADCAST
+from governor.domain.policy.policy import Action, Mode, PlanRule, Policy, Power
 from governor.domain.units import iso
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
-from governor.usecases.decide import Decide
-from governor.usecases.show_approval import ShowApproval
-from governor.usecases.show_digest import ShowDigest
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance

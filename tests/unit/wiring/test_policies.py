@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.policy import Mode
+from governor.domain.policy.policy import Mode
 from governor.errors import AccessDenied, CloudError, PolicyError, Throttled, Unavailable
 from governor.wiring import policies
 from governor.wiring.parts import Parts

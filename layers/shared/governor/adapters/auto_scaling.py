@@ -9,8 +9,8 @@ from datetime import timedelta
 
 from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
+from governor.domain.events.interruption import LifecycleAction
 from governor.domain.instance import Target
-from governor.domain.interruption import LifecycleAction
 from governor.errors import CloudError
 
 _OVER = "No active Lifecycle Action found"

@@ -10,7 +10,7 @@ from typing import Any
 from governor.adapters.clients import Adapter, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
-from governor.domain.managed import BatchEnvironment
+from governor.domain.sweep.managed import BatchEnvironment
 
 _WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 _RUNNING = ("STARTING", "RUNNING")

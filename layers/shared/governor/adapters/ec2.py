@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 from governor.adapters.clients import Adapter, pages
 from governor.adapters.errors import DRY_RUN_OK, aws_errors
+from governor.domain.episode.plan import Step
 from governor.domain.instance import (
     Instance,
     LaunchFacts,
@@ -25,8 +26,7 @@ from governor.domain.instance import (
     Volume,
 )
 from governor.domain.parts import in_parts
-from governor.domain.plan import Step
-from governor.domain.policy import TagMatch
+from governor.domain.policy.policy import TagMatch
 from governor.domain.units import as_utc
 from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
 from governor.ports import Snapshot

@@ -14,9 +14,9 @@ from governor.adapters.catalogue import PRICES_AS_OF, list_price
 from governor.adapters.clients import Clients
 from governor.adapters.clock import utc_now
 from governor.adapters.spot_market import spot_history
+from governor.domain.episode.plan import Price
 from governor.domain.instance import Instance, Lifecycle
-from governor.domain.plan import Price
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 from governor.domain.units import iso
 from governor.errors import CloudError
 

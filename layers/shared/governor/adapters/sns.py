@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import aws_errors
-from governor.domain.alert import QUESTIONS, Alert
+from governor.domain.alerts.alert import QUESTIONS, Alert
 from governor.domain.units import iso
 from governor.errors import NobodyListens
 

@@ -15,8 +15,8 @@ from typing import Any
 from governor.adapters.clients import Clients
 from governor.adapters.clock import utc_now
 from governor.adapters.errors import aws_errors
+from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
-from governor.domain.interruption import SpotPrice
 from governor.errors import GovernorError
 from governor.ports import SpotPrices
 

@@ -10,7 +10,7 @@ import json
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.adapters.sns import alert_document
-from governor.domain.alert import Alert
+from governor.domain.alerts.alert import Alert
 from governor.ports import DeadLetters
 
 _WHY_CHARACTERS = 1000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
-from governor.domain.episode import EpisodeRef
+from governor.domain.episode.episode import EpisodeRef
 from governor.domain.units import iso
 from governor.errors import CloudError, NotFound
 

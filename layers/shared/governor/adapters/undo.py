@@ -7,7 +7,7 @@ import json
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.adapters.stepfunctions import episode_input
-from governor.domain.episode import EpisodeRef
+from governor.domain.episode.episode import EpisodeRef
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
 

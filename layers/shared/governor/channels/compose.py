@@ -9,11 +9,9 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from governor.channels.message import Message, Table
-from governor.domain.alert import QUESTIONS, Alert, AlertKind, Facts, Section
-from governor.domain.approval import Answer
-from governor.domain.episode import Episode
-from governor.domain.figures import gpu_rows
-from governor.domain.messages import (
+from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section
+from governor.domain.approvals.approval import Answer
+from governor.domain.approvals.messages import (
     STAGE_OF,
     STAGES,
     Words,
@@ -26,7 +24,9 @@ from governor.domain.messages import (
     step_text,
     verb,
 )
-from governor.domain.terms import may
+from governor.domain.approvals.terms import may
+from governor.domain.episode.episode import Episode
+from governor.domain.sweep.figures import gpu_rows
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.domain.wording import clock, day_and_time, plural, usd
 

@@ -19,14 +19,14 @@ from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import Message
 from governor.channels.registry import Recipient, Registry, Route
-from governor.domain.alert import ESCALATED, Alert, AlertKind
-from governor.domain.approval import ApprovalStatus
-from governor.domain.contacts import Contact, addresses, list_addresses
-from governor.domain.delivery import DIGEST_PREFIX, NOWHERE, Delivery
-from governor.domain.episode import Episode, episode_from_execution_name
+from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
+from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
-from governor.domain.policy import ApprovalRule
-from governor.domain.terms import BROADCAST
+from governor.domain.policy.contacts import Contact, addresses, list_addresses
+from governor.domain.policy.policy import ApprovalRule
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import Clock, LinkSigner, Policies

@@ -20,8 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from governor.channels.errors import DeliveryRefused, DeliveryRetryable
 from governor.channels.message import CUT, Channel, Delivered, Message, Table, one_line
-from governor.domain.alert import Section
-from governor.domain.contacts import is_address
+from governor.domain.alerts.alert import Section
+from governor.domain.policy.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 
 _NAME = "email"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from governor.domain.alert import AlertKind, Facts, Section, Severity
-from governor.domain.approval import Answer
+from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
+from governor.domain.approvals.approval import Answer
 from governor.domain.units import UtcDatetime, printable
 
 ANSWER_TEXT = {

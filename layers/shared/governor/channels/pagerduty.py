@@ -11,7 +11,7 @@ import re
 
 from governor.channels.message import Channel, Delivered, Message, one_line
 from governor.channels.transport import Endpoint, Transport
-from governor.domain.alert import AlertKind, Section, Severity
+from governor.domain.alerts.alert import AlertKind, Section, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock

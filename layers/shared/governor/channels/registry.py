@@ -17,7 +17,7 @@ from governor.channels.slack import API_URL, SlackApi, SlackAppChannel, SlackWeb
 from governor.channels.teams import TeamsChannel
 from governor.channels.transport import HttpsTransport, Transport
 from governor.channels.webhook import WebhookChannel
-from governor.domain.contacts import Contact, addresses, list_addresses
+from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 

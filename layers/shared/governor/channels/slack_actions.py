@@ -11,15 +11,15 @@ from typing import Protocol
 
 from governor.channels.errors import CallbackRefused
 from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, verify_slack_request
-from governor.domain.approval import Answer, Decision
-from governor.domain.contacts import Directory
-from governor.domain.schedule import tomorrow_morning
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.policy.contacts import Directory
+from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import clock
 from governor.errors import DecisionRefused, InputError, NotFound
 from governor.ports import Clock
-from governor.usecases.decide import Decide
-from governor.usecases.show_approval import ShowApproval
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.show_approval import ShowApproval
 
 
 class Confirm(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip, one_line
-from governor.domain.alert import Section
-from governor.domain.approval import Answer
+from governor.domain.alerts.alert import Section
+from governor.domain.approvals.approval import Answer
 
 BLOCKS = 50
 """Blocks of one message."""

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from governor.channels.errors import CallbackRefused
 from governor.channels.slack_blocks import ACTION_PREFIX, OPEN_ACTION, REASON_ACTION, REASON_BLOCK
-from governor.domain.approval import Answer
+from governor.domain.approvals.approval import Answer
 from governor.errors import ConfigurationError, InputError
 
 _TOLERANCE = timedelta(minutes=5)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from governor.channels.message import Channel, Delivered, Message, clip, one_line
 from governor.channels.transport import Endpoint, Transport
-from governor.domain.alert import Section, Severity
+from governor.domain.alerts.alert import Section, Severity
 from governor.ports import Clock
 
 _PAYLOAD_BYTES = 26_000

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from governor.channels.errors import CallbackRefused
 from governor.channels.message import Channel, Delivered, Message
 from governor.channels.transport import Transport, check_answer, https_url
-from governor.domain.alert import Section
+from governor.domain.alerts.alert import Section
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock

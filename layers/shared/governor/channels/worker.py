@@ -15,8 +15,8 @@ from typing import Protocol
 from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
-from governor.domain.alert import FOR_MACHINES, QUESTIONS, Alert
-from governor.domain.delivery import Again, Flush, Queued
+from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert
+from governor.domain.alerts.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from governor.domain.alert import Alert, AlertKind, Severity
-from governor.domain.delivery import Again, Flush
+from governor.domain.alerts.alert import Alert, AlertKind, Severity
+from governor.domain.alerts.delivery import Again, Flush
 from governor.domain.units import as_utc
 from governor.errors import InputError
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import AliasPath, Field
 
 from governor.contracts.parsing import AccountId, Event, InstanceId, Moment, Region, parse
-from governor.domain.interruption import Cause, LifecycleAction, Warned
+from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.units import UtcDatetime, as_utc, parse_iso, printable
 
 _YEARS = range(2006, 3000)

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, RootModel, Tag
 
 from governor.contracts.events import Envelope, detail, moment, moment_or_none
 from governor.contracts.parsing import REGION, AccountId, Event
-from governor.domain.notice import BlockChange, ScheduledChange
+from governor.domain.events.notice import BlockChange, ScheduledChange
 from governor.domain.units import as_utc
 
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"

@@ -12,9 +12,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from governor.contracts.parsing import AccountId, InstanceId, Moment, Payload, Region
-from governor.domain.episode import EpisodeRef, Outcome
-from governor.domain.messages import Stage
-from governor.domain.plan import Step, Until
+from governor.domain.approvals.messages import Stage
+from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.episode.plan import Step, Until
 
 
 class TargetPayload(Payload):

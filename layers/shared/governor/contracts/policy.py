@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
-from governor.domain.policy import AppliedPolicy, OverrideMatch, Policy
+from governor.domain.policy.policy import AppliedPolicy, OverrideMatch, Policy
 from governor.domain.settings import Mistake, Section, SettingError
 from governor.errors import PolicyError, PolicyProblem
 

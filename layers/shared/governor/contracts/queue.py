@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import AliasPath, Field
 
 from governor.contracts.parsing import Event
-from governor.domain.delivery import Queued
+from governor.domain.alerts.delivery import Queued
 from governor.errors import InputError
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from governor.contracts.parsing import Event
-from governor.usecases.rotate_keys import RotationStep
+from governor.usecases.approvals.rotate_keys import RotationStep
 
 
 class RotationPayload(Event):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from governor.domain.instance import Target
-from governor.domain.policy import Policy
+from governor.domain.policy.policy import Policy
 from governor.errors import ConfigurationError
 
 

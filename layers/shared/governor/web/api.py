@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from governor.domain.approval import Answer, Decision, has_controls
-from governor.domain.contacts import Directory
-from governor.domain.messages import cost_lines, plan_lines
+from governor.domain.approvals.approval import Answer, Decision, has_controls
+from governor.domain.approvals.messages import cost_lines, plan_lines
+from governor.domain.policy.contacts import Directory
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
-from governor.usecases.decide import Decide
-from governor.usecases.list_questions import ListQuestions
-from governor.usecases.show_approval import ApprovalView, ShowApproval
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.list_questions import ListQuestions
+from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 _LONGEST_REASON = 300

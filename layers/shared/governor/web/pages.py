@@ -13,13 +13,10 @@ from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from governor.domain.approval import Answer
-from governor.domain.delivery import NOWHERE, Delivery
-from governor.domain.episode import Episode, Outcome
-from governor.domain.figures import gpu_rows
-from governor.domain.identity import Role, permits
-from governor.domain.instance import console_url
-from governor.domain.messages import (
+from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.approvals.approval import Answer
+from governor.domain.approvals.identity import Role, permits
+from governor.domain.approvals.messages import (
     cost_lines,
     idle_text,
     people_text,
@@ -29,12 +26,15 @@ from governor.domain.messages import (
     step_text,
     verb,
 )
-from governor.domain.policy import Mode
-from governor.domain.schedule import tomorrow_morning
-from governor.domain.terms import may, may_undo
+from governor.domain.approvals.terms import may, may_undo
+from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.instance import console_url
+from governor.domain.policy.policy import Mode
+from governor.domain.policy.schedule import tomorrow_morning
+from governor.domain.sweep.figures import gpu_rows
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, people, usd
-from governor.usecases.show_approval import ApprovalView
+from governor.usecases.approvals.show_approval import ApprovalView
 from governor.web import frame, picture
 
 _NINE = 9

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.identity import signed_in
+from governor.domain.approvals.identity import signed_in
 from governor.errors import (
     CloudError,
     ConfigurationError,

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
-from governor.domain.approval import Answer, Decision
-from governor.domain.contacts import Directory
-from governor.domain.delivery import DIGEST_PREFIX
-from governor.domain.identity import Role, check_role, person_of
-from governor.domain.terms import BROADCAST, may_undo
+from governor.domain.alerts.delivery import DIGEST_PREFIX
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.identity import Role, check_role, person_of
+from governor.domain.approvals.terms import BROADCAST, may_undo
+from governor.domain.policy.contacts import Directory
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import (
     CloudError,
@@ -27,9 +27,9 @@ from governor.errors import (
     NotFound,
 )
 from governor.ports import Clock, LinkSigner, Undoer
-from governor.usecases.decide import Decide
-from governor.usecases.show_approval import ShowApproval
-from governor.usecases.show_digest import ShowDigest
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web import pages
 from governor.web.pages import Visitor
 from governor.web.responses import Response, headers, redirect, refusal

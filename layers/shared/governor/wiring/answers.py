@@ -8,9 +8,9 @@ from governor.channels.transport import HttpsTransport
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
-from governor.usecases.decide import Decide
-from governor.usecases.list_questions import ListQuestions
-from governor.usecases.show_approval import ShowApproval
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.list_questions import ListQuestions
+from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts

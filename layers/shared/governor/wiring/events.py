@@ -10,10 +10,10 @@ from governor.adapters.checkpoint import RunCommandHook
 from governor.adapters.spot_market import Ec2SpotMarket
 from governor.adapters.sqs import SqsDeadLetters
 from governor.ports import CheckpointHook, DeadLetters, LifecycleHooks, SiblingTypes, SpotMarket
-from governor.usecases.advise_elsewhere import AdviseElsewhere
-from governor.usecases.notify_warning import NotifyWarning
-from governor.usecases.respond_to_warnings import RespondToWarnings
-from governor.usecases.send_checkpoint import SendCheckpoint
+from governor.usecases.events.advise_elsewhere import AdviseElsewhere
+from governor.usecases.events.notify_warning import NotifyWarning
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.usecases.events.send_checkpoint import SendCheckpoint
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_last, ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from governor.usecases.read_health import ReadHealth
+from governor.usecases.health.read_health import ReadHealth
 from governor.wiring.ec2 import Ec2Parts
 
 

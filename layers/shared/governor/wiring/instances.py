@@ -9,12 +9,12 @@ from governor.ports import (
     Policies,
     PriceBook,
 )
-from governor.usecases.book_saving import BookSaving
-from governor.usecases.close_dead import CloseDead
-from governor.usecases.gather_evidence import GatherEvidence
-from governor.usecases.guards import Guards
-from governor.usecases.inspect_instance import InspectInstance
-from governor.usecases.read_history import ReadHistory
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.guards import Guards
+from governor.usecases.evidence.gather_evidence import GatherEvidence
+from governor.usecases.evidence.inspect_instance import InspectInstance
+from governor.usecases.evidence.read_history import ReadHistory
+from governor.usecases.money.book_saving import BookSaving
 from governor.wiring.ec2 import Ec2Parts
 
 

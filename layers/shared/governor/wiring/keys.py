@@ -5,7 +5,7 @@ from __future__ import annotations
 from governor.adapters.seals import HmacSealer
 from governor.adapters.secrets import SecretVersions
 from governor.ports import RotatingSecret, Sealer
-from governor.usecases.rotate_keys import RotateKeys
+from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.web.sessions import Sessions
 from governor.wiring.basics import Basics
 

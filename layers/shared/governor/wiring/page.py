@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from governor.adapters.undo import LambdaUndoer
 from governor.ports import Undoer
-from governor.usecases.decide import Decide
-from governor.usecases.show_approval import ShowApproval
-from governor.usecases.show_digest import ShowDigest
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web.site import ApprovalSite, Gate
 from governor.wiring.keys import sessions
 from governor.wiring.parts import Parts

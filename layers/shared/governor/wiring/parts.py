@@ -11,9 +11,9 @@ from governor.adapters.table import EventStore, StateTable, Table
 from governor.ports import Announcer, Workflow
 from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
-from governor.usecases.deliver_decision import DeliverDecision
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.void_episode import VoidEpisode
 from governor.usecases.once import Once
-from governor.usecases.void_episode import VoidEpisode
 from governor.wiring.basics import Basics
 
 

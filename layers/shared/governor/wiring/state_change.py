@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.usecases.react import ReactToStateChange
+from governor.usecases.events.react import ReactToStateChange
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_last
 

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from governor.adapters.batch import AwsBatch
 from governor.ports import BatchReader
-from governor.usecases.count_costs import CountCosts
-from governor.usecases.notify_dates import RemindNotices
-from governor.usecases.notify_managed import NotifyManaged
+from governor.usecases.events.notify_dates import RemindNotices
+from governor.usecases.money.count_costs import CountCosts
+from governor.usecases.sweep.notify_managed import NotifyManaged
 from governor.wiring.instances import InstanceParts
 
 

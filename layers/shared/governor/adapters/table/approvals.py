@@ -7,8 +7,8 @@ from datetime import datetime
 from governor.adapters.table import keys
 from governor.adapters.table.client import Document, Store, Write, absent, update, where
 from governor.adapters.table.codec import moment, read_item, written
-from governor.domain.approval import Approval, ApprovalStatus, Decision, hold_after, status_after
-from governor.domain.verdict import NO_HOLD
+from governor.domain.approvals.approval import Approval, ApprovalStatus, Decision, hold_after, status_after
+from governor.domain.sweep.verdict import NO_HOLD
 from governor.errors import ConflictError, NotFound
 
 _PENDING = where("status", "=", ApprovalStatus.PENDING.value)

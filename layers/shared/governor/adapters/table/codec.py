@@ -19,12 +19,9 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin,
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema, core_schema, from_json
 
-from governor.domain.approval import Approval
-from governor.domain.breaker import SweepDay
-from governor.domain.cost import Meter
-from governor.domain.delivery import Delivery
-from governor.domain.episode import (
-    BreakerState,
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import (
     Episode,
     EpisodeRef,
     InstanceRecord,
@@ -32,11 +29,13 @@ from governor.domain.episode import (
     Terms,
     episode_from_execution_name,
 )
+from governor.domain.episode.plan import Plan
 from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
 from governor.domain.history import History, history_document, history_from_document
 from governor.domain.instance import Instance, LaunchFacts, Target
-from governor.domain.ledger import LedgerEntry
-from governor.domain.plan import Plan
+from governor.domain.money.cost import Meter
+from governor.domain.money.ledger import LedgerEntry
+from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.units import as_utc, parse_iso
 from governor.errors import CloudError
 

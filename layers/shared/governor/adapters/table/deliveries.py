@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from governor.adapters.table.client import Document, Key, Store, absent, delete, epoch, is_text, put, where
 from governor.adapters.table.codec import moment, read_item, written
-from governor.domain.delivery import Delivery
+from governor.domain.alerts.delivery import Delivery
 
 _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)

@@ -21,9 +21,9 @@ from governor.adapters.table.client import (
 )
 from governor.adapters.table.codec import moment, read_item, written
 from governor.adapters.table.ledger import booking
-from governor.domain.approval import first_approval
-from governor.domain.episode import Episode, EpisodeRef, Outcome, Phase
-from governor.domain.ledger import LedgerEntry
+from governor.domain.approvals.approval import first_approval
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.money.ledger import LedgerEntry
 from governor.errors import ConflictError
 
 _APPROVALS_KEPT = timedelta(days=400)

@@ -26,8 +26,8 @@ from governor.adapters.table.client import (
 )
 from governor.adapters.table.codec import read_item
 from governor.adapters.table.keys import target_pk
+from governor.domain.events.notice import Notice
 from governor.domain.instance import Target
-from governor.domain.notice import Notice
 from governor.domain.parts import in_parts
 from governor.domain.units import iso
 from governor.errors import CloudError, ConflictError

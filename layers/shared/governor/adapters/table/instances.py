@@ -8,7 +8,7 @@ from datetime import datetime
 from governor.adapters.table import keys
 from governor.adapters.table.client import Key, Store, absent, delete, present, update, where
 from governor.adapters.table.codec import moment, read_item
-from governor.domain.episode import InstanceRecord
+from governor.domain.episode.episode import InstanceRecord
 from governor.domain.instance import Target
 from governor.errors import CloudError
 

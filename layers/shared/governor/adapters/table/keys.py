@@ -6,7 +6,7 @@ DynamoDB deletes late, so an item past its `expires_at_epoch` counts as gone whe
 from __future__ import annotations
 
 from governor.adapters.table.client import Key
-from governor.domain.episode import EpisodeRef
+from governor.domain.episode.episode import EpisodeRef
 from governor.domain.instance import Target
 
 

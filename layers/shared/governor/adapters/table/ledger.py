@@ -19,9 +19,9 @@ from governor.adapters.table.client import (
 )
 from governor.adapters.table.codec import moment, read_item, written
 from governor.adapters.table.keys import target_pk
-from governor.domain.cost import Meter, month_of, parse_month
 from governor.domain.instance import Target
-from governor.domain.ledger import LedgerEntry
+from governor.domain.money.cost import Meter, month_of, parse_month
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.units import iso
 
 _METERS_KEPT = timedelta(days=400)

@@ -19,9 +19,9 @@ from governor.adapters.table.codec import (
     written,
 )
 from governor.adapters.table.keys import target_pk
-from governor.domain.breaker import SweepDay
-from governor.domain.episode import BreakerState, Observation
+from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
+from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.units import iso
 
 _log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Alerts, their owners and their deliveries."""

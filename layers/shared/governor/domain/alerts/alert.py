@@ -1,0 +1,209 @@
+"""A message to people and to whatever subscribes: one structure, rendered per channel by adapters.
+
+This module must not know SNS or any chat system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
+from governor.domain.instance import Instance, Target
+from governor.domain.units import Usd, UtcDatetime
+from governor.domain.wording import usd
+
+
+class AlertKind(StrEnum):
+    """The subject of a message; subscribers filter by it."""
+
+    APPROVAL_REQUESTED = "approval-requested"
+    APPROVAL_REMINDER = "approval-reminder"
+    APPROVAL_ESCALATION = "approval-escalation"
+    APPROVAL_FIRST_YES = "approval-first-yes"
+    """The first of two people has approved."""
+    INSTANCE_IDLE = "instance-idle"
+    """An instance has become idle: for machines alone, once per idle stretch."""
+    IDLE_FOUND = "idle-found"
+    """Sent without a question: observe or auto mode, or a plan that only notifies."""
+    OUTCOME = "outcome"
+    FAILURE = "failure"
+    UNDONE = "undone"
+    """A stopped instance was started again by somebody through the record's page."""
+    MANAGED_IDLE = "managed-idle"
+    """Idle instances of an environment that another service runs; sent to its owner, with advice."""
+    TELEMETRY_SILENT = "telemetry-silent"
+    BREAKER_TRIPPED = "breaker-tripped"
+    BREAKER_RELEASED = "breaker-released"
+    SPOT_INTERRUPTION = "spot-interruption"
+    """An instance is about to be taken back: Spot, or an interruptible Capacity Reservation."""
+    MASS_INTERRUPTION = "mass-interruption"
+    """Many of them in one zone, as one message."""
+    REBALANCE_RECOMMENDED = "rebalance-recommended"
+    AUTO_SCALING_TERMINATION = "auto-scaling-termination"
+    """Its Auto Scaling group terminates an instance, or puts it into the warm pool."""
+    CHECKPOINT_FAILED = "checkpoint-failed"
+    """The hook on an instance could not be started."""
+    INTERRUPTION_ADVICE = "interruption-advice"
+    SCHEDULED_CHANGE = "scheduled-change"
+    """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
+    HEALTH_FINDING = "health-finding"
+    """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
+    BUDGET_REACHED = "budget-reached"
+    """A project has used a share of its monthly budget."""
+    SWEEP_FAILED = "sweep-failed"
+    ALARM = "alarm"
+    """An alarm of the stack, as CloudWatch has published it."""
+
+
+class Severity(StrEnum):
+    """The urgency of a message."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Lines under a heading: what is lost, what is kept."""
+
+    heading: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The subject of a message in facts. Without an instance it is the Region of the account."""
+
+    account: str
+    region: str
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
+    instance_id: str | None = None
+    instance_name: str | None = None
+    instance_type: str | None = None
+    usd_per_day: Usd | None = None
+    """At the list or Spot price, while it runs; `None` when not known."""
+
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """Label and value, in reading order. Unknown ones are left out, but for the cost and owner of an
+        instance."""
+        name, instance_id = self.instance_name, self.instance_id
+        cost = "not known" if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        found = [
+            ("Instance", f"{name} ({instance_id})" if name and instance_id else instance_id or ""),
+            ("Type", self.instance_type or ""),
+            ("Owner", self.owner if instance_id or self.owner != UNASSIGNED else ""),
+            ("Project", self.project if instance_id or self.project != UNASSIGNED else ""),
+            ("Cost", cost if instance_id else ""),
+            ("Account", self.account),
+            ("Region", self.region),
+        ]
+        return tuple((label, value) for label, value in found if value)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for machines.
+
+    `dedup_id` is the same for the same message, so that a repeated send is recognized.
+    """
+
+    kind: AlertKind
+    severity: Severity
+    account: str
+    region: str
+    subject: str
+    lines: tuple[str, ...]
+    dedup_id: str
+    at: UtcDatetime
+    instance_id: str | None = None
+    owner: str = UNASSIGNED
+    project: str = UNASSIGNED
+    link: str | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def about(self) -> Facts:
+        """Its subject for people; from the facts, so that every reader of the queue can show it."""
+
+        def known(name: str) -> str | None:
+            value = self.facts.get(name)
+            return str(value) if value else None
+
+        price = known("usd_per_hour")
+        return Facts(
+            account=self.account,
+            region=self.region,
+            owner=self.owner,
+            project=self.project,
+            instance_id=self.instance_id,
+            instance_name=known("instance_name"),
+            instance_type=known("instance_type"),
+            usd_per_day=None if price is None else Decimal(price) * 24,
+        )
+
+    @property
+    def why(self) -> str:
+        """Why somebody gets it, as a sentence."""
+        if self.owner == UNASSIGNED:
+            return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
+        project = "" if self.project == UNASSIGNED else f" (project {self.project})"
+        escalated = " or as an escalation contact" if self.kind in ESCALATED else ""
+        return (
+            f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
+            f"{project}{escalated}."
+        )
+
+
+FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
+"""Kinds that no mail and no chat carries; the template's subscriptions leave them out, too."""
+QUESTIONS = frozenset(
+    {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
+)
+ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
+"""Kinds that escalation contacts get, too."""
+
+
+def named(one: Instance) -> str:
+    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    return f"{one.name} ({one.instance_id}, {one.instance_type})"
+
+
+def alert_of(
+    kind: AlertKind,
+    severity: Severity,
+    target: Target,
+    subject: str,
+    lines: Iterable[str],
+    dedup_id: str,
+    at: UtcDatetime,
+    *,
+    owner: Owner = NOBODY,
+    instance: Instance | None = None,
+    link: str | None = None,
+    facts: Mapping[str, object] | None = None,
+) -> Alert:
+    """Make any message; with an `instance` its name and type are among the facts. Empty lines are left
+    out."""
+    known = (
+        {} if instance is None else {"instance_name": instance.name, "instance_type": instance.instance_type}
+    )
+    return Alert(
+        kind=kind,
+        severity=severity,
+        account=target.account,
+        region=target.region,
+        subject=subject,
+        lines=tuple(line for line in lines if line),
+        dedup_id=dedup_id,
+        at=at,
+        instance_id=instance.instance_id if instance else None,
+        owner=owner.name,
+        project=owner.project,
+        link=link,
+        facts={**known, **(facts or {})},
+    )

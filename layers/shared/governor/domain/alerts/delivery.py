@@ -1,0 +1,78 @@
+"""The fate of a message on its way to people: one record for each channel and recipient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.alerts.alert import Alert
+from governor.domain.units import UtcDatetime
+
+NOWHERE = "none"
+"""The channel of the record that says that there is none to deliver to."""
+
+
+DIGEST_PREFIX = "digest-"
+"""Begins the ids of digests, in links too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """`subject` is the episode's execution name, or the message's own id where it is about none.
+
+    `message` is the alert's `dedup_id`. Taken: `delivery_id` is what the channel calls it and `thread` what
+    later messages must name to be kept together with it. Refused: `refused` says why, and what to do.
+    """
+
+    subject: str
+    message: str
+    channel: str
+    target: str
+    at: UtcDatetime
+    delivery_id: str | None = None
+    thread: str | None = None
+    refused: str | None = None
+    given_up: bool = False
+    """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
+    not_before: UtcDatetime | None = None
+    """Left to be tried again, and not earlier: the channel has said so, or somebody is sending it now and may
+    have died."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Say whether nothing is left to be tried."""
+        return self.not_before is None
+
+    @property
+    def was_taken(self) -> bool:
+        """Say whether the channel has it."""
+        return self.is_settled and self.refused is None
+
+    @property
+    def reached_people(self) -> bool:
+        """Say whether a channel that people read has it: a webhook is a machine's."""
+        return self.was_taken and self.channel != "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """One message of the queue; `receives` counts how often it was handed out, this time included."""
+
+    message_id: str
+    receipt: str
+    body: str
+    receives: int
+    sent_at: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Asks to try once more where an alert was given up: somebody has put it back into the queue."""
+
+    alert: Alert
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Asks to send what waits in the outbox for the same people."""
+
+    group: str

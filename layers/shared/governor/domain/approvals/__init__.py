@@ -1,0 +1,1 @@
+"""Questions, answers and who may give them."""

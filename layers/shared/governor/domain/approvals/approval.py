@@ -1,0 +1,188 @@
+"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken once.
+
+This module must not know HTTP, signatures or Step Functions.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.sweep.verdict import Hold
+from governor.domain.units import UtcDatetime, as_utc
+from governor.errors import DecisionRefused
+
+
+class ApprovalStatus(StrEnum):
+    """`PENDING` is the only status that can change, and it changes once."""
+
+    PENDING = "PENDING"
+    APPROVED = "APPROVED"
+    KEPT = "KEPT"
+    EXEMPTED = "EXEMPTED"
+    EXPIRED = "EXPIRED"
+    VOID = "VOID"
+
+
+class Answer(StrEnum):
+    """What a person can say."""
+
+    APPROVE = "approve"
+    KEEP = "keep"
+    EXEMPT = "exempt"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An answer with who gave it, through which channel, and what belongs to it.
+
+    `keep_until` belongs to `KEEP`, `reason` to `EXEMPT` (where it is required) and may go with any answer.
+    """
+
+    answer: Answer
+    by: str
+    channel: str
+    at: UtcDatetime
+    keep_until: UtcDatetime | None = None
+    reason: str | None = None
+    person: str | None = None
+    """Who it was, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
+    a link that went to a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The question. `task_token` never leaves the state table and the workflow adapter."""
+
+    approval_id: str
+    episode: EpisodeRef
+    evidence_hash: str
+    status: ApprovalStatus
+    created_at: UtcDatetime
+    expires_at: UtcDatetime
+    keep_at_most: timedelta
+    task_token: str | None = None
+    stage: str | None = None
+    decision: Decision | None = None
+    first_yes: Decision | None = None
+    """The first of two approvals, where two people are needed."""
+    void_reason: str | None = None
+    void_outcome: str | None = None
+    """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
+
+
+def first_approval(episode: Episode) -> Approval:
+    """Return the question of a newly opened episode. Nobody can answer it before it was asked.
+
+    `expires_at` is therefore the moment of opening, until `await_answer` sets the real one.
+    """
+    return Approval(
+        approval_id=episode.approval_id,
+        episode=episode.ref,
+        evidence_hash=episode.evidence_hash,
+        status=ApprovalStatus.PENDING,
+        created_at=episode.opened_at,
+        expires_at=episode.opened_at,
+        keep_at_most=episode.keep_at_most,
+    )
+
+
+def status_after(answer: Answer) -> ApprovalStatus:
+    """The status an answer leads to."""
+    match answer:
+        case Answer.APPROVE:
+            return ApprovalStatus.APPROVED
+        case Answer.KEEP:
+            return ApprovalStatus.KEPT
+        case Answer.EXEMPT:
+            return ApprovalStatus.EXEMPTED
+        case _:
+            assert_never(answer)
+
+
+def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
+    """Return the standing answer about the instance after this decision.
+
+    Raises:
+        DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
+    """
+    match decision.answer:
+        case Answer.APPROVE:
+            return hold
+        case Answer.KEEP:
+            until = hold_until or decision.keep_until
+            if until is None:
+                raise DecisionRefused("say until when the instance shall be kept")
+            return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
+        case Answer.EXEMPT:
+            reason = (decision.reason or "").strip()
+            if not reason:
+                raise DecisionRefused("an exemption needs a reason")
+            return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
+        case _:
+            assert_never(decision.answer)
+
+
+def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
+    """Lets a decision through, or says why the approval cannot take it.
+
+    Raises:
+        DecisionRefused: already decided, void or expired; `keep` without a date, with one in the past or
+            beyond the policy's maximum; `exempt` without a reason; a reason with control characters.
+    """
+    status = approval.status
+    if status is not ApprovalStatus.PENDING:
+        raise DecisionRefused(_why_closed(approval), status=status.value)
+    if now >= approval.expires_at:
+        raise DecisionRefused("the time to decide is over", status=ApprovalStatus.EXPIRED.value)
+    why = _why_incomplete(decision, now, approval.keep_at_most)
+    if why is not None:
+        raise DecisionRefused(why, status=status.value)
+
+
+def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
+    if decision.answer is Answer.KEEP:
+        if decision.keep_until is None:
+            return "say until when the instance shall be kept"
+        if decision.keep_until <= now:
+            return "the date to keep until is in the past"
+        if decision.keep_until > now + keep_at_most:
+            return f"the policy allows to keep for at most {keep_at_most.days} days"
+    if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
+        return "an exemption needs a reason"
+    if has_controls(decision.reason or ""):
+        return "the reason holds control characters: write it in plain text"
+    return None
+
+
+_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks of direction. Other invisible marks are part of names and emoji."""
+
+
+def has_controls(text: str) -> bool:
+    """Whether it holds control characters but line feeds, or marks that turn or break lines: terminals, logs
+    and pages that show a record obey them."""
+    return any(
+        unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _TURNING
+        for character in text
+        if character != "\n"
+    )
+
+
+def _why_closed(approval: Approval) -> str:
+    match approval.status:
+        case ApprovalStatus.VOID:
+            return f"the question is void: {approval.void_reason or 'the instance changed'}; nothing was done"
+        case ApprovalStatus.EXPIRED:
+            return "the time to decide is over"
+        case ApprovalStatus.APPROVED | ApprovalStatus.KEPT | ApprovalStatus.EXEMPTED:
+            who = approval.decision.by if approval.decision else "somebody"
+            return f"{who} has already decided: {approval.status.value.lower()}"
+        case ApprovalStatus.PENDING:
+            raise AssertionError("a pending approval is not closed")
+        case _:
+            assert_never(approval.status)

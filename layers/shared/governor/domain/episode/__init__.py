@@ -1,0 +1,1 @@
+"""Idle episodes and their plans."""

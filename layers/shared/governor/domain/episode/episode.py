@@ -1,0 +1,259 @@
+"""One idle episode: its identity, its life, and the state the sweep keeps between runs.
+
+An episode is the lock (`one workflow per idle episode`), the frozen evidence and the record of what came of
+it. This module must not know how any of it is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from governor.domain.episode.plan import Plan, Price
+from governor.domain.evidence import Evidence
+from governor.domain.history import History
+from governor.domain.instance import Instance, Target
+from governor.domain.policy.policy import Mode, Power
+from governor.domain.policy.schedule import Schedule
+from governor.domain.sweep.verdict import Hold
+from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeRef:
+    """Names one idle episode: the same five fields always mean the same episode.
+
+    `number` counts the episodes of the instance, from 1.
+    """
+
+    account: str
+    region: str
+    instance_id: str
+    launch_time: UtcDatetime
+    number: int
+
+    @property
+    def execution_name(self) -> str:
+        """Name of the Step Functions execution: unique per episode, at most 80 allowed characters.
+
+        Raises:
+            ValueError: the launch time is naive, so its name would depend on the machine.
+        """
+        epoch = int(as_utc(self.launch_time).timestamp())
+        return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
+
+    @property
+    def target(self) -> Target:
+        """Account and Region, without the role to assume."""
+        return Target(self.account, self.region)
+
+
+_EXECUTION_NAME = re.compile(
+    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})-(?P<epoch>\d+)-(?P<n>\d+)"
+)
+
+
+def episode_from_execution_name(name: str) -> EpisodeRef:
+    """The inverse of `EpisodeRef.execution_name`.
+
+    Raises:
+        ValueError: not the name of a remediation execution.
+    """
+    match = _EXECUTION_NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the name of a remediation execution")
+    return EpisodeRef(
+        account=match["account"],
+        region=match["region"],
+        instance_id=match["id"],
+        launch_time=datetime.fromtimestamp(int(match["epoch"]), tz=UTC),
+        number=int(match["n"]),
+    )
+
+
+class Phase(StrEnum):
+    """Where an episode is.
+
+    Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck begins.
+    """
+
+    OPENING = "opening"
+    ASKING = "asking"
+    ACTING = "acting"
+    CLOSED = "closed"
+
+
+class Outcome(StrEnum):
+    """How an episode ended."""
+
+    STOPPED = "stopped"
+    TERMINATED = "terminated"
+    OBSERVED = "observed"
+    """Dry run: every call was allowed, none took effect."""
+    TOLD = "told"
+    """The plan was to notify only."""
+    KEPT = "kept"
+    EXEMPTED = "exempted"
+    EXPIRED = "expired"
+    WOKE_UP = "woke-up"
+    VOID = "void"
+    """Stopped, terminated or changed by others before anything was done."""
+    REFUSED = "refused"
+    """A guard or a protection flag forbade the action at the moment of acting."""
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Who may decide, frozen with the question; `domain.terms` reads them.
+
+    `broadcast_may` is what somebody may decide whose link went to a list; `people_needed` is how many
+    different people an approval takes.
+    """
+
+    broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
+    people_needed: int = 1
+    known_people: frozenset[str] = frozenset()
+    """Addresses that the policy named as persons when the question was opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The record of one idle episode. `evidence_hash` binds the approval to what was measured."""
+
+    ref: EpisodeRef
+    phase: Phase
+    opened_at: UtcDatetime
+    approval_id: str
+    mode: Mode
+    policy_version: str
+    overrides: tuple[str, ...]
+    instance: Instance
+    reason: str
+    evidence: Evidence
+    evidence_hash: str
+    plan: Plan
+    price: Price
+    owner: str
+    project: str
+    keep_at_most: timedelta = timedelta(days=30)
+    idle_below_percent: Percent = 5.0
+    """The policy's threshold of utilization when it was judged; the picture's line."""
+    history: History | None = None
+    """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
+    terms: Terms = Terms()
+    """Who may decide it."""
+    schedule: Schedule | None = None
+    """When people are asked; `None` where nobody is."""
+    time_zone: str = "UTC"
+    """Of those who are asked."""
+    acts_on_silence: bool = False
+    """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
+    snapshots: Mapping[str, str] = field(default_factory=dict)
+    """Volume id by snapshot id."""
+    phase_since: UtcDatetime | None = None
+    cleared_step: str | None = None
+    """The step the last recheck let through; a recheck lets one step through, not those after it."""
+    cleared_at: UtcDatetime | None = None
+    closed_at: UtcDatetime | None = None
+    outcome: Outcome | None = None
+    outcome_reason: str | None = None
+    became: Outcome | None = None
+    """What this episode made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
+    nothing."""
+    outcome_told_at: UtcDatetime | None = None
+    """When people were told of the outcome; `None` until a channel has taken the message."""
+    steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    undone_at: UtcDatetime | None = None
+    """When somebody had the stopped instance started again."""
+    undone_by: str | None = None
+
+    @property
+    def has_stopped_it(self) -> bool:
+        """Whether this episode had EC2 stop the instance: as EC2 showed it, however the episode ended."""
+        return self.became is Outcome.STOPPED
+
+    @property
+    def snapshot_ids(self) -> tuple[str, ...]:
+        """The ids alone, sorted."""
+        return tuple(sorted(self.snapshots))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRecord:
+    """What the state table holds of an instance that ever was idle or was decided about.
+
+    `episodes` counts all episodes. `open_episode` is the lock. `quiet_until` keeps the same idleness from
+    being told again; it falls when work resumes.
+    """
+
+    target: Target
+    instance_id: str
+    hold: Hold = Hold()
+    episodes: int = 0
+    open_episode: EpisodeRef | None = None
+    last_outcome: Outcome | None = None
+    quiet_until: UtcDatetime | None = None
+    quiet_launch_time: UtcDatetime | None = None
+    """The start of the instance that `quiet_until` is about; another start asks anew."""
+    marked_at: UtcDatetime | None = None
+    warned_until: UtcDatetime | None = None
+    """Until when a warning stands that EC2 takes it back; nothing is asked or done about it before."""
+    problem: str | None = None
+    """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
+
+    def is_warned(self, now: datetime) -> bool:
+        """Whether it is saving its work, because EC2 takes it back."""
+        return self.warned_until is not None and now < self.warned_until
+
+    def holds_an_old_warning_alone(self, now: datetime) -> bool:
+        """Whether nothing would be lost with it."""
+        bare = InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
+        return self.warned_until is not None and not self.is_warned(now) and self == bare
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
+
+    `source` says by which series utilization was last seen (`aggregate`, `per-gpu`, `None`: not known).
+    `dimensions` are the per-GPU dimension sets of the utilization metric, `None` when never listed. Each set
+    is a tuple of `(name, value)` pairs.
+    """
+
+    launch_time: UtcDatetime
+    verdict: str
+    at: UtcDatetime
+    reason: str = ""
+    policy_version: str = ""
+    """Of the policy it was judged by: under another one `last_busy` may mean something else."""
+    last_busy: UtcDatetime | None = None
+    source: str | None = None
+    dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
+    searched_at: UtcDatetime | None = None
+    """When the dimension sets were last looked for."""
+    told_silent: bool = False
+    """Whether people were told of the silence that has lasted since."""
+    next_gpu_check_at: UtcDatetime | None = None
+    """When a busy instance known by its aggregate is next looked at GPU by GPU."""
+    advice: tuple[str, ...] = ()
+    idle_since: UtcDatetime | None = None
+    """From when on it is proved idle without a break."""
+    idle_told_at: UtcDatetime | None = None
+    """When subscribers were told of the idle stretch that has lasted since."""
+    managed_told_at: UtcDatetime | None = None
+    """When the owner of its environment was last told of it."""
+    is_late: bool = False
+    """Whether it is `no-data` only because its newest readings are missing, and not for long."""
+    late_since: UtcDatetime | None = None
+    """When that began; kept as long as it has no data."""
+    last_known: str | None = None
+    """The newest verdict that was one: not `no-data`."""
+    project: str | None = None
+    """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
+    usd_per_hour: UsdPerHour | None = None
+    """What an hour of it costs; `None` where the price is not known."""

@@ -1,0 +1,310 @@
+"""What will be done with an idle instance: classified first, replaced where it cannot or must not be.
+
+A plan is drawn from facts only and says what it replaces and why, what is lost, what stays, and what it
+saves. The one rule above all: nothing that destroys is ever planned without a snapshot before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from governor.domain.instance import (
+    Instance,
+    Lifecycle,
+    Protection,
+    Shape,
+    SpotRequestType,
+    managed_by,
+)
+from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
+from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
+
+_BILLED_ANYWAY = "which is billed whether used or not: stopping saves nothing"
+
+
+class Step(StrEnum):
+    """One EC2 write of a plan, in the order of the plan."""
+
+    STOP = "stop"
+    SNAPSHOT = "snapshot"
+    CANCEL_SPOT_REQUEST = "cancel-spot-request"
+    TERMINATE = "terminate"
+
+
+class Until(StrEnum):
+    """What is waited for."""
+
+    STOPPED = "stopped"
+    SNAPSHOTS_COMPLETED = "snapshots-completed"
+    TERMINATED = "terminated"
+    HEARD = "heard"
+    """A channel has taken the message that nobody gets straight from the topic."""
+
+
+MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
+"""Each is a state of the workflow with a recheck before it. Any other step is a companion: it is carried out
+in the same call as the main step that comes next in the plan, right before it."""
+
+
+def main_of(steps: Sequence[Step], step: Step) -> Step:
+    """Return the main step with which a step of the plan is carried out."""
+    following = (one for one in steps[steps.index(step) :] if one in MAIN_STEPS)
+    return next(following, Step.TERMINATE)
+
+
+def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
+    """Return the steps that are carried out right before `main`."""
+    return tuple(one for one in steps if one is not main and main_of(steps, one) is main)
+
+
+def unmet(companion: Step, instance: Instance) -> str | None:
+    """Return why a companion cannot be carried out, or `None` when all that it needs is known."""
+    if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
+        return "its Spot request is not known, so a successor could be launched"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the instance costs per hour. `usd_per_hour` is `None` when unpriced, which is never zero.
+
+    `source` says where the figure is from, in words fit for the approval page.
+    """
+
+    usd_per_hour: UsdPerHour | None
+    source: str
+    as_of: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What the plan changes on the bill, per hour. `None` where the price or a volume's size is not known."""
+
+    cost_before_usd_per_hour: UsdPerHour | None
+    cost_after_usd_per_hour: UsdPerHour | None
+
+    @property
+    def saved_usd_per_hour(self) -> UsdPerHour | None:
+        """Before minus after."""
+        if self.cost_before_usd_per_hour is None or self.cost_after_usd_per_hour is None:
+            return None
+        return self.cost_before_usd_per_hour - self.cost_after_usd_per_hour
+
+    @property
+    def saved_usd_per_day(self) -> Usd | None:
+        """`saved_usd_per_hour` for 24 hours."""
+        hourly = self.saved_usd_per_hour
+        return None if hourly is None else hourly * 24
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The drawn plan. `replaced_because` is empty when the policy's wish can be fulfilled."""
+
+    wanted: Action
+    action: Action
+    steps: tuple[Step, ...]
+    replaced_because: tuple[str, ...]
+    losses: tuple[str, ...]
+    stays: tuple[str, ...]
+    saving: Saving
+    loses_local_disks: bool = False
+    """Whether disks inside the host are wiped: their data is in no snapshot and never comes back."""
+
+    @property
+    def destroys(self) -> bool:
+        """Whether the instance is gone afterwards."""
+        return Step.TERMINATE in self.steps
+
+
+def mode_of(policy: Policy, plan: Plan) -> Mode:
+    """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says else."""
+    if (
+        policy.mode is Mode.AUTO
+        and plan.loses_local_disks
+        and not policy.plan.local_disks_may_be_lost_unasked
+    ):
+        return Mode.ASK
+    return policy.mode
+
+
+def acts_on_silence(policy: Policy, plan: Plan) -> bool:
+    """Whether an expiry counts as a yes to this plan."""
+    may_lose = policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
+    return policy.approval.on_expiry == "act" and may_lose
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """All a plan is drawn from. `spot_request` is read for Spot instances only."""
+
+    instance: Instance
+    protection: Protection
+    spot_request: SpotRequestType | None
+    shape: Shape | None
+    price: Price
+
+
+def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
+    """The plan for an idle instance under this policy."""
+    wanted = policy.plan.action
+    action, reasons = _possible_action(facts, policy.plan)
+    steps = _steps(facts, action)
+    return Plan(
+        wanted=wanted,
+        action=action,
+        steps=steps,
+        replaced_because=tuple(reasons),
+        losses=_losses(facts, steps),
+        stays=_stays(facts, steps, policy),
+        saving=saving_of(facts.instance, facts.price, steps, policy),
+        loses_local_disks=bool(steps) and _has_local_disks(facts),
+    )
+
+
+def _has_local_disks(facts: PlanFacts) -> bool:
+    """Treats an unknown type as having local data."""
+    return facts.shape is None or bool(facts.shape.local_nvme) or facts.instance.root_device_type != "ebs"
+
+
+def can_stop(facts: PlanFacts) -> str | None:
+    """Why EC2 can never stop this instance, or `None` when it can."""
+    if facts.instance.root_device_type != "ebs":
+        return "its root volume is an instance store, which cannot be stopped"
+    if facts.instance.lifecycle is Lifecycle.SPOT and facts.spot_request is not SpotRequestType.PERSISTENT:
+        return "it is a one-time Spot instance, which cannot be stopped"
+    return None
+
+
+def _possible_action(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
+    """The policy's action, or what replaces it, with the reasons."""
+    if rule.action is Action.NOTIFY_ONLY:
+        return Action.NOTIFY_ONLY, []
+    refusal = _not_ours(facts.instance) or _no_saving(facts.instance)
+    if refusal is not None:
+        return Action.NOTIFY_ONLY, [refusal]
+    if facts.protection.stop:
+        return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
+    action: Action = rule.action
+    reasons: list[str] = []
+    unstoppable = can_stop(facts)
+    if action is Action.STOP and unstoppable is not None:
+        action = rule.when_stop_is_unsupported
+        reasons.append(f"{unstoppable}; the policy then says {action.value}")
+    if action is Action.TERMINATE and facts.protection.termination:
+        reasons.append("termination protection (disableApiTermination) is on: a human said no")
+        action = rule.when_termination_is_protected if unstoppable is None else Action.NOTIFY_ONLY
+    if action is Action.TERMINATE and not facts.instance.volumes:
+        reasons.append("it has no EBS volume, so nothing could be kept in a snapshot")
+        action = Action.NOTIFY_ONLY
+    return action, reasons
+
+
+def _not_ours(instance: Instance) -> str | None:
+    manager = managed_by(instance)
+    if manager is None:
+        return None
+    return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+
+
+def _no_saving(instance: Instance) -> str | None:
+    match instance.lifecycle:
+        case Lifecycle.CAPACITY_BLOCK:
+            return "it runs in a Capacity Block, which is paid in advance: stopping saves nothing"
+        case Lifecycle.SCHEDULED:
+            return "it runs in a scheduled reservation, which is paid either way: stopping saves nothing"
+        case Lifecycle.INTERRUPTIBLE_RESERVATION:
+            return "it runs in an interruptible reservation of somebody else's: stopping saves nothing here"
+        case Lifecycle.UNKNOWN:
+            return "EC2 calls its lifecycle by a name this version does not know"
+        case Lifecycle.ON_DEMAND | Lifecycle.SPOT:
+            pass
+    if instance.capacity_reservation_id is not None:
+        return f"it fills the Capacity Reservation {instance.capacity_reservation_id}, {_BILLED_ANYWAY}"
+    if instance.host_id is not None:
+        return f"it runs on the Dedicated Host {instance.host_id}, {_BILLED_ANYWAY}"
+    return None
+
+
+def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
+    if action is Action.NOTIFY_ONLY:
+        return ()
+    snapshot = (Step.SNAPSHOT,) if facts.instance.volumes else ()
+    if action is Action.STOP:
+        return (Step.STOP, *snapshot)
+    # Stopping first makes the snapshots consistent; where that is impossible they are crash-consistent.
+    stop = (Step.STOP,) if can_stop(facts) is None else ()
+    persistent = facts.spot_request is SpotRequestType.PERSISTENT
+    # Left open, a persistent request would launch a successor of what is terminated.
+    cancel = (Step.CANCEL_SPOT_REQUEST,) if persistent else ()
+    return (*stop, *snapshot, *cancel, Step.TERMINATE)
+
+
+def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    if not steps:
+        return ()
+    instance = facts.instance
+    losses = ["everything in RAM and in GPU memory"]
+    if facts.shape is None:
+        losses.append(f"local disks, if {instance.instance_type} has any (the type is not in the catalogue)")
+    elif facts.shape.local_nvme == "unknown":
+        losses.append("all data on local disks (their size is not in the catalogue); it is in no snapshot")
+    elif facts.shape.local_nvme:
+        losses.append(f"all data on local NVMe ({facts.shape.local_nvme} GB); it is in no snapshot")
+    if instance.public_ip:
+        losses.append(f"the public IPv4 address {instance.public_ip}, unless it is an Elastic IP")
+    if Step.TERMINATE in steps:
+        if instance.root_device_type != "ebs":
+            losses.append("the whole root volume: it is an instance store and in no snapshot")
+        losses += [
+            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}): deleted with it"
+            for volume in instance.volumes
+            if volume.delete_on_termination
+        ]
+        if Step.STOP not in steps:
+            losses.append(
+                "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; "
+                "they are crash-consistent"
+            )
+    return tuple(losses)
+
+
+def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
+    if not steps:
+        return ()
+    stays = [
+        f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before"
+        for volume in facts.instance.volumes
+        if not (Step.TERMINATE in steps and volume.delete_on_termination)
+    ]
+    if Step.SNAPSHOT in steps:
+        days = policy.plan.snapshot_retention_days
+        stays.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
+    if Step.TERMINATE not in steps:
+        stays.append("the instance itself; starting it again depends on free capacity of its type")
+    return tuple(stays)
+
+
+def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
+    """What these steps change on the bill, by the policy's prices of storage."""
+    price = price_of.usd_per_hour
+    sizes = [(volume, volume.size_gib) for volume in instance.volumes if volume.size_gib is not None]
+    if price is None or len(sizes) < len(instance.volumes):
+        return Saving(None, None)
+    ebs = policy.prices.ebs_usd_per_gib_month / HOURS_PER_MONTH
+    snapshot = policy.prices.snapshot_usd_per_gib_month / HOURS_PER_MONTH
+    attached = sum(size for _, size in sizes)
+    before = price + attached * ebs
+    if not steps:
+        return Saving(before, before)
+    deletes = Step.TERMINATE in steps
+    kept = sum(size for volume, size in sizes if not (deletes and volume.delete_on_termination))
+    # A first snapshot is charged by its used blocks; the full size is the most it can cost.
+    snapshots = attached if Step.SNAPSHOT in steps else 0
+    return Saving(before, kept * ebs + snapshots * snapshot)
+
+
+def _size(gib: int | None) -> str:
+    return "size unknown" if gib is None else f"{gib} GiB"

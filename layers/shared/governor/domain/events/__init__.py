@@ -1,0 +1,1 @@
+"""Warnings and scheduled dates of AWS."""

@@ -1,0 +1,265 @@
+"""What EC2 announces about a running instance, and whether it is asked to save its work.
+
+Pure decisions. This module must not know Systems Manager, tables or channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from governor.domain.instance import Instance
+from governor.domain.policy.policy import Events, Mode, Policy
+from governor.domain.tags import CHECKPOINT_TAG
+from governor.domain.units import UsdPerHour, UtcDatetime
+
+_NOTICE = timedelta(minutes=2)
+"""How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
+_KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
+_LATE = timedelta(minutes=5)
+"""So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
+_LONGEST = timedelta(minutes=30)
+_OFF = ("off", "no", "false", "none", "never", "0")
+_HOOK = ("hook", "on", "yes", "true", "1")
+
+
+class Cause(StrEnum):
+    """Why an instance is taken back."""
+
+    SPOT = "spot"
+    RESERVATION = "capacity-reservation"
+    """The owner of an interruptible Capacity Reservation takes it back."""
+    REBALANCE = "rebalance"
+    """An interruption has become more likely; it may come at once, later or never."""
+    AUTO_SCALING = "auto-scaling"
+    """Its Auto Scaling group terminates it, and waits for a lifecycle hook before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What follows from a warning of one cause, beside its notification."""
+
+    kind: str
+    """Warnings of one kind in one place are counted together: a mass of them is one message."""
+    hook_reason: str
+    """As the checkpoint hook gets it; its document takes these words and no others."""
+    wants_hook: Callable[[Events], bool]
+    """Reads from the policy whether the instance is asked to save its work."""
+    is_certain: bool = True
+    """It will happen. Then the question is taken back, and the instance's tag may demand the hook."""
+    hook_first: bool = True
+    """The hook goes before the notification, where seconds count; else after it."""
+    is_taken_back: bool = False
+    """EC2 needs the capacity: until it has it, nothing of ours stops or terminates the instance, and data
+    volumes are snapshot where the policy says so."""
+    advises: bool = False
+    """Owners get the Spot prices of other zones and Regions."""
+
+
+RESPONSES: Mapping[Cause, Response] = {
+    Cause.SPOT: Response(
+        kind="interruption",
+        hook_reason="spot-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+        advises=True,
+    ),
+    Cause.RESERVATION: Response(
+        kind="interruption",
+        hook_reason="capacity-reservation-interruption",
+        wants_hook=lambda events: events.checkpoint_on_spot_interruption,
+        is_taken_back=True,
+    ),
+    Cause.REBALANCE: Response(
+        kind="rebalance",
+        hook_reason="rebalance-recommendation",
+        wants_hook=lambda events: events.checkpoint_on_rebalance,
+        is_certain=False,
+    ),
+    Cause.AUTO_SCALING: Response(
+        kind="termination",
+        hook_reason="auto-scaling-termination",
+        wants_hook=lambda events: events.checkpoint_on_auto_scaling,
+        hook_first=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleAction:
+    """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be completed."""
+
+    group: str
+    hook: str
+    token: str
+    to_warm_pool: bool = False
+    """The instance is put by for later, not terminated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
+    and where EC2 does not say.
+
+    `waits` is the action for which its Auto Scaling group waits; `None` where EC2 itself takes it back.
+    """
+
+    event_id: str
+    account: str
+    region: str
+    instance_id: str
+    cause: Cause
+    at: UtcDatetime
+    action: str | None = None
+    stated_end: UtcDatetime | None = None
+    waits: LifecycleAction | None = None
+
+    @property
+    def response(self) -> Response:
+        """What follows from it."""
+        return RESPONSES[self.cause]
+
+    @property
+    def kind(self) -> str:
+        """Warnings of one kind in one place are counted together."""
+        return self.response.kind
+
+    @property
+    def group(self) -> str | None:
+        """The Auto Scaling group that lets it go."""
+        return self.waits.group if self.waits else None
+
+    @property
+    def ends_at(self) -> UtcDatetime:
+        """When it will happen: as stated, or two minutes after the warning.
+
+        Hooks are written for two minutes: one that is ended too early has lost less than one that was
+        promised an hour.
+        """
+        return self.stated_end or self.at + _NOTICE
+
+    @property
+    def plan(self) -> str:
+        """What will be done, for a sentence after `will`. What is not known here is taken for the worst."""
+        if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
+            return str(self.action)
+        return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
+
+    @property
+    def void_reason(self) -> str | None:
+        """Why it takes an open question back; `None` where it leaves the question open."""
+        if self.waits is not None:
+            # The change of state takes it back, should an instance in the warm pool be stopped.
+            return None if self.waits.to_warm_pool else f"the Auto Scaling group {self.group} terminates it"
+        return f"{self.cause.value} interruption: {self.plan}" if self.response.is_certain else None
+
+    def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
+        """Return whether it speaks of an earlier run of the instance, or of an end that has long passed.
+
+        Events may come an hour late, and what EC2 stops or starts again keeps its id.
+        """
+        if self.at < instance.launch_time:
+            return True
+        return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
+
+    def stands_until(self, now: UtcDatetime) -> UtcDatetime:
+        """Until when nobody else may touch the instance, which is saving its work.
+
+        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
+        """
+        return min(self.ends_at, now + _LONGEST) + _LATE
+
+    def seconds_left(self, now: UtcDatetime) -> int:
+        """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn
+        at once, so that two minutes are the most to count on.
+        """
+        if not self.response.is_certain:
+            return int(_NOTICE.total_seconds())
+        return max(0, int((self.ends_at - now).total_seconds()))
+
+
+@dataclass(frozen=True, slots=True)
+class SpotPrice:
+    """What a type costs now as Spot in one zone, by the account's own zone names."""
+
+    region: str
+    zone: str
+    usd_per_hour: UsdPerHour
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Whether the instance is asked to save its work, whether its GPU processes may get SIGTERM, and why."""
+
+    send: bool
+    signal: bool
+    why: str
+
+
+class HookState(StrEnum):
+    """What is known of a hook that shall be sent, when its owner is notified."""
+
+    NEXT = "next"
+    """It is sent after this."""
+    SENT = "sent"
+    EARLIER = "earlier"
+    """Another delivery of the same warning has sent it, or sends it now."""
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    """No answer has come in time: it may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What became of a hook that shall be sent. `error` says why, where it is refused or not known."""
+
+    state: HookState
+    error: str = ""
+
+    @property
+    def was_sent(self) -> bool | None:
+        """`None` where that is not known, or not yet."""
+        match self.state:
+            case HookState.SENT | HookState.EARLIER:
+                return True
+            case HookState.REFUSED:
+                return False
+            case HookState.NEXT | HookState.UNKNOWN:
+                return None
+
+
+def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
+    """By the instance's tag, else by the policy; never where it could do harm or has no effect.
+
+    On a rebalance recommendation the policy alone says whether; the tag can only forbid it.
+    """
+    events, response = policy.events, warned.response
+    tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
+    wanted = response.wants_hook(events)
+    signal = events.signal_gpu_processes
+    why = "the policy says so"
+    if tag in _OFF:
+        return Checkpoint(False, False, f"its tag {CHECKPOINT_TAG} says {tag}")
+    if tag in _HOOK or tag == "signal":
+        signal = tag == "signal"
+        if response.is_certain:
+            wanted, why = True, f"its tag {CHECKPOINT_TAG} says {tag}"
+    if not wanted:
+        return Checkpoint(False, False, why)
+    if (forbidden := _forbidden(instance, policy, warned)) is not None:
+        return Checkpoint(False, False, forbidden)
+    return Checkpoint(True, signal, why)
+
+
+def _forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
+    if policy.mode is Mode.OBSERVE:
+        return "mode observe changes nothing on an instance"
+    if warned.action == "hibernate":
+        return "hibernation begins at once and keeps the memory"
+    if "windows" in instance.platform.lower():
+        return "the hook is a Linux program"
+    if instance.state != "running":
+        return f"the instance is {instance.state}"
+    return None

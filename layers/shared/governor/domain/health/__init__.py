@@ -1,0 +1,1 @@
+"""Findings about the state of GPUs."""

@@ -1,0 +1,1 @@
+"""Costs, savings and budgets."""

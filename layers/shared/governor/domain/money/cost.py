@@ -1,0 +1,192 @@
+"""What projects cost in a month: counted from when instances ran and what they cost an hour.
+
+A meter is brought forward by every sweep, from where the one before has left it: a sweep that is missed is
+made up for, one that comes twice adds nothing. This module must not know where prices come from, nor how
+meters are stored.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from governor.domain.episode.episode import Observation
+from governor.domain.episode.plan import Price
+from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.money.ledger import cost_between
+from governor.domain.units import Usd, UsdPerHour, UtcDatetime, as_utc
+
+UNTAGGED = "untagged"
+"""The project of instances whose tags name none."""
+
+_PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Whom the hours of an instance are counted for, and at what price; `None`: it is not known."""
+
+    project: str
+    usd_per_hour: UsdPerHour | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An instance ran from `start` to `end`."""
+
+    rate: Rate
+    start: UtcDatetime
+    end: UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What the governed instances of one target have cost in one month (UTC), up to `counted_until`.
+
+    All by project. `unpriced_hours` are instance hours whose price is not known: they are in no amount.
+    `usd_per_hour` is what ran at `counted_until`.
+    """
+
+    target: Target
+    month: str
+    counted_until: UtcDatetime
+    usd: Mapping[str, Usd] = field(default_factory=dict)
+    unpriced_hours: Mapping[str, Decimal] = field(default_factory=dict)
+    usd_per_hour: Mapping[str, UsdPerHour] = field(default_factory=dict)
+
+
+def month_of(at: UtcDatetime) -> str:
+    """The month of a moment in UTC: `yyyy-mm`."""
+    return f"{as_utc(at):%Y-%m}"
+
+
+def month_start(at: UtcDatetime) -> UtcDatetime:
+    """When the month of a moment began."""
+    return as_utc(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_end(at: UtcDatetime) -> UtcDatetime:
+    """When the month of a moment ends: the start of the next one."""
+    return month_start(month_start(at) + timedelta(days=31))
+
+
+def parse_month(text: str) -> UtcDatetime:
+    """When the month `yyyy-mm` began.
+
+    Raises:
+        ValueError: no such month.
+    """
+    return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
+
+
+def new_meter(target: Target, at: UtcDatetime) -> Meter:
+    """Of the month of a moment, with nothing counted yet."""
+    return Meter(Target(target.account, target.region), month_of(at), month_start(at))
+
+
+def marginal_usd_per_hour(instance: Instance, price: Price) -> UsdPerHour | None:
+    """What one more hour of this instance adds to the bill; `None` when its price is not known.
+
+    Zero for what was paid for in advance or by the host: a Capacity Block, a scheduled reservation, a
+    Dedicated Host. An On-Demand Capacity Reservation adds nothing to what its instances cost.
+    """
+    if instance.lifecycle in _PREPAID or instance.host_id is not None:
+        return Decimal(0)
+    return price.usd_per_hour
+
+
+def running(instances: Iterable[Instance], rates: Mapping[str, Rate], now: UtcDatetime) -> Iterator[Run]:
+    """What runs now has run since its last start."""
+    for instance in instances:
+        yield Run(rates[instance.instance_id], instance.launch_time, now)
+
+
+def ended(
+    before: Mapping[str, Observation],
+    launched: Mapping[str, UtcDatetime],
+    counted_until: UtcDatetime,
+    now: UtcDatetime,
+) -> Iterator[Run]:
+    """What ran at the last sweep and no longer does, or was started anew since.
+
+    When it stopped is not known: half way to the moment at which it is known to have stopped, which is right
+    on average. An observation from before `counted_until` has been counted by the sweep that got so far.
+
+    Args:
+        before: what the last sweep saw, by instance id.
+        launched: the last start of each instance that runs now.
+        counted_until: of the latest meter.
+        now: of this sweep.
+    """
+    for instance_id, seen in before.items():
+        start = launched.get(instance_id)
+        if start == seen.launch_time or seen.at < counted_until or seen.project is None:
+            continue
+        unknown_for = max((start or now) - seen.at, timedelta(0))
+        rate = Rate(seen.project, seen.usd_per_hour)
+        yield Run(rate, seen.launch_time, seen.at + unknown_for / 2)
+
+
+def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
+    """The meter brought forward to `until`, or to the end of its month.
+
+    Of every run only what lies behind the meter's own `counted_until` is added, so that counting again adds
+    nothing.
+    """
+    since = meter.counted_until
+    until = min(until, month_end(parse_month(meter.month)))
+    if until <= since:
+        return meter
+    usd, unpriced = dict(meter.usd), dict(meter.unpriced_hours)
+    for run in runs:
+        start, end = max(run.start, since), min(run.end, until)
+        if start >= end:
+            continue
+        project, price = run.rate.project, run.rate.usd_per_hour
+        if price is None:
+            unpriced[project] = unpriced.get(project, Decimal(0)) + cost_between(Decimal(1), start, end)
+        else:
+            usd[project] = usd.get(project, Decimal(0)) + cost_between(price, start, end)
+    return replace(meter, counted_until=until, usd=usd, unpriced_hours=unpriced)
+
+
+def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
+    """The meter with what runs at its end."""
+    now: dict[str, Decimal] = defaultdict(Decimal)
+    for rate in rates:
+        now[rate.project] += rate.usd_per_hour or Decimal(0)
+    return replace(meter, usd_per_hour=dict(now))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectCost:
+    """What one project has cost this month, over all targets. `by_target`: the most expensive first."""
+
+    project: str
+    usd: Usd
+    unpriced_hours: Decimal
+    usd_per_hour: UsdPerHour
+    by_target: tuple[tuple[Target, Usd], ...]
+
+
+def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
+    """The costs of all projects, the most expensive first."""
+    meters = tuple(meters)
+    projects = {name for meter in meters for name in (*meter.usd, *meter.unpriced_hours)}
+    found = [_cost_of(project, meters) for project in projects]
+    return tuple(sorted(found, key=lambda cost: (-cost.usd, cost.project)))
+
+
+def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:
+    zero = Decimal(0)
+    places = [(meter.target, meter.usd[project]) for meter in meters if project in meter.usd]
+    return ProjectCost(
+        project=project,
+        usd=sum((usd for _, usd in places), zero),
+        unpriced_hours=sum((meter.unpriced_hours.get(project, zero) for meter in meters), zero),
+        usd_per_hour=sum((meter.usd_per_hour.get(project, zero) for meter in meters), zero),
+        by_target=tuple(sorted(places, key=lambda place: (-place[1], place[0]))),
+    )

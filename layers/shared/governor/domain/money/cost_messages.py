@@ -1,0 +1,86 @@
+"""The words of messages about budgets.
+
+Pure wording. This module must not know channels, nor how often something is sent.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of
+from governor.domain.alerts.owner import UNASSIGNED, Owner, short_hash
+from governor.domain.instance import Target
+from governor.domain.money.cost import UNTAGGED, ProjectCost, month_end, month_of
+from governor.domain.money.ledger import cost_between
+from governor.domain.units import Usd, UtcDatetime, money
+from governor.domain.wording import clock, listed, usd
+
+_NAMED = 5
+"""Targets named in the text, the most expensive first; the facts hold all."""
+
+
+def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
+    """Return how much of its budget a project has used; above 100 when it is exceeded."""
+    return 100 * cost.usd / budget
+
+
+def budget_alert(
+    cost: ProjectCost, budget: Usd, at_percent: float, hub: Target, now: UtcDatetime, owner: str
+) -> Alert:
+    """Return that a project has used the share `at_percent` (percent) of its budget.
+
+    Args:
+        cost: of the month so far.
+        budget: in USD a month, above 0.
+        at_percent: the share that was reached.
+        hub: where the governor lives; a project may be in many targets.
+        now: aware.
+        owner: of the project, or of everything that has none.
+    """
+    month, percent = month_of(now), used_percent(cost, budget)
+    untagged = cost.project == UNTAGGED
+    named = "Instances without a project" if untagged else f"Project {cost.project}"
+    hours = money(cost.unpriced_hours, 1)
+    places = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
+    return alert_of(
+        AlertKind.BUDGET_REACHED,
+        Severity.CRITICAL if percent >= 100 else Severity.WARNING,
+        hub,
+        f"{named}: {money(percent, 0)}% of the GPU budget of {month} is used",
+        [
+            f"{named} cost {usd(cost.usd)} in {month} so far, {money(percent, 0)}% of its budget of "
+            f"{usd(budget)}.",
+            _outlook(cost, budget, now),
+            "Nothing is stopped because of a budget. Storage, traffic and discounts are not included.",
+            f"By account and Region: {listed(places, _NAMED)}." if len(places) > 1 else "",
+            f"Not included: {hours} instance hours of unknown price; set prices.usd_per_hour in the policy."
+            if cost.unpriced_hours
+            else "",
+        ],
+        f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}",
+        now,
+        owner=Owner(owner, UNASSIGNED if untagged else cost.project),
+        facts={
+            "month": month,
+            "usd": str(cost.usd),
+            "budget_usd": str(budget),
+            "reached_percent": at_percent,
+            "usd_per_hour": str(cost.usd_per_hour),
+            "unpriced_instance_hours": str(cost.unpriced_hours),
+            "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
+        },
+    )
+
+
+def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> str:
+    """Return where it leads at the rate of this moment; instances come and go, so it is no promise."""
+    rate, left = cost.usd_per_hour, budget - cost.usd
+    if not rate:
+        return "Nothing with a known price runs at the moment."
+    whole = cost.usd + cost_between(rate, now, month_end(now))
+    text = f"What runs now costs {usd(rate)} an hour; if it all keeps running, the month costs {usd(whole)}"
+    if left > 0 and whole > budget:
+        end = now + timedelta(seconds=int(left * 3600 / rate))
+        text += f", and the budget runs out at {clock(end, 'UTC', now)}"
+    return f"{text}."

@@ -1,0 +1,1 @@
+"""The policy, its contacts and working hours."""

@@ -1,0 +1,657 @@
+"""The policy: every figure a decision uses, with its unit in its name and its default.
+
+These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them, and the
+JSON Schema and `docs/policy-*.md` are written from them. This module must not know YAML, pydantic or AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Literal
+
+from governor.domain.evidence import END_BIN
+from governor.domain.instance import Instance
+from governor.domain.policy.contacts import Contact, Directory
+from governor.domain.settings import (
+    A_MONTH,
+    PER_UNIT,
+    Mistake,
+    Section,
+    UsdAMonth,
+    UsdPerUnit,
+    between,
+    named,
+    one_of,
+    positive,
+)
+from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
+from governor.domain.units import Percent
+
+LONGEST_LAG = timedelta(minutes=15)
+"""With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
+_LONGEST_LAG_OF_RELEASED = 2 * END_BIN
+"""With more, the newest measured memory says too little about the memory that is held now."""
+
+
+class Mode(StrEnum):
+    """How far the governor goes. `observe` withholds the effect of every EC2 write call (`DryRun`)."""
+
+    OBSERVE = "observe"
+    ASK = "ask"
+    AUTO = "auto"
+
+
+class Action(StrEnum):
+    """What a plan ends in."""
+
+    STOP = "stop"
+    TERMINATE = "terminate"
+    NOTIFY_ONLY = "notify-only"
+
+
+_ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
+# No list of Regions: AWS opens them faster than this is released.
+_REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
+_FAMILY = (
+    "[a-z][a-z0-9-]*",
+    "no family is named so: write what stands before the dot of a type, as p5",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TagMatch(Section):
+    """A tag of an instance, compared exactly."""
+
+    tag_key: str
+    """Key of the tag."""
+    tag_value: str
+    """Value of the tag."""
+
+    def __str__(self) -> str:
+        return f"{self.tag_key}={self.tag_value}"
+
+    def is_on(self, instance: Instance) -> bool:
+        """Return true if the instance carries this tag."""
+        return instance.tags.get(self.tag_key) == self.tag_value
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(Section):
+    """The accounts and Regions that are swept: every account in every Region."""
+
+    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    """Account IDs, in quotes. Empty: the account of the stack."""
+    regions: tuple[str, ...] = named(*_REGION)
+    """Region codes. Empty: the Region of the stack."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMetrics(Section):
+    """Metrics that jobs publish while they work. Each must have the dimension `InstanceId`.
+
+    A value other than 0 in the window makes the instance busy. A missing metric proves nothing.
+    """
+
+    namespace: str = "MLTraining"
+    """CloudWatch namespace of these metrics; not one of AWS."""
+    names: tuple[str, ...] = ()
+    """Names of the metrics that count. Empty: every metric of the namespace."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if not self.namespace or self.namespace.startswith("AWS/"):
+            yield ("namespace",), f"namespace is {self.namespace!r}; jobs publish into one of their own"
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics(Section):
+    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on Linux."""
+
+    namespace: str = "GPU/EC2"
+    """CloudWatch namespace of the metrics below."""
+    utilization: str = "nvidia_smi_utilization_gpu"
+    """Metric of GPU utilization, in percent."""
+    memory_used: str = "nvidia_smi_memory_used"
+    """Metric of used GPU memory, in MiB."""
+    power_draw: str = "nvidia_smi_power_draw"
+    """Metric of GPU power draw, in watts."""
+    temperature: str = "nvidia_smi_temperature_gpu"
+    """Metric of GPU temperature, in degrees Celsius."""
+    memory_utilization: str = "nvidia_smi_utilization_memory"
+    """Metric of the time in which GPU memory was read or written, in percent."""
+    hardware_namespace: str = "GPU/Custom"
+    """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost GPUs."""
+    period_seconds: int = one_of(300, (60, 300, 3600))
+    """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
+    collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
+    """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
+    lag_seconds: int = between(120, 0, 3600)
+    """The newest seconds are ignored, because CloudWatch may still be receiving them."""
+    rediscover_after_minutes: int = between(60, 5, 1440)
+    """Minutes between two searches for the metrics of an instance that publishes none."""
+    work: WorkMetrics | None = WorkMetrics()
+    """Metrics that jobs publish while they work. `null`: none are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleRule(Section):
+    """When an instance is idle: every GPU stays under the threshold for the whole window."""
+
+    utilization_below_percent: float = between(5.0, 0.1, 50)
+    """A GPU is idle while its maximum utilization is under this percentage."""
+    window_minutes: int = between(60, 5, 20_160)
+    """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
+    minimum_coverage_percent: float = between(80.0, 50, 100)
+    """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
+    grace_after_launch_minutes: int = between(30, 0, 10_080)
+    """Minutes after a start during which an instance is not judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vetoes(Section):
+    """Limits of other figures. One reached anywhere in the window makes the instance busy.
+
+    `null` switches a veto off.
+    """
+
+    memory_used_percent: float | None = between(None, 0.1, 100)
+    """Used GPU memory, in percent of the GPU's memory."""
+    power_percent_of_limit: float | None = between(40.0, 0.1, 100)
+    """GPU power draw, in percent of the GPU's power limit."""
+    cpu_percent: float | None = between(30.0, 0.1, 100)
+    """CPU utilization, in percent."""
+    network_bytes_per_second: float | None = positive(1_000_000.0)
+    """Network traffic in both directions, in bytes per second."""
+    required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
+    """Figures that must be measured. Otherwise the verdict is `no-data`."""
+
+    def limit(self, figure: str) -> float | None:
+        """Return the limit of `memory`, `power`, `cpu` or `network`."""
+        return {
+            "memory": self.memory_used_percent,
+            "power": self.power_percent_of_limit,
+            "cpu": self.cpu_percent,
+            "network": self.network_bytes_per_second,
+        }[figure]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRule(Section):
+    """The action for an idle instance, and the alternative if EC2 or a protection flag forbids it."""
+
+    action: Action = Action.STOP
+    """The action that is proposed, and taken after a yes."""
+    when_stop_is_unsupported: Literal[Action.TERMINATE, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
+    when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
+    """The action instead of a termination for instances with termination protection."""
+    snapshot_retention_days: int = between(30, 1, 3_650)
+    """Days until the date in the snapshots' `DeleteAfter` tag. The governor deletes no snapshot itself."""
+    stop_limit_minutes: int = between(30, 1, 240)
+    """Minutes that a stop or a termination may take before it counts as failed."""
+    snapshot_limit_minutes: int = between(1_440, 1, 2_880)
+    """Minutes that snapshots may take before the termination is given up."""
+    local_disks_may_be_lost_unasked: bool = False
+    """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop wipes."""
+    recheck_valid_minutes: int = between(15, 1, 60)
+    """Minutes for which a recheck permits a stop or a termination, retries included."""
+    running_snapshot_valid_minutes: int = between(240, 1, 2_880)
+    """Greatest age in minutes of the snapshots of an instance that runs until its termination.
+    Data written after a snapshot began is not in it."""
+
+
+_LONGEST_QUESTION = timedelta(days=20)
+"""A key is accepted for 30 days after it has stopped to sign; nights and weekends come on top of this."""
+
+Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
+"""What an answer amounts to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Section):
+    """When people are asked, and how long each stage of a question lasts.
+
+    A question is followed by a reminder, an escalation and the expiry. An answer ends it.
+    """
+
+    ask_after_minutes: int = between(180, 5, 20_160)
+    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes` count."""
+    ask_after_released_minutes: int = between(90, 5, 20_160, at_most="ask_after_minutes")
+    """Idle minutes after which people are asked if GPU memory is released. Never used to act unasked."""
+    released_memory_below_percent: float = between(10.0, 0.1, 50)
+    """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
+    released_for_minutes: int = between(15, 5, 60, at_most="ask_after_released_minutes")
+    """The newest minutes during which GPU memory must be released."""
+    remind_after_minutes: float = between(240.0, 0.01, 43_200)
+    """Minutes from the question to the reminder."""
+    escalate_after_minutes: float = between(240.0, 0.01, 43_200)
+    """Minutes from the reminder to the escalation."""
+    expire_after_minutes: float = between(960.0, 0.01, 43_200)
+    """Minutes from the escalation to the expiry."""
+    digest_from: int = between(3, 0, 100)
+    """Number of questions to the same people from which they are sent as one message. 0: never."""
+    digest_after_seconds: int = between(60, 0, 900)
+    """Seconds that a question waits for others, to be sent as one message."""
+    delivery_limit_minutes: int = between(60, 1, 1_440)
+    """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
+    on_expiry: Literal["no-action", "act"] = "no-action"
+    """What happens if nobody answers. `act` carries out the plan, but never a termination."""
+    keep_at_most_days: int = between(30, 1, 365)
+    """Longest time in days for which an answer may keep an instance."""
+    keep_after_undo_hours: float = between(24.0, 0, 720)
+    """Hours for which an instance is kept after a person has started it again."""
+    ask_again_after_hours: float = between(24.0, 0, 8_760)
+    """Hours until the same idle time is reported again after an expiry, a failure or a notification."""
+    retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
+    """Minutes until the next attempt after a workflow that failed before it could ask."""
+    broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
+    """Answers that a link in a message to a list may give. Such a link does not prove who answered."""
+    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None)
+    """A termination needs two people if the instance costs more USD per hour. `null`: one is enough."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
+            yield (
+                ("delivery_limit_minutes",),
+                "delivery_limit_minutes must be at least four times digest_after_seconds: a question "
+                "that waits for others would be given up before it is sent",
+            )
+        if self.total > _LONGEST_QUESTION:
+            yield (
+                ("expire_after_minutes",),
+                f"a question would stay open for {self.total.days} days; its link is good for "
+                f"{_LONGEST_QUESTION.days} at the most, because keys rotate",
+            )
+        if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
+            yield (
+                ("two_people_above_usd_per_hour",),
+                "two_people_above_usd_per_hour cannot go with terminate in broadcast_may: a link that "
+                "went to a list does not tell two people apart",
+            )
+
+    @property
+    def total(self) -> timedelta:
+        """Time from the question to the expiry."""
+        minutes = self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
+        return timedelta(minutes=minutes)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker(Section):
+    """When all plans of an account and Region freeze: too many instances changed in one sweep."""
+
+    turned_idle_percent: float = between(50.0, 1, 100)
+    """Percentage of the working instances that turn idle in one sweep."""
+    turned_silent_percent: float = between(50.0, 1, 100)
+    """Percentage of the publishing instances that stop to publish metrics in one sweep."""
+    minimum_instances: int = between(5, 1, 10_000)
+    """Number of instances that must change at once. Fewer never freeze anything."""
+    hold_minutes: int = between(180, 0, 10_080)
+    """Minutes a freeze lasts after the last sweep that would have caused it. If the governor acts
+    unasked, it also lasts until most of those instances have worked again, or are stopped."""
+    remind_after_hours: int = between(24, 1, 168)
+    """Hours between two messages about the same freeze."""
+    unusual_times_the_most: float | None = between(3.0, 1, 100)
+    """Freeze if this many times more instances change than in any sweep of `history_days`. `null`: never."""
+    history_days: int = between(14, 1, 60)
+    """Days of sweeps that a sweep is compared with."""
+    history_days_needed: int = between(3, 1, 60, at_most="history_days")
+    """Days of sweeps that must exist before the comparison is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership(Section):
+    """Who is responsible for an instance, and how they are reached."""
+
+    owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
+    """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
+    project_tag_keys: tuple[str, ...] = ("Project", "project")
+    """Tags that name the project. The first tag that exists counts."""
+    default_owner: str = "unassigned"
+    """Owner of an instance without an owner tag."""
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    """People and groups by name."""
+    project_owners: Mapping[str, str] = field(default_factory=dict)
+    """Name of a contact by project, asked if no tag names a known owner."""
+    default_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked if neither the owner nor the project names one."""
+    escalation_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked in addition if nobody answers the reminder."""
+    email_domains: tuple[str, ...] = ()
+    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts do."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        names = [(("project_owners", project), name) for project, name in self.project_owners.items()]
+        for setting in ("default_contacts", "escalation_contacts"):
+            names += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
+        for path, name in names:
+            if name not in self.contacts:
+                yield path, f"there is no contact {name!r}: add it under ownership.contacts"
+
+    @property
+    def directory(self) -> Directory:
+        """Return the people to ask about an instance."""
+        asked = (self.default_contacts, self.escalation_contacts)
+        return Directory(self.contacts, self.project_owners, *asked, self.email_domains)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Section):
+    """Hints that never lead to an action by themselves."""
+
+    right_size_check_every_minutes: int = between(1_440, 0, 43_200)
+    """Minutes between two checks of each GPU of a busy instance that has several. Each costs extra reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Managed(Section):
+    """When the owner of an environment that another service runs is notified of its idle instances."""
+
+    idle_for_minutes: int = between(60, 60, 43_200)
+    """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
+    tell_again_after_hours: int = between(24, 24, 8_760)
+    """Hours between two messages about the same environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices(Section):
+    """Prices that the governor cannot read from AWS. The defaults are list prices of us-east-1."""
+
+    usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
+    """USD per hour by instance type, such as negotiated prices. They replace the shipped list."""
+    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"))
+    """USD per GiB and month of EBS volumes."""
+    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"))
+    """USD per GiB and month of EBS snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger(Section):
+    """How savings are booked."""
+
+    false_stop_within_minutes: int = between(60, 0, 43_200)
+    """A stop counts as wrong if the instance is started again within these minutes."""
+    saving_counts_days: int = between(30, 1, 366)
+    """Days for which an action counts as saving. No forgotten instance would have run forever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget(Section):
+    """The budget of each project for a calendar month (UTC). It leads to messages, never to an action."""
+
+    monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
+    """USD a month of each project, and of all instances without a project together. `null`: no budget."""
+    projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
+    """USD a month by project. It replaces `monthly_usd` for that project."""
+    tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
+    """Percentages of the budget at which the project's owner is notified, once a month each."""
+    publish_at_most_projects: int = between(50, 0, 1_000)
+    """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
+
+    def of(self, project: str) -> Decimal | None:
+        """Return the budget of a project, or `None` if it has none."""
+        return self.projects.get(project, self.monthly_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Section):
+    """How the governor answers events of EC2 and AWS Health."""
+
+    checkpoint_on_spot_interruption: bool = True
+    """Run the instance's own checkpoint hook when Spot takes the instance back."""
+    checkpoint_on_rebalance: bool = False
+    """Run the hook on a rebalance recommendation, too. An interruption may never follow."""
+    checkpoint_on_auto_scaling: bool = True
+    """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle hook."""
+    completed_lifecycle_hooks: tuple[str, ...] = ()
+    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to save."""
+    signal_gpu_processes: bool = False
+    """Send SIGTERM to the processes on the GPU if an instance has no hook."""
+    snapshot_data_volumes: bool = False
+    """Start snapshots of the data volumes before an interruption."""
+    mass_interruption_window_minutes: int = between(10, 1, 1_440)
+    """Warnings in one zone belong together within these minutes of the first."""
+    mass_interruption_told_singly: int = between(5, 1, 1_000)
+    """Number of such warnings that get a message each. The others share one."""
+    compare_spot_prices: bool = True
+    """Show after a warning where the same type is cheaper."""
+    spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
+    """Regions to compare, besides the instance's own; at most 20."""
+    placement_scores: bool = False
+    """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
+    remind_before_hours: int = between(24, 1, 336)
+    """Hours before an announced date at which its message is repeated."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if len(self.spot_price_regions) > 20:
+            reason = "spot_price_regions names more than 20 Regions; each is a call at every warning"
+            yield ("spot_price_regions",), reason
+
+
+@dataclass(frozen=True, slots=True)
+class HealthThresholds(Section):
+    """When a figure becomes a finding.
+
+    Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`, which are
+    this project's choice: a tenth of the time is more than a peak, and 10 % is where the low-utilization
+    alarm ends.
+
+    Raises:
+        ValueError: a figure out of its range; the text names it.
+    """
+
+    hot_above_celsius: float = between(85.0, 30, 120)
+    """A GPU is hot above this average temperature, in degrees Celsius."""
+    hot_average_seconds: int = between(300, 60, 3600)
+    """Seconds over which the temperature is averaged; whole minutes."""
+    hot_periods: int = between(2, 1, 60)
+    """Number of hot averages in a row that make a finding."""
+    throttled_above_percent: Percent = between(10.0, 0, 100)
+    """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
+    busy_from_percent: Percent = between(10.0, 0, 100)
+    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
+    under_used_below_percent: Percent = between(70.0, 0, 100)
+    """A GPU at work is under-used below this mean utilization."""
+    straggler_above_points: float = between(20.0, 0, 100)
+    """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
+    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
+    """Work is memory-bound if memory utilization is above this and GPU utilization below the next."""
+    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
+    """GPU utilization under which work can be memory-bound."""
+    compute_bound_above_percent: Percent = between(90.0, 0, 100)
+    """Work is compute-bound above this GPU utilization."""
+    minimum_coverage_percent: Percent = between(80.0, 0, 100)
+    """Percentage of the window that must be measured before a mean is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health(HealthThresholds):
+    """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
+
+    enabled: bool = True
+    """Check the health of GPUs."""
+    check_every_minutes: int = between(60, 5, 1_440)
+    """Minutes between two checks of an account and Region."""
+    window_minutes: int = between(90, 10, 2_880)
+    """Minutes that a check reads. Longer than the time between two checks, so that none are missed."""
+    gone_after_minutes: int = between(180, 10, 43_200)
+    """Minutes after which a finding that is not seen again has ended. If it returns, it is sent again."""
+    advice_every_hours: int = between(168, 1, 8_760)
+    """Hours between two messages of advice to an owner. Faults are sent at once."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        average, window = self.hot_average_seconds, self.window_minutes
+        if average % 60:
+            yield ("hot_average_seconds",), f"hot_average_seconds is {average}; it must be whole minutes"
+        elif window * 60 % average:
+            yield (
+                ("window_minutes",),
+                f"window_minutes ({window}) must be a whole number of averages of hot_average_seconds "
+                f"({average})",
+            )
+        if window * 60 < average * self.hot_periods:
+            yield ("window_minutes",), f"window_minutes ({window}) cannot hold hot_periods averages"
+        if window < self.check_every_minutes:
+            reason = "window_minutes must be at least check_every_minutes: nobody saw what is between"
+            yield ("window_minutes",), reason
+        if self.gone_after_minutes < 2 * self.check_every_minutes:
+            yield (
+                ("gone_after_minutes",),
+                "gone_after_minutes must be at least twice check_every_minutes, or what lasts would be "
+                "told at every check",
+            )
+
+    @property
+    def window(self) -> timedelta:
+        """Length of the window."""
+        return timedelta(minutes=self.window_minutes)
+
+    @property
+    def period(self) -> timedelta:
+        """Length of one reading: that of the averages that heat is judged by."""
+        return timedelta(seconds=self.hot_average_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Section):
+    """All settings, as they apply to one instance after overrides."""
+
+    mode: Mode = Mode.OBSERVE
+    """`observe` changes nothing in EC2, `ask` acts after a yes, `auto` acts unasked.
+    The template's parameter `Mode` sets it."""
+    selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
+    """The tag of the instances that are governed."""
+    exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
+    """The tag of instances that are left alone."""
+    targets: Targets = Targets()
+    """The accounts and Regions that are swept."""
+    metrics: Metrics = Metrics()
+    """The CloudWatch metrics of the GPUs."""
+    idle: IdleRule = IdleRule()
+    """When an instance is idle."""
+    vetoes: Vetoes = Vetoes()
+    """Limits of other figures that make an instance busy."""
+    plan: PlanRule = PlanRule()
+    """The action for an idle instance."""
+    approval: ApprovalRule = ApprovalRule()
+    """When people are asked, and how long a question lasts."""
+    breaker: Breaker = Breaker()
+    """When all plans freeze."""
+    ownership: Ownership = field(default_factory=Ownership)
+    """Who is responsible for an instance."""
+    advice: Advice = Advice()
+    """Hints that never lead to an action."""
+    managed: Managed = Managed()
+    """Messages about instances that another service runs."""
+    prices: Prices = field(default_factory=Prices)
+    """Prices that the governor cannot read from AWS."""
+    ledger: Ledger = Ledger()
+    """How savings are booked."""
+    budget: Budget = field(default_factory=Budget)
+    """Budgets of projects."""
+    events: Events = Events()
+    """Answers to events of EC2 and AWS Health."""
+    health: Health = Health()
+    """Health of GPUs."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
+        if self.approval.on_expiry == "act" and terminates:
+            yield (
+                ("approval", "on_expiry"),
+                "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
+            )
+        whole = [("idle", "window_minutes")]
+        if self.period <= END_BIN:  # Periods of an hour start no question at all.
+            whole += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
+        for section, name in whole:
+            minutes = getattr(getattr(self, section), name)
+            if (minutes * 60) % self.metrics.period_seconds:
+                yield (
+                    (section, name),
+                    f"{section}.{name} ({minutes}) must be a whole number of periods of "
+                    f"metrics.period_seconds ({self.metrics.period_seconds})",
+                )
+
+    @property
+    def window(self) -> timedelta:
+        """Length of the idle window."""
+        return timedelta(minutes=self.idle.window_minutes)
+
+    @property
+    def ask_window(self) -> timedelta:
+        """Idle time before anybody is asked or anything is done."""
+        return max(self.window, timedelta(minutes=self.approval.ask_after_minutes))
+
+    @property
+    def released_window(self) -> timedelta:
+        """Idle time before anybody is asked while GPU memory is released, as far as the lag shows that."""
+        if self.lag > _LONGEST_LAG_OF_RELEASED:
+            return self.ask_window
+        return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
+
+    @property
+    def can_ask(self) -> bool:
+        """Readings are fine and new enough to show that idleness lasts up to now."""
+        return self.never_asks is None
+
+    @property
+    def never_asks(self) -> str | None:
+        """The setting with which readings cannot show that idleness lasts up to now, and what to set."""
+        if self.period > END_BIN:
+            return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
+        if self.lag > LONGEST_LAG:
+            return f"metrics.lag_seconds is {self.metrics.lag_seconds}; set 120"
+        return None
+
+    def over(self, window: timedelta) -> Policy:
+        """Return the same policy with another idle window."""
+        minutes = int(window / timedelta(minutes=1))
+        if minutes == self.idle.window_minutes:
+            return self
+        return replace(self, idle=replace(self.idle, window_minutes=minutes))
+
+    @property
+    def period(self) -> timedelta:
+        """Length of one reading."""
+        return timedelta(seconds=self.metrics.period_seconds)
+
+    @property
+    def lag(self) -> timedelta:
+        """The newest time, which is ignored."""
+        return timedelta(seconds=self.metrics.lag_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideMatch(Section):
+    """The instances that an override is for. All conditions must hold; an empty one always holds."""
+
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags that the instance must have, each with this value."""
+    instance_families: tuple[str, ...] = named(*_FAMILY)
+    """Instance families, one of which the type belongs to: the part before the dot, such as `p5`."""
+    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    """Account IDs, one of which the instance is in."""
+    regions: tuple[str, ...] = named(*_REGION)
+    """Region codes, one of which the instance is in."""
+
+    def holds(self, instance: Instance) -> bool:
+        """Return true if the instance meets every condition."""
+        return (
+            all(instance.tags.get(key) == value for key, value in self.tags.items())
+            and (not self.instance_families or instance.family in self.instance_families)
+            and (not self.accounts or instance.target.account in self.accounts)
+            and (not self.regions or instance.target.region in self.regions)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """The policy for one instance, and what it was made of. `version` is the document's hash."""
+
+    policy: Policy
+    version: str
+    overrides: tuple[str, ...] = ()

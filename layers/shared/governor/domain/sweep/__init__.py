@@ -1,0 +1,1 @@
+"""Verdicts, the breaker, and what a sweep reports."""

@@ -1,0 +1,149 @@
+"""The breaker: when an unusual share of a fleet turns idle or silent at once, something else is wrong.
+
+Pure: from what changed in one sweep to the reason for a freeze, or none, and to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from governor.domain.policy.policy import Breaker, Mode, Policy
+from governor.domain.sweep.verdict import IDLE, WORKING, VerdictKind
+from governor.domain.units import UtcDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """Whether destructive plans of a target are frozen, since when and why."""
+
+    tripped_at: UtcDatetime
+    why: str
+    told_at: UtcDatetime | None = None
+    """When people were last told; `None` until a channel has taken the message."""
+    turned: int = 0
+    """How many instances turned idle or silent at once."""
+    held: frozenset[str] = frozenset()
+    """Those of them that were not seen at work since, by instance id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One instance between two sweeps.
+
+    `last_known` is the newest verdict before this sweep that was one: a read that failed must not hide what
+    an instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
+    """
+
+    instance_id: str
+    before: VerdictKind | None
+    last_known: VerdictKind | None
+    after: VerdictKind
+    was_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDay:
+    """The most that turned idle, and the most that fell silent, in one sweep of a day (UTC)."""
+
+    day: date
+    most_idle: int
+    most_silent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """One sweep in numbers.
+
+    `idle` of those that `worked` at the sweep before; `silent` of those that had data then and were `heard`
+    in this one: skipped ones tell nothing. `who` are the instances that turned idle or silent.
+    """
+
+    worked: int
+    idle: int
+    heard: int
+    silent: int
+    who: frozenset[str] = frozenset()
+
+
+def count_turned(changes: Sequence[Change]) -> Turned:
+    """What changed since the sweep before."""
+    known = [change for change in changes if change.after is not VerdictKind.NO_DATA]
+    worked = [change for change in known if change.last_known in WORKING]
+    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
+    idle = {change.instance_id for change in worked if change.after in IDLE}
+    silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
+    return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))
+
+
+def acts_unasked(policy: Policy) -> bool:
+    """Whether it may come to a stop under this policy although nobody has said yes."""
+    return policy.mode is Mode.AUTO or (policy.mode is Mode.ASK and policy.approval.on_expiry == "act")
+
+
+def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
+    """Whether so many of those that turned have worked since, or were put away, that the rest may be acted on
+    without asking anybody.
+
+    Args:
+        turned: how many instances turned idle or silent at once, and froze the plans.
+        left: how many of them have not worked since, whatever their policies.
+        rule: the share that trips the breaker also keeps it open.
+    """
+    return left < rule.minimum_instances or 100 * left < rule.turned_idle_percent * turned
+
+
+def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
+    """Whether plans may be carried out again.
+
+    Where some of those `left` would be acted on `unasked`, a freeze never ends by time alone.
+    """
+    held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
+    return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
+
+
+def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
+    """Why plans must freeze, or `None`: so large a share of the fleet, or far more than any sweep has seen.
+
+    `history` are the days before; what they hold is compared only when they are enough to know the fleet by.
+    """
+    idle, silent = turned.idle, turned.silent
+    so_many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
+    so_many_silent = f"{silent} of {turned.heard} instances that published metrics fell silent in one sweep"
+    if idle >= rule.minimum_instances and 100 * idle >= rule.turned_idle_percent * turned.worked:
+        return so_many_idle
+    if is_outage(silent, turned.heard, rule):
+        return so_many_silent
+    if len(history) < rule.history_days_needed:
+        return None
+    usual_idle = max(day.most_idle for day in history)
+    usual_silent = max(day.most_silent for day in history)
+    known = f"; the most in a sweep of the last {len(history)} days was"
+    if _is_unusual(idle, usual_idle, rule):
+        return f"{so_many_idle}{known} {usual_idle}"
+    if _is_unusual(silent, usual_silent, rule):
+        return f"{so_many_silent}{known} {usual_silent}"
+    return None
+
+
+def _is_unusual(count: int, usual: int, rule: Breaker) -> bool:
+    """The largest of many sweeps is a bound that the next one seldom passes, whatever their distribution."""
+    times = rule.unusual_times_the_most
+    return times is not None and count >= rule.minimum_instances and count > times * usual
+
+
+def remember(history: Sequence[SweepDay], today: date, turned: Turned, rule: Breaker) -> tuple[SweepDay, ...]:
+    """The history with this sweep in it, oldest day first. What froze the plans is learnt, too: should it
+    come again it is known, and the shares still hold.
+    """
+    first = today - timedelta(days=rule.history_days)
+    days = {one.day: one for one in history if first <= one.day <= today}
+    known = days.get(today, SweepDay(today, 0, 0))
+    days[today] = SweepDay(today, max(known.most_idle, turned.idle), max(known.most_silent, turned.silent))
+    return tuple(days[day] for day in sorted(days))
+
+
+def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
+    """Whether so many silent ones of so many have one cause, and not one each."""
+    return silent >= rule.minimum_instances and 100 * silent >= rule.turned_silent_percent * whole

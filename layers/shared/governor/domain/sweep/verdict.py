@@ -1,0 +1,642 @@
+"""The judgement: from an instance, its evidence, the policy and the time to a verdict with its reason.
+
+Pure and total: every path ends in one of nine verdicts, and only evidence makes an instance idle. This
+module must not know AWS, the state table or how evidence is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum, StrEnum, auto
+from fractions import Fraction
+from functools import cache
+from math import ceil
+from typing import assert_never
+
+from governor.domain.evidence import (
+    END_BIN,
+    LONGEST_HOLE,
+    Evidence,
+    GpuReadings,
+    MetricSource,
+    Series,
+    Window,
+    coverage_percent,
+    is_reading,
+    last_at_or_above,
+    last_reading_end,
+    long_hole_end,
+    longest_hole,
+    mean,
+    newest_bins,
+    padded,
+    peak,
+)
+from governor.domain.instance import Instance, Manager, managed_by
+from governor.domain.policy.policy import Policy
+from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import span
+
+FIGURES = ("power", "memory", "cpu", "network")
+"""Evidence besides utilization that a policy may let veto, in the order it is looked at."""
+
+
+WORK = "work"
+"""What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
+LATE = timedelta(minutes=30)
+"""So long missing readings may still come: nobody is alerted, and nothing is counted."""
+_NEWEST_FIGURE = timedelta(minutes=20)
+"""A required figure must be measured up to so long ago, or to the newest periods that the lag leaves."""
+
+
+class VerdictKind(StrEnum):
+    """What an instance is at the end of a sweep."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    PARTLY_IDLE = "partly-idle"
+    NO_DATA = "no-data"
+    TOO_YOUNG = "too-young"
+    EXEMPT = "exempt"
+    SNOOZED = "snoozed"
+    MANAGED_ELSEWHERE = "managed-elsewhere"
+    FROZEN = "frozen"
+
+
+def known_kind(name: str) -> VerdictKind | None:
+    """The verdict of that name; `None` for one that this release does not know.
+
+    Earlier releases wrote `resting` for an instance that was idle and about which nobody was asked yet.
+    """
+    try:
+        return VerdictKind.IDLE if name == "resting" else VerdictKind(name)
+    except ValueError:
+        return None
+
+
+class Family(Enum):
+    """What the sweep, the breaker and a recheck make of a verdict. Every kind belongs to one."""
+
+    WORKING = auto()
+    IDLE = auto()
+    """By what is measured, whether or not a question has started."""
+    LEFT_ALONE = auto()
+    """People have decided; its metrics are not read."""
+    YOUNG = auto()
+    """Its metrics are not read yet."""
+    UNKNOWN = auto()
+
+
+def family(kind: VerdictKind) -> Family:
+    """Return the family of a kind. A new kind is a type error here until it has one."""
+    match kind:
+        case VerdictKind.BUSY | VerdictKind.PARTLY_IDLE:
+            return Family.WORKING
+        case VerdictKind.IDLE | VerdictKind.MANAGED_ELSEWHERE | VerdictKind.FROZEN:
+            return Family.IDLE
+        case VerdictKind.EXEMPT | VerdictKind.SNOOZED:
+            return Family.LEFT_ALONE
+        case VerdictKind.TOO_YOUNG:
+            return Family.YOUNG
+        case VerdictKind.NO_DATA:
+            return Family.UNKNOWN
+        case _:
+            assert_never(kind)
+
+
+def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
+    return tuple(kind for kind in VerdictKind if family(kind) in families)
+
+
+WORKING = _kinds(Family.WORKING)
+IDLE = _kinds(Family.IDLE)
+LEFT_ALONE = _kinds(Family.LEFT_ALONE)
+UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A human's standing answer about an instance, from the state table."""
+
+    snoozed_until: UtcDatetime | None = None
+    exempt_reason: str | None = None
+
+
+NO_HOLD = Hold()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an instance is, why, and from when on it could be something else.
+
+    `not_before` is set when the evidence rules out idleness until then, so that nothing needs to be read.
+    `advice` holds hints that never lead to an action by themselves.
+    """
+
+    kind: VerdictKind
+    reason: str
+    evidence: Evidence | None = None
+    not_before: UtcDatetime | None = None
+    last_busy: UtcDatetime | None = None
+    advice: tuple[str, ...] = ()
+    manager: Manager | None = None
+    is_late: bool = False
+    """No data only because the newest readings are missing, and not for long: they may still come."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the evidence proves idleness, whoever the instance belongs to."""
+        return self.kind in IDLE
+
+
+def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
+    """The verdict that needs no metrics, or `None` when metrics must be read."""
+    if policy.exemption.is_on(instance):
+        return Verdict(VerdictKind.EXEMPT, f"carries the tag {policy.exemption}")
+    if hold.exempt_reason is not None:
+        return Verdict(VerdictKind.EXEMPT, f"exempted by decision: {hold.exempt_reason}")
+    if hold.snoozed_until is not None and hold.snoozed_until > now:
+        until = hold.snoozed_until
+        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(until)}", not_before=until)
+    ripe = ripe_at(instance, policy)
+    if now < ripe:
+        minutes = int((now - instance.launch_time).total_seconds() // 60)
+        return Verdict(
+            VerdictKind.TOO_YOUNG,
+            f"started {minutes} min ago; judged from {iso(ripe)} on "
+            f"(grace {policy.idle.grace_after_launch_minutes} min, and "
+            f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
+            not_before=ripe,
+        )
+    return None
+
+
+def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
+    """From when on an instance can be judged: after the grace, and when the window can be covered at all.
+
+    Without the second condition a young instance would be called silent for want of a past.
+    """
+    bins = policy.window // policy.period
+    needed = policy.period * _needed_bins(bins, policy.idle.minimum_coverage_percent)
+    grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
+    return instance.launch_time + max(grace, needed + policy.lag + policy.period)
+
+
+@cache
+def _needed_bins(bins: int, coverage_percent: float) -> int:
+    """Whole periods: 80 % of twelve are ten. In exact numbers, or a rounding error would add one."""
+    return ceil(bins * Fraction(coverage_percent) / 100)
+
+
+def is_candidate(evidence: Evidence, policy: Policy) -> bool:
+    """Whether utilization alone would call it idle, so that the other figures are worth reading."""
+    return _judge_utilization(evidence, policy) is None
+
+
+def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime) -> Verdict:
+    """The verdict on one instance.
+
+    Args:
+        instance: as EC2 describes it now.
+        hold: standing decisions of people.
+        evidence: readings over `evidence.window`; holes stay holes.
+        policy: as it applies to this instance.
+        now: aware; decides grace and snooze only.
+    """
+    unread = judge_unread(instance, hold, policy, now)
+    if unread is not None:
+        return unread
+    verdict = _judge_utilization(evidence, policy)
+    if verdict is None or verdict.kind is VerdictKind.NO_DATA:
+        # A job that says it works is believed where its GPUs cannot be seen, too.
+        verdict = _judge_work(evidence, policy) or verdict
+    verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence, policy)
+    return verdict or _idle(instance, evidence, policy)
+
+
+def judge_utilization_only(
+    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
+) -> Verdict:
+    """The verdict on an instance whose idleness was already proved in full, and of which people know.
+
+    Reads only what shows that work has resumed; whatever acts judges in full again before it does.
+    """
+    verdict = judge_unread(instance, hold, policy, now) or _judge_utilization(evidence, policy)
+    return verdict or _idle(instance, evidence, policy)
+
+
+def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
+    manager, idle_for = managed_by(instance), evidence.window.length
+    kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
+    return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
+
+
+def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data where any GPU, or a required figure, was not measured for too long within the window.
+
+    `not_before` is when the window no longer holds the newest such hole.
+    """
+    window = evidence.window
+    for gpu in evidence.gpus:
+        ended = long_hole_end(gpu.utilization, window)
+        if ended is not None:
+            return _hole(evidence, policy, _label(gpu), ended)
+    hidden = _hidden_gpu_until(evidence, policy)
+    if hidden is not None:
+        return _hole(evidence, policy, "one of the GPUs", hidden)
+    for figure in policy.vetoes.required:
+        longest = evidence.longest_hole_minutes.get(figure, 0.0)
+        if policy.vetoes.limit(figure) is not None and longest > LONGEST_HOLE / timedelta(minutes=1):
+            return _no_data(
+                evidence, f"{_FIGURE_TEXT[figure]} was not measured for {longest:.0f} min of the window"
+            )
+    return None
+
+
+def unmeasured_until(evidence: Evidence) -> UtcDatetime | None:
+    """Until when a GPU was not measured for too long; nothing before is part of an idle time that lasts."""
+    ends = (long_hole_end(gpu.utilization, evidence.window) for gpu in evidence.gpus)
+    return max((end for end in ends if end is not None), default=None)
+
+
+def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
+    """Whether too little was measured, and only because of one hole of less than half an hour."""
+    return _is_thin(evidence, policy) and _is_but_for_one_hole(evidence, policy)
+
+
+def _is_thin(evidence: Evidence, policy: Policy) -> bool:
+    needed = policy.idle.minimum_coverage_percent
+    return any(seen < needed for seen, _ in _measured(evidence, policy))
+
+
+def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
+    """Whether everything is measured enough as soon as its longest hole, a short one, is forgiven."""
+    needed, length = policy.idle.minimum_coverage_percent, evidence.window.length
+    return all(
+        hole < LATE and seen + 100 * (hole / length) >= needed for seen, hole in _measured(evidence, policy)
+    )
+
+
+def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timedelta]]:
+    """Of every GPU, and of every required figure that was read: the share measured, and the longest hole."""
+    window = evidence.window
+    for gpu in evidence.gpus:
+        yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
+    for figure in policy.vetoes.required:
+        if policy.vetoes.limit(figure) is not None and figure in evidence.read:
+            seen = evidence.measured_percent.get(figure)
+            hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
+            yield (0.0, window.length) if seen is None else (seen, hole)
+
+
+def _hole(evidence: Evidence, policy: Policy, who: str, ended: UtcDatetime) -> Verdict:
+    most = LONGEST_HOLE // timedelta(minutes=1)
+    reason = f"{who} was not measured for more than {most} min, up to {iso(ended)}"
+    return replace(_no_data(evidence, reason), not_before=ended + policy.window)
+
+
+def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
+    """Until when an aggregate holds no more samples than one GPU less would publish, for too long."""
+    gpus, window = evidence.gpus_expected or 1, evidence.window
+    if not _is_counted(evidence):
+        return None
+    run = int(LONGEST_HOLE / window.period) + 1
+    most = (gpus - 1) * run * window.period.total_seconds() / policy.metrics.collection_interval_seconds
+    counts = [count or 0.0 for count in evidence.samples]
+    ends = [end for end in range(run, len(counts) + 1) if sum(counts[end - run : end]) <= most]
+    return window.bin_end(ends[-1] - 1) if ends else None
+
+
+def _is_counted(evidence: Evidence) -> bool:
+    """Whether an aggregate stands for several GPUs, whose samples are counted."""
+    return evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1
+
+
+def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
+    """The verdict on an instance seen busy so lately that it cannot be idle yet; nothing was read."""
+    until = last_busy + policy.window
+    return Verdict(
+        kind,
+        f"worked until {iso(last_busy)}, so it cannot be idle before {iso(until)}",
+        not_before=until,
+        last_busy=last_busy,
+        advice=advice,
+    )
+
+
+def freeze(verdict: Verdict, why: str) -> Verdict:
+    """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
+    return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}")
+
+
+def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen enough."""
+    threshold = policy.idle.utilization_below_percent
+    # Activity counts even where the read was cut short or GPUs are missing: doubt only ever keeps.
+    active = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
+    last = max((index for index in active if index is not None), default=None)
+    if last is not None:
+        return _busy_by_utilization(evidence, policy, last)
+    if evidence.read_problem is not None:
+        return _no_data(
+            evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
+        )
+    if evidence.source is MetricSource.NONE or not evidence.gpus:
+        # A window of less than half an hour does not tell silence from lateness.
+        silence = _no_data(evidence, _silence(evidence, policy))
+        return replace(silence, is_late=evidence.window.length < LATE)
+    late = _judge_end(evidence, policy)
+    if late is not None:
+        return late
+    uncovered = _uncovered(evidence, policy)
+    return None if uncovered is None else _no_data(evidence, uncovered)
+
+
+def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data unless every GPU was measured in the two newest bins of five minutes."""
+    window = evidence.window
+    unmeasured = [gpu for gpu in evidence.gpus if not _has_end(gpu.utilization, window)]
+    if not unmeasured:
+        return None
+    last = {gpu.gpu: last_reading_end(gpu.utilization, window) for gpu in unmeasured}
+    oldest = min(unmeasured, key=lambda gpu: last[gpu.gpu])
+    silent = window.end - last[oldest.gpu]
+    reason = f"{_label(oldest)} has missing readings in the newest {_newest(window)} min"
+    if silent:
+        reason = f"{_label(oldest)} published nothing in the newest {span(silent)}"
+    return _stale(evidence, policy, reason)
+
+
+def _stale(evidence: Evidence, policy: Policy, reason: str) -> Verdict:
+    """No data for want of the newest readings; late where nothing else is missing."""
+    return replace(_no_data(evidence, reason), is_late=_is_but_for_one_hole(evidence, policy))
+
+
+def _has_end(series: Series, window: Window) -> bool:
+    bins = newest_bins(series, window, _ends(window))
+    return bins is not None and all(peak(one) is not None for one in bins)
+
+
+def _ends(window: Window) -> int:
+    """How many of the newest bins must be measured; periods of an hour cannot show the last minutes."""
+    return 2 if window.period <= END_BIN else 1
+
+
+def _newest(window: Window) -> int:
+    return int(_ends(window) * max(END_BIN, window.period) / timedelta(minutes=1))
+
+
+def _label(gpu: GpuReadings) -> str:
+    return "the instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+
+
+def _utilization(evidence: Evidence) -> list[Series]:
+    """Every series that shows a GPU at work."""
+    return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
+
+
+def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
+    """Why utilization was not seen enough of: over the window, and of every GPU."""
+    needed, window = policy.idle.minimum_coverage_percent, evidence.window
+    if window.length < policy.window:
+        return f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read"
+    for gpu in evidence.gpus:
+        seen = coverage_percent(padded(gpu.utilization, window))
+        if seen < needed:
+            return f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
+    expected, reporting = evidence.gpus_expected, _reporting(evidence)
+    if expected is None:
+        return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
+    if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
+        suspect = (
+            "the catalogue or the agent's dimensions are wrong"
+            if evidence.source is MetricSource.PER_GPU
+            else "metrics.collection_interval_seconds does not fit the agent"
+        )
+        return f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
+    if reporting is not None and reporting < expected:
+        return f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)"
+    return None
+
+
+def _reporting(evidence: Evidence) -> int | None:
+    """How many GPUs publish; of single GPUs never more than there are series."""
+    if evidence.source is not MetricSource.PER_GPU:
+        return evidence.gpus_reporting
+    seen = len(evidence.gpus)
+    return seen if evidence.gpus_reporting is None else min(seen, evidence.gpus_reporting)
+
+
+def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data where an aggregate does not tell that all GPUs are in it, up to its end."""
+    if evidence.gpus_expected == 1:
+        return None
+    counted = _is_counted(evidence)
+    if _reporting(evidence) is None or (counted and not evidence.samples):
+        return _no_data(
+            evidence, f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
+        )
+    return _judge_counted_end(evidence, policy) if counted else None
+
+
+def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """As `_judge_end`, by the samples of the newest bins; one collection in them may be missing."""
+    gpus, window = evidence.gpus_expected or 1, evidence.window
+    bins = newest_bins(evidence.samples, window, _ends(window)) or []
+    counts = [sum(count or 0.0 for count in one) for one in bins]
+    interval = policy.metrics.collection_interval_seconds
+    collections = len(counts) * max(END_BIN, window.period).total_seconds() / interval
+    # Agents that collect more than once a minute may miss a minute.
+    most_missing = max(1, 60 // interval)
+    # Only a whole collection may be missing, or as many samples could be those of one hidden GPU.
+    whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - most_missing)
+    if counts and min(counts) >= gpus and whole:
+        return None
+    # All of them did lately: what one GPU less would publish in a period is no sign of that.
+    full = gpus * max(1.0, window.period.total_seconds() / interval)
+    lately = padded(evidence.samples, window)[-max(1, LATE // window.period) :]
+    late = _stale(evidence, policy, f"not all of {gpus} GPUs published in the newest {_newest(window)} min")
+    return replace(late, is_late=late.is_late and any((count or 0.0) >= full for count in lately))
+
+
+def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy by what a job has published of itself; that none has proves nothing."""
+    if evidence.work is None:
+        return None
+    ended = evidence.last_active.get(WORK, evidence.window.end)
+    reason = f"a job says that it works: {evidence.work} was not 0, last at {iso(ended)}"
+    return _busy(evidence, policy, ended, reason)
+
+
+def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Busy by another figure than utilization, or no data where a required figure is missing."""
+    for figure in FIGURES:
+        limit = policy.vetoes.limit(figure)
+        value = figure_of(evidence, figure)
+        value = value if is_reading(value) else None
+        if limit is None:
+            continue
+        if value is not None and value >= limit:
+            ended = evidence.last_active.get(figure, evidence.window.end)
+            reason = (
+                f"GPUs are quiet, but {_FIGURE_TEXT[figure]} reached {_amount(figure, value)} "
+                f"(the policy's limit is {_amount(figure, limit)})"
+            )
+            return _busy(evidence, policy, ended, reason)
+        if figure not in policy.vetoes.required:
+            continue
+        if value is None:
+            return _no_data(
+                evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
+            )
+        late = _judge_figures_end(evidence, policy, figure)
+        if late is not None:
+            return late
+        seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
+        if seen < needed:
+            return _no_data(
+                evidence,
+                f"{_FIGURE_TEXT[figure]} is required by the policy and was measured {seen:.0f} % of the "
+                f"window, {needed:g} % are needed",
+            )
+    return None
+
+
+def _judge_figures_end(evidence: Evidence, policy: Policy, figure: str) -> Verdict | None:
+    """No data where a required figure was not measured lately."""
+    ended = evidence.last_measured.get(figure, evidence.window.start)
+    period = max(END_BIN, evidence.window.period)
+    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
+    behind = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
+    silent = evidence.window.end - ended
+    return None if silent <= behind else _not_lately(evidence, policy, figure, silent)
+
+
+def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
+    """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
+    for figure in policy.vetoes.required:
+        silent = now - evidence.last_measured.get(figure, evidence.window.start)
+        if policy.vetoes.limit(figure) is not None and silent > _NEWEST_FIGURE:
+            return _not_lately(evidence, policy, figure, silent)
+    return None
+
+
+def _not_lately(evidence: Evidence, policy: Policy, figure: str, silent: timedelta) -> Verdict:
+    ended = evidence.last_measured.get(figure, evidence.window.start)
+    reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
+    stale = _stale(evidence, policy, reason)
+    return replace(stale, is_late=stale.is_late and silent < LATE)
+
+
+def activity(evidence: Evidence, policy: Policy) -> str | None:
+    """What of the evidence reaches a limit of the policy, or `None`. What is missing proves nothing."""
+    tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
+    if tops and max(tops) >= policy.idle.utilization_below_percent:
+        return f"utilization reached {max(tops):.1f} %"
+    if evidence.work is not None:
+        return f"a job publishes {evidence.work}"
+    for figure in FIGURES:
+        limit, value = policy.vetoes.limit(figure), figure_of(evidence, figure)
+        if limit is not None and value is not None and value >= limit:
+            return f"{_FIGURE_TEXT[figure]} reached {_amount(figure, value)}"
+    return None
+
+
+def figure_of(evidence: Evidence, figure: str) -> float | None:
+    """The maximum of `power`, `memory`, `cpu` or `network` in the window."""
+    return {
+        "power": evidence.power_percent_of_limit,
+        "memory": evidence.memory_used_percent,
+        "cpu": evidence.cpu_percent,
+        "network": evidence.network_bytes_per_second,
+    }[figure]
+
+
+_FIGURE_TEXT = {
+    "power": "power draw",
+    "memory": "GPU memory held",
+    "cpu": "CPU",
+    "network": "network traffic",
+}
+
+
+def _amount(figure: str, value: float) -> str:
+    if figure == "network":
+        return f"{value / 1_000_000:.2f} MB/s"
+    return f"{value:.1f} %"
+
+
+def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
+    window = evidence.window
+    ended = window.bin_end(last)
+    idle, busy = _split(evidence, policy)
+    top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
+    if idle and busy:
+        reason = (
+            f"{len(busy)} of {len(idle) + len(busy)} GPUs work (up to {top:.1f} %), "
+            f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %"
+        )
+        advice = (_right_size(evidence, busy, idle),)
+        return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
+    reason = f"utilization reached {top:.1f} % in the last {_minutes(window)} min, last at {iso(ended)}"
+    return _busy(evidence, policy, ended, reason)
+
+
+def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
+    """Busy by work that ended then."""
+    until = ended + policy.window
+    return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=ended, not_before=until)
+
+
+def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[GpuReadings]]:
+    """The GPUs that are proved idle, and those that worked. Those seen too little are in neither."""
+    if evidence.source is not MetricSource.PER_GPU:
+        return [], []
+    idle, busy, window = [], [], evidence.window
+    for gpu in evidence.gpus:
+        if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
+            busy.append(gpu)
+        elif coverage_percent(padded(gpu.utilization, window)) >= policy.idle.minimum_coverage_percent:
+            idle.append(gpu)
+    return idle, busy
+
+
+def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
+    names = ", ".join(gpu.gpu for gpu in idle)
+    means = [value for gpu in busy if (value := mean(gpu.utilization)) is not None]
+    average = sum(means) / len(means) if means else 0.0
+    # A GPU that was not seen may work: it counts as needed.
+    needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
+    return (
+        f"right-size: GPU{'s' if len(idle) > 1 else ''} {names} did nothing; {len(busy)} worked, "
+        f"at {average:.0f} % on average. A type with {needed} accelerator{'s' if needed > 1 else ''} would do"
+    )
+
+
+def _no_data(evidence: Evidence, reason: str) -> Verdict:
+    return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+
+
+def _silence(evidence: Evidence, policy: Policy) -> str:
+    names, power = policy.metrics, evidence.agentless_power_percent
+    text = f"no {names.utilization} in {names.namespace} for {_minutes(evidence.window)} min"
+    if power is None:
+        return text
+    return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f} %, which alone proves nothing"
+
+
+def idle_sentence(
+    idle_for: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
+) -> str:
+    """How long it has been idle, in the words of a message."""
+    if released:
+        return f"Idle for {span(idle_for)} and GPU memory is released."
+    below = f"{policy.idle.utilization_below_percent:g}%"
+    managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."
+    return f"Idle for {span(idle_for)} (every GPU under {below}).{managed}"
+
+
+def _minutes(window: Window) -> int:
+    return window.length // timedelta(minutes=1)

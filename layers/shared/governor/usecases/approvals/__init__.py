@@ -1,0 +1,1 @@
+"""Ask, answer and show questions."""

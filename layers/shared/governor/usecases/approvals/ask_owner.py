@@ -1,0 +1,101 @@
+"""Tells or asks about an episode, and binds the waiting task to the approval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_never
+
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.policy.policy import ApprovalRule, Mode
+from governor.domain.units import UtcDatetime
+from governor.errors import InputError, SafetyError
+from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
+from governor.stores import Questions
+from governor.usecases.approvals.deliver_decision import answer_document
+
+_TOLD_LINK = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`heard`: a channel has taken the message. `settled`: there is nothing to ask any more."""
+
+    heard: bool
+    settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AskOwner:
+    """One stage of the question. The first one tells whether it was heard; the others wait for an answer."""
+
+    clock: Clock
+    policies: Policies
+    state: Questions
+    workflow: Workflow
+    announcer: Announcer
+    signer: LinkSigner
+
+    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None) -> Asked:
+        """Sends the message of the stage, if it has one, and binds the task that waits.
+
+        Raises:
+            SafetyError: the episode does not exist.
+            InputError: a stage that waits came without a task token, or one that does not came with one.
+            NobodyListens: nobody at all would get the message, so no clock may run and nothing may be done.
+            CloudError: the message was not taken; a retry sends it again.
+        """
+        if (task_token is None) != (stage in (Stage.TELL, Stage.ASK)):
+            needs = "needs one" if task_token is None else "takes none"
+            raise InputError(f"task_token: stage {stage.value} {needs}")
+        episode = self.state.episode(ref)
+        if episode is None:
+            raise SafetyError("the episode does not exist")
+        by_people = episode.mode is Mode.OBSERVE or self.announcer.must_be_heard()
+        now = self.clock.now()
+        if stage is Stage.TELL:
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))
+            return Asked(heard=by_people)
+        expires_at = self._expiry(episode, stage, now)
+        approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
+        if approval.status is not ApprovalStatus.PENDING:
+            if task_token is not None:
+                # Decided between two stages: the earlier token no longer waits, this one does.
+                self.workflow.answer(task_token, answer_document(approval))
+            return Asked(heard=True, settled=True)
+        if stage is not Stage.AWAIT:
+            # A first message may wait for a channel; the time to answer begins when one has it.
+            late = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
+            until = expires_at - late if stage is Stage.ASK else expires_at
+            link = self._link(episode, expires_at)
+            self.announcer.announce(stage_alert(episode, stage, now, link, until))
+        return Asked(heard=by_people)
+
+    def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
+        planned = episode.schedule
+        if planned is None:
+            raise SafetyError("nobody is asked about this episode")
+        match stage:
+            case Stage.ASK:
+                # Its time begins when a channel has taken it; until then it may be answered all the same.
+                limit = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
+                return now + (planned.expire_at - planned.ask_at) + limit
+            case Stage.AWAIT:
+                return now + (planned.expire_at - planned.ask_at)
+            case Stage.REMIND:
+                return now + (planned.expire_at - planned.remind_at)
+            case Stage.ESCALATE:
+                return now + (planned.expire_at - planned.escalate_at)
+            case Stage.TELL:
+                raise InputError("stage tell waits for nothing")
+            case _:
+                assert_never(stage)
+
+    def _rule(self, episode: Episode) -> ApprovalRule:
+        return self.policies.applied_to(episode.instance).policy.approval
+
+    def _link(self, episode: Episode, expires_at: UtcDatetime) -> str:
+        return self.signer.link(episode.approval_id, BROADCAST, expires_at)

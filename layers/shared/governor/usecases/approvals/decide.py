@@ -1,0 +1,146 @@
+"""Takes a person's decision, once, and hands it to the workflow that waits."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from governor.domain.approvals.approval import Answer, Approval, Decision, check_decision
+from governor.domain.approvals.messages import first_yes_alert
+from governor.domain.approvals.terms import check_terms
+from governor.domain.episode.episode import Episode
+from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
+from governor.ports import Announcer, Clock, Workflow
+from governor.stores import Questions
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+
+_log = logging.getLogger(__name__)
+_ON_ITS_PAGE = "no button can say so; open its page"
+_HOW_TO_CONFIRM = {
+    "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
+    "slack": (_ON_ITS_PAGE, _ON_ITS_PAGE),
+    "page": ("type its id into the field", "tick the box that says so"),
+}
+"""By the channel of the answer: how to name the instance, and how to accept that data is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The approval as it stands.
+
+    `delivered` is false when this decision could not be handed to the workflow, which finds it later.
+    """
+
+    approval: Approval
+    delivered: bool
+    needs_another: bool = False
+    """Whether this was the first of two approvals: nothing happens before somebody else approves, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
+
+    state: Questions
+    workflow: Workflow
+    clock: Clock
+    announcer: Announcer
+
+    def __call__(
+        self,
+        approval_id: str,
+        decision: Decision,
+        *,
+        typed_instance_id: str | None = None,
+        losses_accepted: bool = False,
+    ) -> Decided:
+        """Decides.
+
+        Args:
+            approval_id: which question.
+            decision: the answer, with who gave it.
+            typed_instance_id: must name the instance when the plan terminates it.
+            losses_accepted: must be true when the plan wipes local disks.
+
+        Raises:
+            NotFound: no such question.
+            DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
+        """
+        approval = self.state.approval(approval_id)
+        if approval is None:
+            raise NotFound(f"approval {approval_id} does not exist")
+        if _is_the_same(approval.decision, decision):
+            return self._again(approval)
+        check_decision(approval, decision, self.clock.now())
+        episode = self.state.episode(approval.episode)
+        if episode is None:
+            raise DecisionRefused("the episode of this question does not exist", status=approval.status.value)
+        check_terms(episode.terms, episode.plan, approval, decision)
+        _check_confirmed(episode, approval, decision, typed_instance_id, losses_accepted)
+        if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
+            stored = self.state.note_first_yes(approval_id, decision)
+            if approval.first_yes is None and stored.first_yes == decision:
+                self._tell_first(episode, decision, approval)
+            if stored.first_yes is not None and stored.first_yes.person == decision.person:
+                return Decided(stored, delivered=True, needs_another=True)
+        try:
+            settled = self.state.settle(approval_id, decision, decision.keep_until)
+        except ConflictError as error:
+            return self._lost(approval_id, decision, error)
+        # Before the first task waits there is nobody to hand it to; that task finds it in the table.
+        return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
+
+    def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
+        """The yes stands whether or not others can be notified: a failure here is none of the answer."""
+        try:
+            self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
+        except CloudError:
+            _log.exception("a first yes could not be announced")
+
+    def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
+        """Somebody was faster: another person, or this one's own repeated request."""
+        stored = self.state.approval(approval_id)
+        if stored is None:
+            raise NotFound(f"approval {approval_id} does not exist") from error
+        if _is_the_same(stored.decision, decision):
+            return self._again(stored)
+        check_decision(stored, decision, self.clock.now())
+        # Still pending: the table was busy, not decided. The person may press again.
+        raise DecisionRefused("please try again", status=stored.status.value) from error
+
+    def _again(self, approval: Approval) -> Decided:
+        """A repeated request. Tried again in case the first was lost; that it was taken before is no news."""
+        self._deliver(approval.approval_id)
+        return Decided(approval, delivered=True)
+
+    def _deliver(self, approval_id: str) -> bool:
+        try:
+            return DeliverDecision(self.state, self.workflow)(approval_id)
+        except CloudError:
+            # The decision stands in the table. The next stage and the sweep deliver it.
+            return False
+
+
+def _check_confirmed(
+    episode: Episode, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+) -> None:
+    """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
+    if decision.answer is not Answer.APPROVE:
+        return
+    to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
+    if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
+        raise DecisionRefused(
+            f"this plan terminates the instance: {to_type} to approve",
+            status=approval.status.value,
+        )
+    if episode.plan.loses_local_disks and not accepted:
+        raise DecisionRefused(
+            f"what is on its local disks would be lost for good: {to_accept} to approve",
+            status=approval.status.value,
+        )
+
+
+def _is_the_same(stored: Decision | None, new: Decision) -> bool:
+    """Whether a request repeats what the same person has already decided."""
+    # Everything but the time: another date or reason is another decision, which came too late.
+    return stored is not None and stored == replace(new, at=stored.at)

@@ -1,0 +1,1 @@
+"""Open, guard, act on and close idle episodes."""

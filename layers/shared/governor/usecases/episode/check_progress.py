@@ -1,0 +1,155 @@
+"""Looks whether it has got there: stopped, snapshots completed, terminated, heard. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, assert_never
+
+from governor.domain.alerts.delivery import NOWHERE
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.messages import Stage, stage_id
+from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.plan import Step, Until
+from governor.domain.tags import EPISODE_TAG
+from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.ports import Clock, InstanceReader, Policies, Snapshotter
+from governor.stores import Approvals, Deliveries
+from governor.usecases.accounts import Accounts
+from governor.usecases.episode.guards import Guards
+
+_EC2_SETTLES = timedelta(minutes=5)
+"""How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
+_STEP: Mapping[Until, Step] = {
+    Until.STOPPED: Step.STOP,
+    Until.SNAPSHOTS_COMPLETED: Step.SNAPSHOT,
+    Until.TERMINATED: Step.TERMINATE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Whether it is done, and if not, when to look again, in seconds."""
+
+    done: bool
+    wait_seconds: int
+
+
+class _State(Approvals, Deliveries, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProgress:
+    """One look."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    guards: Guards
+    state: _State
+    instances: InstanceReader
+    snapshots: Snapshotter
+
+    def __call__(self, ref: EpisodeRef, until: Until) -> Progress:
+        """One look at what the last step leads to.
+
+        Raises:
+            SnapshotFailed: a snapshot ended in `error`, or one is missing.
+            StepTimedOut: the policy's limit has passed.
+            NobodyListens: every channel has refused the message, or none has taken it in time.
+            WrongState: the instance went somewhere else.
+            SafetyError: the episode is over, or the step was never asked for.
+        """
+        episode = self.guards.open_episode(ref)
+        if until is Until.HEARD:
+            return self._heard(episode)
+        since = episode.steps_done.get(_STEP[until].value)
+        if since is None:
+            raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")
+        elapsed = self.clock.now() - since
+        if self._is_done(episode, until, elapsed):
+            return Progress(done=True, wait_seconds=0)
+        limit = self._limit(episode, until)
+        if elapsed > limit:
+            raise StepTimedOut(
+                f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)"
+            )
+        return Progress(done=False, wait_seconds=_pause(elapsed, until))
+
+    def _is_done(self, episode: Episode, until: Until, elapsed: timedelta) -> bool:
+        match until:
+            case Until.STOPPED:
+                return self._has_stopped(episode)
+            case Until.SNAPSHOTS_COMPLETED:
+                return self._has_snapshots(episode, elapsed)
+            case Until.TERMINATED:
+                return self._state(episode) in (None, "terminated")
+            case Until.HEARD:
+                raise AssertionError("no step of EC2 leads to it")
+            case _:
+                assert_never(until)
+
+    def _heard(self, episode: Episode) -> Progress:
+        name = episode.ref.execution_name
+        approval = self.state.approval(episode.approval_id)
+        asks = episode.schedule is not None
+        if asks and approval is not None and approval.status is not ApprovalStatus.PENDING:
+            return Progress(done=True, wait_seconds=0)
+        stage = Stage.ASK if asks else Stage.TELL
+        message = stage_id(stage, episode.ref)
+        found = [delivery for delivery in self.state.deliveries(name) if delivery.message == message]
+        if any(delivery.reached_people for delivery in found):
+            return Progress(done=True, wait_seconds=0)
+        reasons = "; ".join(d.refused for d in found if d.refused)
+        since = episode.schedule.ask_at if episode.schedule else episode.opened_at
+        elapsed = self.clock.now() - since
+        rule = self.policies.applied_to(episode.instance).policy.approval
+        nowhere = any(delivery.channel == NOWHERE for delivery in found)
+        if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
+            why = reasons or f"none has answered for {_minutes(elapsed)} min"
+            raise NobodyListens(f"no channel has taken the message: {why}", operation="deliver")
+        return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
+
+    def _has_stopped(self, episode: Episode) -> bool:
+        state = self._state(episode)
+        if state not in ("running", "stopping", "stopped"):
+            raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
+        return state == "stopped"
+
+    def _has_snapshots(self, episode: Episode, elapsed: timedelta) -> bool:
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
+        found = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
+        if failed:
+            raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")
+        known = {snapshot.snapshot_id for snapshot in found}
+        missing = sorted(set(episode.snapshot_ids) - known)
+        if missing and elapsed < _EC2_SETTLES:
+            return False
+        if missing or not episode.snapshot_ids:
+            raise SnapshotFailed(
+                f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed"
+            )
+        return all(snapshot.state == "completed" for snapshot in found)
+
+    def _state(self, episode: Episode) -> str | None:
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
+        instance = self.instances.describe(target, episode.ref.instance_id)
+        return None if instance is None else instance.state
+
+    def _limit(self, episode: Episode, until: Until) -> timedelta:
+        rule = self.policies.applied_to(episode.instance).policy.plan
+        snapshots = until is Until.SNAPSHOTS_COMPLETED
+        return timedelta(minutes=rule.snapshot_limit_minutes if snapshots else rule.stop_limit_minutes)
+
+
+def _pause(elapsed: timedelta, until: Until) -> int:
+    """Longer as time goes by, so that a day of waiting stays far under 25,000 history events."""
+    longest = 300 if until is Until.SNAPSHOTS_COMPLETED else 30
+    return max(5, min(longest, int(elapsed.total_seconds() / 4)))
+
+
+def _minutes(span: timedelta) -> int:
+    return int(span.total_seconds() // 60)

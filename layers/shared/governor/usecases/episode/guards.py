@@ -1,0 +1,198 @@
+"""The guards in front of every EC2 write call of an episode, in one place.
+
+They read everything anew and trust nothing that travelled through a state machine but the episode's name.
+A guard that does not hold raises `SafetyError`; there is no way around one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.terms import was_rightly_approved
+from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
+from governor.domain.episode.plan import Step, acts_on_silence, mode_of
+from governor.domain.evidence import evidence_hash
+from governor.domain.instance import Instance
+from governor.domain.policy.policy import AppliedPolicy, Mode
+from governor.domain.tags import EPISODE_TAG
+from governor.domain.units import UtcDatetime
+from governor.errors import Interrupted, SafetyError
+from governor.ports import Clock, Policies, Snapshot, Snapshotter
+from governor.stores import Cases, Sweeps
+from governor.usecases.accounts import Accounts
+from governor.usecases.evidence.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What the guards found: the episode, the instance as it is now, and whether the call is a dry run."""
+
+    episode: Episode
+    instance: Instance
+    applied: AppliedPolicy
+    dry_run: bool
+
+
+class _State(Cases, Sweeps, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Checks that hold before any step of an episode."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    state: _State
+    snapshots: Snapshotter
+
+    def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
+        """Lets the step through, with the facts it was let through on.
+
+        Raises:
+            Interrupted: EC2 takes the instance back.
+            SafetyError: a guard does not hold; the message says which.
+            CloudError: something could not be read.
+        """
+        episode = self.open_episode(ref)
+        if step not in episode.plan.steps:
+            raise SafetyError(f"{step.value} is not part of the plan that was asked about")
+        by_silence = self._authorised(episode)
+        target = self.accounts.target(ref.account, ref.region)
+        frozen = self.state.breaker(target)
+        if frozen is not None:
+            raise SafetyError(f"plans are frozen: {frozen.why}")
+        instance = self.inspect.describe(target, ref.instance_id)
+        if instance is None:
+            raise SafetyError("the instance no longer exists")
+        if instance.launch_time != ref.launch_time:
+            raise SafetyError("the instance was started anew since it was asked about")
+        record = self.state.record(instance.target, instance.instance_id)
+        # What keeps a copy destroys nothing.
+        if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
+            raise Interrupted("EC2 has announced that it takes the instance back: it may be saving its work")
+        applied = self._same_rules(episode, instance, record)
+        if by_silence and not acts_on_silence(applied.policy, episode.plan):
+            raise SafetyError("nobody answered, and the policy no longer acts on silence")
+        self._same_plan(episode, instance, applied)
+        return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
+
+    def open_episode(self, ref: EpisodeRef) -> Episode:
+        """The episode, unless it does not exist or is over."""
+        episode = self.state.episode(ref)
+        if episode is None:
+            raise SafetyError("the episode does not exist")
+        if episode.phase is Phase.CLOSED:
+            outcome = episode.outcome.value if episode.outcome else "closed"
+            raise SafetyError(f"the episode is over: {outcome}")
+        return episode
+
+    def completed_snapshots(self, cleared: Cleared) -> tuple[Snapshot, ...]:
+        """The episode's snapshots, when every EBS volume of the instance has a completed one.
+
+        Raises:
+            SafetyError: a volume has none, or one that is not completed.
+        """
+        ref = cleared.episode.ref
+        found = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
+        completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
+        wanted = {volume.volume_id for volume in cleared.instance.volumes}
+        wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
+        missing = sorted(wanted - completed)
+        if missing or not wanted:
+            raise SafetyError(
+                f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed"
+            )
+        return tuple(found)
+
+    def _authorised(self, episode: Episode) -> bool:
+        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes.
+
+        Returns:
+            Whether silence is that yes; then the instance's policy must still say so.
+        """
+        if evidence_hash(episode.evidence) != episode.evidence_hash:
+            raise SafetyError("the evidence of the episode was altered after it was frozen")
+        match episode.mode:
+            case Mode.OBSERVE | Mode.AUTO:
+                return False
+            case Mode.ASK:
+                pass
+        approval = self.state.approval(episode.approval_id)
+        if approval is None or approval.episode != episode.ref:
+            raise SafetyError("there is no approval for this episode")
+        if approval.evidence_hash != episode.evidence_hash:
+            raise SafetyError("the approval was given for other evidence")
+        if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence:
+            return True
+        if approval.status is not ApprovalStatus.APPROVED:
+            raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
+        if not was_rightly_approved(episode.terms, episode.plan, approval):
+            raise SafetyError("the approval was not given by those who may give it")
+        return False
+
+    def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
+        applied = self.policies.applied_to(instance)
+        selector = self.policies.base().policy.selector
+        if not selector.is_on(instance):
+            raise SafetyError(f"the instance no longer carries {selector}")
+        exemption = applied.policy.exemption
+        if exemption.is_on(instance):
+            raise SafetyError(f"the instance is exempt: {exemption}")
+        if record.hold.exempt_reason is not None:
+            raise SafetyError("the instance was exempted by decision")
+        mode = mode_of(applied.policy, episode.plan)
+        if mode is not episode.mode:
+            raise SafetyError(f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile")
+        return applied
+
+    def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
+        """Classification, lifecycle and protection flags, all at once: they must still lead to the plan."""
+        _, plan, _ = self.inspect.plan(instance, applied.policy)
+        if plan.steps != episode.plan.steps:
+            now = " -> ".join(plan.steps) or "nothing"
+            why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
+            raise SafetyError(f"the plan would be another now: {now}{why}")
+        flags = {volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes}
+        for volume in instance.volumes:
+            if volume.delete_on_termination is not flags.get(volume.volume_id, volume.delete_on_termination):
+                raise SafetyError(
+                    f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
+                )
+        asked = set(flags)
+        added = sorted({volume.volume_id for volume in instance.volumes} - asked)
+        if added:
+            raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
+
+
+def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
+    """The last recheck was for one of these steps.
+
+    Raises:
+        SafetyError: there was none, or it let another step through.
+    """
+    episode = cleared.episode
+    if episode.phase is not Phase.ACTING or episode.cleared_step is None:
+        raise SafetyError(f"the episode is {episode.phase.value}: it was not rechecked before acting")
+    if episode.cleared_step not in steps:
+        wanted = " or ".join(step.value for step in steps)
+        raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
+
+
+def must_be_recent(cleared: Cleared, now: UtcDatetime) -> None:
+    """The last recheck is no older than the policy's `plan.recheck_valid_minutes`.
+
+    Raises:
+        SafetyError: it is older, so work may have resumed since.
+    """
+    valid = timedelta(minutes=cleared.applied.policy.plan.recheck_valid_minutes)
+    at = cleared.episode.cleared_at
+    if at is None or now - at > valid:
+        since = "never" if at is None else f"{int((now - at).total_seconds() // 60)} min ago"
+        raise SafetyError(f"the last recheck was {since}: it holds for {valid // timedelta(minutes=1)} min")

@@ -1,0 +1,167 @@
+"""Opens an idle episode: takes the lock, proves idleness once more, draws the plan, freezes it all."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from governor.domain.alerts.owner import owner_of
+from governor.domain.approvals.terms import terms_of
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import acts_on_silence, mode_of
+from governor.domain.episode.quiet import quiet_until
+from governor.domain.evidence import Evidence, evidence_hash
+from governor.domain.history import History, idle_span
+from governor.domain.instance import Instance
+from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
+from governor.domain.policy.schedule import schedule
+from governor.domain.sweep.judging import asked_because
+from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
+from governor.domain.units import UtcDatetime
+from governor.errors import MetricsLate
+from governor.ports import Clock, Policies
+from governor.stores import Episodes, Instances, Sweeps
+from governor.usecases.accounts import Accounts
+from governor.usecases.evidence.inspect_instance import InspectInstance
+from governor.usecases.evidence.read_history import ReadHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The result. `episode` is `None` when there is nothing to do, and `reason` says why."""
+
+    episode: Episode | None
+    applied: AppliedPolicy | None
+    reason: str
+
+
+def new_approval_id() -> str:
+    """128 random bits as 32 hex digits; the id alone gives no access, the signature of the link does.
+
+    Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option.
+    """
+    return secrets.token_hex(16)
+
+
+class _State(Sweeps, Instances, Episodes, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEpisode:
+    """Opens the episode, or says why not. Safe to repeat: the episode stored first is the one returned."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    inspect: InspectInstance
+    history: ReadHistory
+    state: _State
+    approval_id: Callable[[], str] = new_approval_id
+
+    def __call__(self, ref: EpisodeRef) -> Opened:
+        """Takes the lock and opens.
+
+        Raises:
+            CloudError: something could not be read; the lock stays with this episode and a retry goes on.
+            MetricsLate: the newest readings are missing, for less than half an hour; as above.
+        """
+        if not self.state.take_lock(ref):
+            return Opened(None, None, "another episode of this instance is open, or this one is over")
+        stored = self.state.episode(ref)
+        if stored is not None:
+            return Opened(stored, self.policies.applied_to(stored.instance), "already opened")
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.inspect.describe(target, ref.instance_id)
+        base = self.policies.base().policy
+        if instance is None or instance.state != "running":
+            return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
+        if instance.launch_time != ref.launch_time:
+            return self._close(ref, base, Outcome.VOID, "the instance was started anew")
+        applied = self.policies.applied_to(instance)
+        policy = applied.policy
+        if not base.selector.is_on(instance):
+            return self._close(ref, policy, Outcome.VOID, f"the instance no longer carries {base.selector}")
+        frozen = self.state.breaker(target)
+        if frozen is not None:
+            return self._close(ref, policy, Outcome.VOID, f"plans are frozen: {frozen.why}")
+        now = self.clock.now()
+        if self.state.record(target, ref.instance_id).is_warned(now):
+            why = "EC2 has announced that it takes the instance back"
+            return self._close(ref, policy, Outcome.INTERRUPTED, why)
+        verdict, evidence = self.inspect.judge(instance, policy, now)
+        if verdict.is_late:
+            raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
+        # As at every recheck: what another service runs is never asked about.
+        if verdict.kind is not VerdictKind.IDLE:
+            working = verdict.kind in WORKING
+            outcome = Outcome.WOKE_UP if working else Outcome.VOID
+            found = "managed" if verdict.is_idle else "not idle"
+            return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
+        return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
+
+    def _open(
+        self,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        verdict: Verdict,
+        evidence: Evidence,
+        now: UtcDatetime,
+    ) -> Episode:
+        sized, plan, price = self.inspect.plan(instance, applied.policy)
+        mode = mode_of(applied.policy, plan)
+        asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
+        owner, project, _ = owner_of(instance, applied.policy.ownership)
+        directory = applied.policy.ownership.directory
+        contacts = directory.asked(owner, project)
+        history = self.history(sized, applied.policy, now)
+        planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
+        return self.state.save_opened(
+            Episode(
+                ref=ref,
+                phase=Phase.ASKING if asks else Phase.OPENING,
+                phase_since=now,
+                opened_at=now,
+                approval_id=self.approval_id(),
+                mode=mode,
+                policy_version=applied.version,
+                overrides=applied.overrides,
+                instance=sized,
+                reason=_reason(verdict, evidence, applied.policy, history, instance),
+                evidence=evidence,
+                evidence_hash=evidence_hash(evidence),
+                plan=plan,
+                price=price,
+                owner=owner,
+                project=project,
+                keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
+                history=history,
+                idle_below_percent=applied.policy.idle.utilization_below_percent,
+                schedule=planned if asks else None,
+                time_zone=contacts[0].time_zone if contacts else "UTC",
+                terms=terms_of(applied.policy, plan, price),
+                acts_on_silence=acts_on_silence(applied.policy, plan),
+            )
+        )
+
+    def _close(self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str) -> Opened:
+        now = self.clock.now()
+        # The two looks disagree: looked at again, but not at every sweep.
+        quiet = quiet_until(outcome, policy.approval, now, was_opened=False)
+        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
+        return Opened(None, None, reason)
+
+
+def _reason(
+    verdict: Verdict, evidence: Evidence, policy: Policy, history: History | None, instance: Instance
+) -> str:
+    """The reason with the whole time that the instance has been idle, as far as its last day shows it."""
+    below = policy.idle.utilization_below_percent
+    seen = idle_span(history, below, instance.launch_time) if history is not None else None
+    if seen is None or seen.since >= evidence.window.start:
+        return verdict.reason
+    return asked_because(evidence.window.end - seen.since, policy, verdict)

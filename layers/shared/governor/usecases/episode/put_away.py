@@ -1,0 +1,93 @@
+"""Stops or terminates. The only use case that can, behind all guards, one instance a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.plan import Step, companions, unmet
+from governor.errors import SafetyError
+from governor.ports import Clock, InstanceController
+from governor.stores import Episodes
+from governor.usecases.episode.guards import Cleared, Guards, must_be_recent, must_be_rechecked
+
+
+@dataclass(frozen=True, slots=True)
+class PutAway:
+    """Carries out one destructive step of an episode. Safe to repeat: a step that took effect stays one."""
+
+    clock: Clock
+    guards: Guards
+    controller: InstanceController
+    state: Episodes
+
+    def __call__(self, ref: EpisodeRef, step: Step) -> bool:
+        """Stops or terminates the instance of the episode; true when it was a dry run.
+
+        Raises:
+            SafetyError: a guard does not hold; EC2 was not called.
+            Protected, Unsupported, WrongState, NotFound, AccessDenied: EC2 said no.
+            Throttled, Unavailable: the same call may succeed later.
+        """
+        if step not in (Step.STOP, Step.TERMINATE):
+            raise SafetyError(f"{step.value} is not something this function does")
+        cleared = self.guards.clear(ref, step)
+        must_be_rechecked(cleared, (step,))
+        must_be_recent(cleared, self.clock.now())
+        if step is Step.STOP:
+            self._stop(cleared)
+        else:
+            self._terminate(cleared)
+        return cleared.dry_run
+
+    def _stop(self, cleared: Cleared) -> None:
+        episode, instance = cleared.episode, cleared.instance
+        ours = _was_asked(episode, Step.STOP)
+        if ours and instance.state in ("stopping", "stopped"):
+            return
+        if instance.state != "running":
+            raise SafetyError(f"the instance is {instance.state}, not running")
+        # Noted before the call, so that the event it causes is known to be our own.
+        self.state.note_step(episode.ref, Step.STOP.value, self.clock.now())
+        self._prepare(cleared, Step.STOP)
+        self.controller.stop(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+    def _terminate(self, cleared: Cleared) -> None:
+        episode, instance = cleared.episode, cleared.instance
+        if _was_asked(episode, Step.TERMINATE) and instance.state in ("shutting-down", "terminated"):
+            return
+        wanted = "stopped" if Step.STOP in episode.plan.steps and not cleared.dry_run else "running"
+        if instance.state != wanted:
+            raise SafetyError(f"the instance is {instance.state}, not {wanted}")
+        if not cleared.dry_run:
+            self.guards.completed_snapshots(cleared)
+            self._snapshots_must_be_recent(cleared)
+        self.state.note_step(episode.ref, Step.TERMINATE.value, self.clock.now())
+        self._prepare(cleared, Step.TERMINATE)
+        self.controller.terminate(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+
+    def _prepare(self, cleared: Cleared, main: Step) -> None:
+        """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""
+        for companion in companions(cleared.episode.plan.steps, main):
+            if (reason := unmet(companion, cleared.instance)) is not None:
+                raise SafetyError(reason)
+            self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run)
+
+    def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
+        """An instance that was stopped first has written nothing since; one that ran on may have."""
+        episode = cleared.episode
+        if Step.STOP in episode.plan.steps:
+            return
+        limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
+        taken = episode.steps_done.get(Step.SNAPSHOT.value)
+        if taken is None or self.clock.now() - taken > limit:
+            minutes = int(limit.total_seconds() // 60)
+            raise SafetyError(
+                f"the instance ran on and its snapshots are older than {minutes} minutes "
+                "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
+            )
+
+
+def _was_asked(episode: Episode, step: Step) -> bool:
+    return step.value in episode.steps_done

@@ -1,0 +1,89 @@
+"""Checks again at the moment of acting: the guards, and while the instance runs, its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.sweep.judging import is_released
+from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
+from governor.domain.wording import span
+from governor.errors import Interrupted, MetricsLate, SafetyError
+from governor.ports import Clock
+from governor.stores import Episodes
+from governor.usecases.accounts import Accounts
+from governor.usecases.episode.guards import Guards
+from governor.usecases.evidence.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """Whether to go on; if not, with what outcome and why."""
+
+    proceed: bool
+    outcome: Outcome | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecheckEpisode:
+    """The recheck. Safe to repeat."""
+
+    clock: Clock
+    accounts: Accounts
+    guards: Guards
+    inspect: InspectInstance
+    state: Episodes
+
+    def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
+        """Decides whether `before` may be done now.
+
+        Raises:
+            CloudError: something could not be read. A retry is right, going on is not.
+            MetricsLate: the newest readings are missing, for less than half an hour. Tried again in minutes.
+        """
+        try:
+            cleared = self.guards.clear(ref, before)
+        except Interrupted as error:
+            return Rechecked(False, Outcome.INTERRUPTED, str(error))
+        except SafetyError as error:
+            return Rechecked(False, self._outcome_of(ref), str(error))
+        instance, now = cleared.instance, self.clock.now()
+        stopped_by_us = Step.STOP.value in cleared.episode.steps_done and not cleared.dry_run
+        if stopped_by_us:
+            if instance.state != "stopped":
+                return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}, not stopped")
+        elif instance.state != "running":
+            return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
+        else:
+            policy = cleared.applied.policy
+            verdict, evidence = self.inspect.judge(instance, policy, now)
+            if verdict.is_late:
+                raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
+            if verdict.kind is not VerdictKind.IDLE:
+                outcome = _outcome(verdict, cleared.episode)
+                why = f"{verdict.kind.value}: {verdict.reason}"
+                asked_on = cleared.episode.evidence
+                asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
+                if outcome is Outcome.REFUSED and asked_sooner and not is_released(evidence, policy):
+                    needed = span(policy.ask_window)
+                    why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
+                return Rechecked(False, outcome, why)
+        self.state.clear_step(ref, before.value, now)
+        return Rechecked(True, None, "everything is as it was asked about")
+
+    def _outcome_of(self, ref: EpisodeRef) -> Outcome:
+        """An instance that is gone or started anew voids the episode; every other guard refuses."""
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.inspect.describe(target, ref.instance_id)
+        gone = instance is None or instance.launch_time != ref.launch_time
+        return Outcome.VOID if gone else Outcome.REFUSED
+
+
+def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
+    """Work that the question's evidence excluded woke it up; older work means that the proof is too short."""
+    if verdict.kind not in WORKING:
+        return Outcome.REFUSED
+    is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
+    return Outcome.WOKE_UP if is_news else Outcome.REFUSED

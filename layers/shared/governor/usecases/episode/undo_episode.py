@@ -1,0 +1,112 @@
+"""Starts an instance again that an episode has stopped. The only use case that can start one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from governor.domain.approvals.messages import undo_alert
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
+from governor.domain.instance import Instance
+from governor.domain.policy.fallback import policy_or_base
+from governor.domain.units import iso
+from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
+from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, UndoAnswer
+from governor.stores import Episodes, Instances
+from governor.usecases.accounts import Accounts
+
+_log = logging.getLogger(__name__)
+
+
+class _State(Instances, Episodes, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoEpisode:
+    """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+    starter: InstanceStarter
+    state: _State
+    announcer: Announcer
+
+    def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """Starts the instance, or says why not and what to do instead.
+
+        Raises:
+            CloudError: EC2 or the state table could not be asked. Nothing was started, unless EC2's answer
+                was lost: pressing again then finds it running.
+        """
+        episode = self.state.episode(ref)
+        if episode is None:
+            return UndoAnswer(False, "there is no such episode")
+        if (refusal := _refusal(episode)) is not None:
+            return UndoAnswer(False, refusal)
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.instances.describe(target, ref.instance_id)
+        if instance is None or instance.state in ("shutting-down", "terminated"):
+            return UndoAnswer(False, "the instance no longer exists")
+        if (refusal := _not_startable(instance, episode)) is not None:
+            return UndoAnswer(False, refusal)
+        hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
+        # First, so that a table that is busy keeps it from starting instead of from being left alone.
+        self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
+        try:
+            self.starter.start(target, ref.instance_id)
+        except NoCapacity as error:
+            return UndoAnswer(False, _no_capacity(instance, error))
+        except (AccessDenied, WrongState, Unsupported) as error:
+            return UndoAnswer(False, f"EC2 refused to start it: {error}")
+        if self._note(ref, by):
+            self._tell(episode, by, channel)
+        return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+
+    def _note(self, ref: EpisodeRef, by: str) -> bool:
+        """EC2 has been asked: the person must hear that, whether or not it can be written down."""
+        try:
+            return self.state.note_undo(ref, by, self.clock.now())
+        except CloudError:
+            _log.exception("an undo could not be recorded")
+            return True
+
+    def _tell(self, episode: Episode, by: str, channel: str) -> None:
+        """The instance starts whether or not others can be notified: a failure here is none of the undo."""
+        try:
+            self.announcer.announce(undo_alert(episode, by, channel, self.clock.now()))
+        except CloudError:
+            _log.exception("an undo could not be announced")
+
+
+def _refusal(episode: Episode) -> str | None:
+    if episode.outcome is Outcome.TERMINATED:
+        return "a terminated instance cannot be started; the record says what is needed to rebuild it"
+    if not episode.has_stopped_it:
+        return "this episode did not stop the instance, so there is nothing to undo"
+    if episode.undone_at is not None:
+        return f"{episode.undone_by} has already had it started, on {iso(episode.undone_at)}"
+    return None
+
+
+def _not_startable(instance: Instance, episode: Episode) -> str | None:
+    if instance.state in ("pending", "running"):
+        return "it runs already"
+    if instance.launch_time != episode.ref.launch_time:
+        return "it has been started and stopped by others since; start it in the console if it is still yours"
+    if instance.state != "stopped":
+        return f"it is still {instance.state}; try again in a minute"
+    return None
+
+
+def _no_capacity(instance: Instance, error: NoCapacity) -> str:
+    return (
+        f"EC2 has no free capacity for {instance.instance_type} in "
+        f"{instance.availability_zone or 'its zone'} at this moment ({error.code}). Nothing was lost: try "
+        "again later, change its type while it is stopped, or launch another from its snapshots in "
+        "another zone"
+    )

@@ -1,0 +1,1 @@
+"""Respond to warnings, changes of state and scheduled dates."""

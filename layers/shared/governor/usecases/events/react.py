@@ -1,0 +1,89 @@
+"""Reacts when an instance changes its state, or a workflow dies.
+
+Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
+state table; the sweep repairs what a lost event leaves behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from governor.domain.episode.episode import InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.instance import Target
+from governor.domain.units import UtcDatetime
+from governor.ports import Clock, Policies
+from governor.stores import Instances, Ledger
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.money.settle_ledger import ended_by, settle_restart
+
+_NOTHING = "nothing to do"
+_ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+
+
+class _State(Instances, Ledger, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToStateChange:
+    """An instance changed state, by us or by others.
+
+    Changes of every instance of an account come here, since events carry no tags: one that is not known
+    costs one read. `policies` is asked only where a saving ends.
+    """
+
+    policies: Callable[[], Policies]
+    state: _State
+    void: VoidEpisode
+
+    def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:
+        """Close a question that others answered by deed, settle the ledger, and return what was done."""
+        target = Target(account, region)
+        done = []
+        record = self.state.record(target, instance_id)
+        # Whatever was opened, marked or booked has left a record.
+        if record == InstanceRecord(target, instance_id):
+            return _NOTHING
+        # An event of an earlier run of the instance, delivered late, says nothing about this one.
+        if record.open_episode is not None and ec2_state in _ENDING and at >= record.open_episode.launch_time:
+            # Only a question can be voided: in the acting phase the change is the workflow's own.
+            reason = f"the instance is {ec2_state} by others"
+            done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
+        if ec2_state in ("running", "terminated"):
+            done += self._settle(target, instance_id, ec2_state, at)
+        return ", ".join(done) or _NOTHING
+
+    def _settle(self, target: Target, instance_id: str, ec2_state: str, at: UtcDatetime) -> list[str]:
+        ended = ended_by(self.state.open_entries(target, instance_id), at)
+        if not ended:
+            return []
+        if ec2_state == "running":
+            within = timedelta(minutes=self.policies().base().policy.ledger.false_stop_within_minutes)
+            return settle_restart(self.state, ended, at, within)
+        return [
+            "saving settled: terminated by others"
+            for entry in ended
+            if self.state.settle_entry(entry, at, false_stop=False)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReactToExecutionEnd:
+    """A remediation workflow ended other than by itself: the lock is freed and the owner notified."""
+
+    clock: Clock
+    close: CloseDead
+
+    def __call__(self, execution_name: str, status: str) -> bool:
+        """True when an episode was still open, or its owner not notified of its end yet.
+
+        Raises:
+            ValueError: not an execution of the remediation machine.
+            CloudError: the state table or the channel could not be reached; repeat it.
+        """
+        ref = episode_from_execution_name(execution_name)
+        return self.close(ref, f"its workflow ended {status}", self.clock.now())

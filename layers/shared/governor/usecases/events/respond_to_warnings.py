@@ -1,0 +1,309 @@
+"""Responds to warnings that instances are taken back: work is saved, owners are notified, questions void.
+
+One pipeline for every cause; `domain.interruption.RESPONSES` says which steps follow from which cause.
+Warnings come in crowds, so they are taken in batches: the hooks of all of them go first, in a handful of
+calls, and what takes a call for each instance comes after. Each step of each warning is tried whatever became
+of the others: of two minutes, none may be lost to a table or a channel that is busy. The caller learns what
+failed, and a repeated event does it again, and only it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from governor.domain.alerts.owner import owner_of
+from governor.domain.episode.episode import Outcome
+from governor.domain.events.interruption import (
+    HookAnswer,
+    HookState,
+    LifecycleAction,
+    Warned,
+    decide_checkpoint,
+)
+from governor.domain.instance import Instance, Target
+from governor.domain.policy.policy import Mode, Policy
+from governor.domain.tags import DELETE_AFTER_TAG, EVENT_TAG, INSTANCE_TAG, NAME_TAG
+from governor.domain.units import UtcDatetime, iso
+from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
+from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter
+from governor.stores import Instances
+from governor.usecases.accounts import Accounts
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.events.advise_elsewhere import AdviseElsewhere
+from governor.usecases.events.notify_warning import Case, NotifyWarning, Reaction
+from governor.usecases.events.send_checkpoint import SEND, Results, SendCheckpoint, answer
+from governor.usecases.once import Once, joined, run_all
+from governor.usecases.parallel import at_once, begin
+
+_PATIENCE_SECONDS = 10.0
+"""With an account or Region that hangs: a third of the function's time."""
+_NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
+"""How long the notes of warnings may take after the hooks, beside which they are begun."""
+_GONE = ("shutting-down", "terminated")
+_Part = TypeVar("_Part")
+_Known = Mapping[Target, Mapping[str, Instance] | CloudError]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far one warning has come. `case` is `None` where the instance is not ours, or not to be looked at.
+
+    `is_settled`: nothing more is to be done.
+    """
+
+    warned: Warned
+    case: Case | None = None
+    is_settled: bool = False
+    reaction: Reaction = field(default_factory=Reaction)
+    failed: list[Exception] = field(default_factory=list)
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Try every step, whatever becomes of those before it."""
+        try:
+            run_all(steps)
+        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
+            self.failed.append(error)
+
+    def settle(self, note: str) -> None:
+        """Do nothing about it but say why."""
+        self.is_settled = True
+        self.reaction.notes.append(note)
+
+    def result(self) -> Reaction | Exception:
+        """What was done, or what failed."""
+        return joined(self.failed) if self.failed else self.reaction
+
+
+@dataclass(frozen=True, slots=True)
+class RespondToWarnings:
+    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups.
+
+    The parts after `checkpoint` are `None` in a function that hears of no cause which needs them.
+    """
+
+    clock: Clock
+    policies: Policies
+    accounts: Accounts
+    instances: InstanceReader
+    state: Instances
+    once: Once
+    notify: NotifyWarning
+    checkpoint: SendCheckpoint
+    void: VoidEpisode | None = None
+    snapshots: Snapshotter | None = None
+    advise: AdviseElsewhere | None = None
+    hooks: LifecycleHooks | None = None
+
+    def one(self, warned: Warned) -> Reaction:
+        """Respond to a warning that comes alone.
+
+        Raises:
+            Exception: the instance could not be read, or a step failed; all others were done all the same.
+        """
+        (result,) = self([warned])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
+        """What was done about each warning, in their order.
+
+        An exception means that the instance could not be read, or that a step failed; all others were done
+        all the same, and the warning should come again.
+        """
+        base = self.policies.base().policy
+        progresses = [_Progress(warned) for warned in batch]
+        governed = [one for one in progresses if self._is_governed(one, base)]
+        known = self._describe([one.warned for one in governed])
+        for one in governed:
+            self._look(one, known, base)
+        cases = [one.case for one in governed if one.case is not None]
+        noted = begin(partial(self._note_all, cases), _NOTE)
+        results = self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
+        unasked = frozenset(
+            case.warned.instance_id
+            for case in cases
+            if case.warned.event_id in results and not answer(case.warned, results).was_sent
+        )
+        unnoted = noted(_NOTE_SECONDS)
+        for one in governed:
+            if unnoted is not None and one.case is not None and one.warned.response.is_taken_back:
+                one.failed.append(unnoted)
+            if not one.is_settled:
+                one.run(*self._steps(one, base, results, unasked))
+        self._snapshot_all(governed)
+        for one in governed:
+            if one.case is not None and one.warned.response.advises:
+                one.run(partial(self._advise, one.case))
+        return [one.result() for one in progresses]
+
+    def _is_governed(self, progress: _Progress, base: Policy) -> bool:
+        account, region = progress.warned.account, progress.warned.region
+        if self.accounts.governs(base, account, region):
+            return True
+        progress.reaction.ours = False
+        progress.settle(f"{account} in {region} is no target of the policy")
+        return False
+
+    def _describe(self, batch: Sequence[Warned]) -> _Known:
+        """All instances, a few calls for each account and Region; one that hangs holds up no other."""
+        wanted: dict[Target, list[str]] = defaultdict(list)
+        for warned in batch:
+            wanted[self._target(warned)].append(warned.instance_id)
+        calls = {
+            target: partial(self.instances.describe_all, target, tuple(dict.fromkeys(ids)))
+            for target, ids in wanted.items()
+        }
+        return at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
+
+    def _target(self, warned: Warned) -> Target:
+        return self.accounts.target(warned.account, warned.region)
+
+    def _look(self, progress: _Progress, known: _Known, base: Policy) -> None:
+        """Find out what the warning is about, once for everything that follows."""
+        progress.run(lambda: self._judge(progress, known[self._target(progress.warned)], base))
+        progress.is_settled |= bool(progress.failed)
+
+    def _judge(
+        self, progress: _Progress, described: Mapping[str, Instance] | CloudError, base: Policy
+    ) -> None:
+        if isinstance(described, CloudError):
+            raise described
+        warned, reaction = progress.warned, progress.reaction
+        instance = described.get(warned.instance_id)
+        if instance is None or not base.selector.is_on(instance):
+            reaction.ours = False
+            return
+        if (action := warned.waits) is not None:
+            if instance.state in _GONE:
+                # The event came late: nobody can save anything any more, and nothing waits.
+                return
+            warned = progress.warned = self._until(warned, action, reaction)
+        # Past its heartbeat no group waits, unless somebody prolonged it: then it is left to them.
+        if warned.is_over(instance, self.clock.now()):
+            progress.settle(
+                f"the event of {iso(warned.at)} came too late: it is about an earlier run, or is over"
+            )
+            return
+        policy = self.policies.applied_to(instance).policy
+        checkpoint = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
+        owner = owner_of(instance, policy.ownership)
+        progress.case = Case(warned, instance, policy, checkpoint, owner, reaction)
+
+    def _until(self, warned: Warned, action: LifecycleAction, reaction: Reaction) -> Warned:
+        """With the time for which the group waits, where that can be read."""
+        try:
+            wait = _wired(self.hooks).heartbeat(self._target(warned), action.group, action.hook)
+        except CloudError as error:
+            reaction.notes.append(f"how long the group waits is not known: {error}")
+            return warned
+        return warned if wait is None else replace(warned, stated_end=warned.at + wait)
+
+    def _note_all(self, cases: Sequence[Case]) -> None:
+        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint.
+
+        Raises:
+            CloudError: not all could be noted; a repeated event does it.
+        """
+        now = self.clock.now()
+        until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
+        for case in cases:
+            if case.warned.response.is_taken_back:
+                until[case.instance.target][case.warned.instance_id] = case.warned.stands_until(now)
+        for target, theirs in until.items():
+            self.state.note_warned(target, theirs)
+
+    def _steps(
+        self, progress: _Progress, base: Policy, results: Results, unasked: Collection[str]
+    ) -> list[Callable[[], object]]:
+        """Notification and hook in the order of the cause; then the question is taken back."""
+        case, warned = progress.case, progress.warned
+        void = partial(self._void, warned, progress.reaction)
+        if case is None:
+            return [void]
+        if warned.response.hook_first:
+            notify = partial(self.notify, case, base, answer(warned, results), unasked)
+            return [notify, partial(self.checkpoint.report, case, results), void]
+        return [
+            partial(self.notify, case, base, HookAnswer(HookState.NEXT)),
+            lambda: results.update(self.checkpoint.send_all([case])),
+            lambda: self.checkpoint.report(case, results),
+            void,
+            lambda: self._complete(case, results),
+        ]
+
+    def _void(self, warned: Warned, reaction: Reaction) -> None:
+        if (reason := warned.void_reason) is None:
+            return
+        record = self.state.record(self._target(warned), warned.instance_id)
+        if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
+            reaction.voided = _wired(self.void)(record.open_episode, reason, Outcome.INTERRUPTED)
+
+    def _complete(self, case: Case, results: Results) -> None:
+        """Complete a hook that the policy names where nothing is saved, so that nobody pays for the wait.
+
+        Where a checkpoint runs, or may be sent by a repeated event, the group's own time-out ends the wait:
+        to complete the hook would end the instance under its checkpoint.
+        """
+        action, failed = case.warned.waits, results.get(case.warned.event_id)
+        is_refused = (
+            failed is not None
+            and failed.operation == SEND
+            and not isinstance(failed, Throttled | Unavailable)
+        )
+        if action is None or case.policy.mode is Mode.OBSERVE or (case.is_hooked and not is_refused):
+            return
+        if action.hook in case.policy.events.completed_lifecycle_hooks:
+            instance = case.instance
+            complete = partial(_wired(self.hooks).complete, instance.target, instance.instance_id, action)
+            case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
+
+    def _advise(self, case: Case) -> None:
+        _wired(self.advise)(case)
+
+    def _snapshot_all(self, progresses: Sequence[_Progress]) -> None:
+        """At the same time: each takes EC2 most of a second. After the messages, which need none of them."""
+        calls = {
+            number: partial(self._snapshot, case)
+            for number, one in enumerate(progresses)
+            if (case := one.case) is not None
+            and one.warned.response.is_taken_back
+            and case.policy.events.snapshot_data_volumes
+            and len(case.instance.volumes) > 1
+        }
+        for number, failed in at_once(calls, _PATIENCE_SECONDS, "ec2:CreateSnapshots").items():
+            if failed is not None:
+                progresses[number].failed.append(failed)
+
+    def _snapshot(self, case: Case) -> None:
+        """Data volumes only: the boot volume holds nothing that a new instance does not bring."""
+        instance, warned, policy = case.instance, case.warned, case.policy
+        tags = {
+            NAME_TAG: instance.snapshot_name("before its interruption"),
+            EVENT_TAG: warned.event_id,
+            INSTANCE_TAG: instance.instance_id,
+            DELETE_AFTER_TAG: iso(self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)),
+        }
+
+        def create() -> None:
+            created = _wired(self.snapshots).create(
+                instance.target,
+                instance.instance_id,
+                tags,
+                dry_run=policy.mode is Mode.OBSERVE,
+                boot_volume=False,
+            )
+            case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
+
+        self.once(f"{warned.event_id}#snapshots", create)
+
+
+def _wired(part: _Part | None) -> _Part:
+    if part is None:
+        raise ConfigurationError("this function was not made for warnings of this cause: see its wiring")
+    return part

@@ -1,0 +1,1 @@
+"""Read metrics and inspect single instances."""

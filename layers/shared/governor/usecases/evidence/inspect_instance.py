@@ -1,0 +1,144 @@
+"""Everything about one instance at this moment: as EC2 describes it, all evidence, and the plan it leads to.
+
+Used when an episode opens and again before anything is done, so that both see with the same eyes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
+from governor.domain.evidence import Evidence
+from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.judging import is_released, judge_question, may_ask_sooner
+from governor.domain.sweep.verdict import FIGURES, Hold, Verdict, VerdictKind, activity
+from governor.domain.units import UtcDatetime
+from governor.domain.wording import span
+from governor.errors import Unavailable
+from governor.ports import Catalogue, InstanceReader, PriceBook
+from governor.stores import Instances
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+
+_SHORTEST_LOOK_MINUTES = 10
+"""The last minutes are looked at for at least this long, however close the window's end is."""
+_AHEAD_MINUTES = 8
+"""And this far ahead: an agent whose clock is fast dates its newest readings there."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectInstance:
+    """Reads one instance in full. A few calls each; never used in a loop over a fleet."""
+
+    instances: InstanceReader
+    gather: GatherEvidence
+    catalogue: Catalogue
+    prices: PriceBook
+    state: Instances
+
+    def describe(self, target: Target, instance_id: str) -> Instance | None:
+        """As EC2 describes it now, or `None`."""
+        return self.instances.describe(target, instance_id)
+
+    def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:
+        """The verdict on which a question, and whatever follows from it, may rest; `idle` where it may.
+
+        All figures over the window of a question, GPU by GPU where the series exist; over the shorter window
+        while memory is released and a person has to say yes.
+
+        Raises:
+            Unavailable: CloudWatch could not be read. Waiting is right then, judging is not.
+        """
+        hold = self.state.record(instance.target, instance.instance_id).hold
+        verdict, gathered = self._look(instance, hold, policy, policy.ask_window, now)
+        released = may_ask_sooner(policy) and is_released(gathered.evidence, policy)
+        if not verdict.is_idle and released and policy.released_window < policy.ask_window:
+            verdict, gathered = self._look(instance, hold, policy, policy.released_window, now)
+        if verdict.is_idle:
+            newest = self._newest(instance, policy, gathered, now)
+            verdict = _changed_since(gathered.evidence, newest, policy, now) or verdict
+        return verdict, gathered.evidence
+
+    def _look(
+        self, instance: Instance, hold: Hold, policy: Policy, window: timedelta, now: UtcDatetime
+    ) -> tuple[Verdict, Gathered]:
+        request = EvidenceRequest(
+            instance=instance,
+            policy=policy,
+            per_gpu=True,
+            figures=frozenset(FIGURES),
+            always=True,
+            length=window,
+        )
+        gathered = self.gather(instance.target, [request], now)[instance.instance_id]
+        _must_be_read(gathered, instance)
+        return judge_question(instance, hold, gathered.evidence, policy, window, now), gathered
+
+    def _newest(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> Evidence:
+        """What was measured since the window ended. What is not there yet proves nothing, either way.
+
+        Asks for the series that were found, and reaches back to the window's end: GPUs minute by minute, what
+        EC2 publishes by its own five minutes.
+        """
+        left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
+        # Where to read; what the readings mean is for the instance's own policy to say.
+        recent = Policy(
+            metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0)
+        )
+        request = EvidenceRequest(
+            instance=instance,
+            policy=recent,
+            dimensions=gathered.dimensions,
+            source=gathered.source,
+            search=False,
+            figures=frozenset(FIGURES),
+            always=True,
+            # Five minutes more, because EC2's periods do not begin with the look.
+            length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out + 5) + _AHEAD_MINUTES),
+        )
+        until = now + timedelta(minutes=_AHEAD_MINUTES)
+        look = self.gather(instance.target, [request], until)[instance.instance_id]
+        _must_be_read(look, instance)
+        return look.evidence
+
+    def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
+        """The plan on facts read now, with the instance's volume sizes filled in."""
+        target = instance.target
+        sized = replace(instance, volumes=self.instances.with_volume_sizes(instance))
+        is_spot = instance.lifecycle is Lifecycle.SPOT and instance.spot_request_id is not None
+        price = self.prices.price(instance, policy)
+        facts = PlanFacts(
+            instance=sized,
+            protection=self.instances.protection(target, instance.instance_id),
+            spot_request=(
+                self.instances.spot_request_type(target, instance.spot_request_id or "") if is_spot else None
+            ),
+            shape=self.catalogue.shape(instance.instance_type),
+            price=price,
+        )
+        return sized, draw_plan(facts, policy), price
+
+
+def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime) -> Verdict | None:
+    """The verdict where the newest readings contradict evidence that is idle."""
+    works = activity(newest, policy)
+    if works is not None:
+        reason = f"work began in the last minutes: {works}"
+        return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=now)
+    held = newest.memory_used_percent
+    is_held = held is not None and held >= policy.approval.released_memory_below_percent
+    if is_held and evidence.window.length < policy.ask_window:
+        reason = (
+            f"GPU memory is held again ({held:.1f} %), and {span(policy.ask_window)} of idleness are needed"
+        )
+        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+    return None
+
+
+def _must_be_read(gathered: Gathered, instance: Instance) -> None:
+    problem = gathered.evidence.read_problem
+    if problem is not None:
+        text = f"metrics of {instance.instance_id} could not be read: {problem}"
+        raise Unavailable(text, operation="cloudwatch:GetMetricData")

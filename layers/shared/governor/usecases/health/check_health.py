@@ -1,0 +1,176 @@
+"""One look at the health of the GPUs of one target, and what of it is news to their owners.
+
+Called at every sweep, and looks as often as the policy says. A finding that was sent is known while it lasts
+and for a while after, so that it is sent once. This module must not touch an instance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from governor.domain.alerts.owner import Owner, owner_of
+from governor.domain.health.health_messages import InstanceFinding, advice_key, health_alerts
+from governor.domain.instance import Target
+from governor.domain.policy.fallback import policy_or_base
+from governor.domain.policy.policy import Policy
+from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.errors import GovernorError
+from governor.ports import Announcer, Clock, InstanceReader, Policies
+from governor.stores import EventLog
+from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
+
+_LEASE = timedelta(minutes=4, seconds=30)
+"""Longer than the function may take, so that no two look at once; shorter than the time to the next sweep,
+which makes up for one that failed, or for the part of it that did."""
+_REPEAT = "again"
+"""Kept beside what was sent, and read with it."""
+_EARLY = timedelta(minutes=1)
+"""Sweeps come a moment sooner or later; one that comes sooner is not sent away."""
+
+
+@dataclass(slots=True)
+class HealthSummary:
+    """What a look saw and sent. `problems` could not be read or sent; the next sweep tries those once more,
+    then the next look does."""
+
+    target: Target
+    at: UtcDatetime
+    looked: bool = False
+    """False: switched off, or looked at a while ago."""
+    instances: int = 0
+    findings: int = 0
+    told: int = 0
+    """Findings that were news."""
+    messages: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """What a look failed at, for the next sweep to look at once more, and when the next look is due."""
+
+    due: UtcDatetime
+    instance_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckHealth:
+    """The look at one target."""
+
+    clock: Clock
+    policies: Policies
+    instances: InstanceReader
+    read: ReadHealth
+    log: EventLog
+    announcer: Announcer
+
+    def __call__(self, target: Target) -> HealthSummary:
+        """Look, if it is time to, and notify of what is new.
+
+        Raises:
+            CloudError: instances, series or the table could not be read; nothing was sent.
+        """
+        now = self.clock.now()
+        summary = HealthSummary(target, now)
+        base = self.policies.base().policy
+        turn = f"health#{target.account}#{target.region}"
+        if not base.health.enabled or not self.log.claim(turn, now, _LEASE):
+            return summary
+        summary.looked = True
+        known = self.log.told(target, now)
+        again = _to_repeat(known, now)
+        due = again.due if again else now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
+        readings = self._readings(target, base, known, again, now)
+        summary.instances = len(readings)
+        unread = {one.instance.instance_id: one.problem for one in readings if one.problem}
+        summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
+        failed = {*unread}
+        by_owner: dict[Owner, list[HealthReading]] = defaultdict(list)
+        for reading in readings:
+            by_owner[owner_of(reading.instance, base.ownership)].append(reading)
+        for owner, theirs in by_owner.items():
+            try:
+                self._tell(owner, theirs, base, known, summary)
+            except GovernorError as error:
+                summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
+                failed |= {one.instance.instance_id for one in theirs if one.findings}
+        if failed and again is None:
+            # The turn lapses before the next sweep, which looks at these alone.
+            self.log.keep_told(target, [_repeat_key(due, one) for one in failed], due)
+        else:
+            self.log.done(turn, now, due - now)
+        return summary
+
+    def _readings(
+        self,
+        target: Target,
+        base: Policy,
+        known: Collection[str],
+        again: _Repetition | None,
+        now: UtcDatetime,
+    ) -> list[HealthReading]:
+        requests = []
+        for instance in self.instances.list_selected(target, base.selector):
+            if again is not None and instance.instance_id not in again.instance_ids:
+                continue
+            policy = policy_or_base(self.policies, instance)
+            if policy.health.enabled:
+                advice = advice_key(owner_of(instance, base.ownership)) not in known
+                requests.append(HealthRequest(instance, policy, advice))
+        return list(self.read(target, requests, now).values())
+
+    def _tell(
+        self,
+        owner: Owner,
+        readings: Sequence[HealthReading],
+        base: Policy,
+        known: Collection[str],
+        summary: HealthSummary,
+    ) -> None:
+        """Notify one owner of all that is new; note each part that was sent, and what lasts."""
+        now, target = summary.at, summary.target
+        found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
+        faults = [one for one in found if one.is_fault]
+        lasting = [one for one in faults if all(key in known for key in one.keys)]
+        news = [one for one in faults if one not in lasting]
+        advised_before = advice_key(owner) in known
+        advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_sending]
+        summary.findings += len(found)
+        gone = now + timedelta(minutes=base.health.gone_after_minutes)
+        for alert, told in health_alerts([*news, *advice], lasting, owner, now):
+            self.announcer.announce(alert)
+            summary.messages += 1
+            summary.told += len(told)
+            self.log.keep_told(target, _keys(told), gone)
+        self.log.keep_told(target, _keys(lasting) | _unclear(readings, known), gone)
+        # Also where there was nothing to say: the look itself is what costs.
+        if not advised_before and any(one.works and one.problem is None for one in readings):
+            until = now + timedelta(hours=base.health.advice_every_hours)
+            self.log.keep_told(target, [advice_key(owner)], until)
+
+
+def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
+    return {key for one in findings if one.is_fault for key in one.keys}
+
+
+def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
+    """Return what was sent of instances that nothing is known of now: a hole does not clear a finding."""
+    holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
+    return {key for key in known if key.partition("#")[0] in holes}
+
+
+def _repeat_key(due: UtcDatetime, instance_id: str) -> str:
+    return f"{_REPEAT}#{iso(due)}#{instance_id}"
+
+
+def _to_repeat(known: Collection[str], now: UtcDatetime) -> _Repetition | None:
+    """What the last look has left, unless the next one is due."""
+    found = [rest for key in known for kind, _, rest in [key.partition("#")] if kind == _REPEAT]
+    left = [(parse_iso(due), instance_id) for due, _, instance_id in (one.partition("#") for one in found)]
+    due = max((moment for moment, _ in left), default=now)
+    if due <= now:
+        return None
+    return _Repetition(due, frozenset(instance_id for moment, instance_id in left if moment == due))

@@ -1,0 +1,1 @@
+"""Count costs and book savings."""

@@ -1,0 +1,113 @@
+"""Counts what the governed instances of a target cost. Part of the sweep, which knows what runs.
+
+One write a sweep for all of them, conditional on what was read, so that two sweeps at once count once. This
+module must not know where prices come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from governor.domain.episode.episode import Observation
+from governor.domain.episode.plan import Price
+from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.money.cost import (
+    UNTAGGED,
+    Meter,
+    Rate,
+    Run,
+    count,
+    ended,
+    marginal_usd_per_hour,
+    month_of,
+    month_start,
+    new_meter,
+    running,
+    with_rates,
+)
+from governor.domain.policy.policy import Ownership, Policy
+from governor.domain.units import UtcDatetime
+from governor.ports import PriceBook
+from governor.stores import Ledger
+
+_Kind = tuple[str, str, str, Lifecycle, Decimal | None]
+"""What a price depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountCosts:
+    """Prices what runs, and brings the meter of its month forward."""
+
+    prices: PriceBook
+    state: Ledger
+
+    def rates(self, running_now: Sequence[tuple[Instance, Policy]]) -> dict[str, Rate]:
+        """Whom each instance is counted for, and at what price. Asks for each kind's price once."""
+        known: dict[_Kind, Price] = {}
+        found = {}
+        for instance, policy in running_now:
+            kind = (
+                instance.instance_type,
+                instance.availability_zone,
+                instance.platform,
+                instance.lifecycle,
+                policy.prices.usd_per_hour.get(instance.instance_type),
+            )
+            # What could not be read is not asked for again by every instance of its kind.
+            if kind not in known:
+                known[kind] = self.prices.price(instance, policy)
+            project = project_of(instance, policy.ownership)
+            found[instance.instance_id] = Rate(project, marginal_usd_per_hour(instance, known[kind]))
+        return found
+
+    def __call__(
+        self,
+        target: Target,
+        instances: Sequence[Instance],
+        rates: Mapping[str, Rate],
+        before: Mapping[str, Observation],
+        now: UtcDatetime,
+    ) -> None:
+        """Counts up to now. Where another sweep has meanwhile, the next one counts on from there.
+
+        Args:
+            target: which all instances are of.
+            instances: all that run now.
+            rates: of each of them.
+            before: what the sweep before saw, those that no longer run included.
+            now: aware.
+
+        Raises:
+            CloudError: the state table could not be reached; the next sweep makes up for it.
+        """
+        this, last = self._meters(target, now)
+        # At the very first sweep: what runs now is known to have run since its start.
+        since = (this or last or new_meter(target, now)).counted_until
+        launched = {instance.instance_id: instance.launch_time for instance in instances}
+        runs = [*running(instances, rates, now), *ended(before, launched, since, now)]
+        if this is None and last is not None and not self._forward(last, last, runs, now):
+            return
+        forward = with_rates(this or new_meter(target, now), rates.values())
+        self._forward(forward, this, runs, now)
+
+    def _meters(self, target: Target, now: UtcDatetime) -> tuple[Meter | None, Meter | None]:
+        """Of this month, and at its first sweep the one of the month before."""
+        this = self.state.meter(target, month_of(now))
+        if this is not None:
+            return this, None
+        return None, self.state.meter(target, month_of(month_start(now) - timedelta(days=1)))
+
+    def _forward(self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime) -> bool:
+        counted = count(meter, runs, until)
+        if seen is not None and counted.counted_until == seen.counted_until:
+            return True
+        return self.state.bring_forward(counted, seen)
+
+
+def project_of(instance: Instance, rule: Ownership) -> str:
+    """The first tag of the policy's list that is set."""
+    named = (instance.tags.get(key, "").strip() for key in rule.project_tag_keys)
+    return next((value for value in named if value), UNTAGGED)

@@ -1,0 +1,127 @@
+"""Starts, watches and repairs the episodes of a sweep's instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, assert_never
+
+from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
+from governor.domain.sweep.verdict import WORKING, Family, family
+from governor.domain.units import UtcDatetime
+from governor.ports import Workflow
+from governor.stores import Episodes, Instances, Ledger
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.money.settle_ledger import settle_restart
+from governor.usecases.sweep.sweep_case import Case, Sweep
+
+_REPAIR_AFTER = timedelta(hours=1)
+"""An episode that has stood still for so long is checked for a workflow that died."""
+_SETTLE_WITHIN = timedelta(days=3)
+"""How long after a start its ledger is checked: longer than any policy lets a stop wait to be booked."""
+
+
+class _State(Instances, Episodes, Ledger, Protocol):
+    """The stores that are used here."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """One attempt per instance: what fails for one never holds up the others."""
+
+    state: _State
+    workflow: Workflow
+    void: VoidEpisode
+    deliver: DeliverDecision
+    close_dead: CloseDead
+
+    def __call__(self, sweep: Sweep) -> None:
+        """Follow up every instance, and every open episode of those that are no longer listed."""
+        for case in sweep.cases:
+            sweep.attempt(case.id, self._follow_up, sweep, case)
+            fresh = sweep.now - case.instance.launch_time < _SETTLE_WITHIN
+            if case.record.last_outcome is Outcome.STOPPED and fresh:
+                sweep.attempt(case.id, self._settle, sweep, case)
+        listed = {case.id for case in sweep.cases}
+        for instance_id, record in sweep.records.items():
+            if instance_id not in listed and record.open_episode is not None:
+                sweep.attempt(instance_id, self._unlisted, record.open_episode, sweep.now)
+            elif record.holds_an_old_warning_alone(sweep.now):
+                drop = self.state.drop_warning
+                sweep.attempt(instance_id, drop, record.target, instance_id, sweep.now)
+
+    def _follow_up(self, sweep: Sweep, case: Case) -> None:
+        record, now = case.record, sweep.now
+        if record.open_episode is not None:
+            self._watch_open(case, record.open_episode, now)
+            return
+        if case.verdict.kind in WORKING and record.quiet_until is not None:
+            self.state.clear_quiet(case.instance.target, case.id)
+        if record.is_warned(now):
+            return  # its work is being saved, and soon there is nothing to ask about
+        if case.is_idle and case.is_proved and not case.is_quiet:
+            self._start_episode(case, now)
+            sweep.summary.episodes_started += 1
+
+    def _settle(self, sweep: Sweep, case: Case) -> None:
+        """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
+        instance = case.instance
+        within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
+        entries = self.state.open_entries(instance.target, instance.instance_id)
+        settle_restart(self.state, entries, instance.launch_time, within)
+
+    def _start_episode(self, case: Case, now: UtcDatetime) -> None:
+        instance, number = case.instance, case.record.episodes + 1
+        ref = EpisodeRef(
+            instance.target.account, instance.target.region, case.id, instance.launch_time, number
+        )
+        if self.workflow.start(ref):
+            return
+        # An execution of this name has ended without opening its episode; names cannot be used again for
+        # 90 days, so the number is used up and the next sweep starts the next one.
+        if self.state.take_lock(ref):
+            why = "its execution had ended before the episode was opened"
+            self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
+
+    def _watch_open(self, case: Case, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """Close the question when the answer is no longer needed, and repair a flow that has died."""
+        kind = family(case.verdict.kind)
+        if case.instance.launch_time != ref.launch_time:
+            self.void(ref, "the instance was started anew", Outcome.VOID)
+        else:
+            match kind:
+                case Family.WORKING:
+                    self.void(ref, f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP)
+                case Family.LEFT_ALONE:
+                    self.void(ref, case.verdict.reason, Outcome.VOID)
+                case Family.IDLE | Family.YOUNG | Family.UNKNOWN:
+                    pass
+                case _:
+                    assert_never(kind)
+        self._repair(ref, now)
+
+    def _unlisted(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """The instance is no longer running or selected; the workflow's own stop is not news."""
+        episode = self.state.episode(ref)
+        if episode is not None and episode.phase is Phase.ASKING:
+            self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
+        self._repair(ref, now)
+
+    def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """Close an episode whose workflow is gone, and deliver a decision that was not taken."""
+        episode = self.state.episode(ref)
+        since = None if episode is None else episode.phase_since or episode.opened_at
+        if self._is_dead(ref, since, now):
+            self.close_dead(
+                ref, "its workflow ended without a result; nothing more is done for this episode", now
+            )
+        elif episode is not None and episode.phase is Phase.ASKING:
+            self.deliver(episode.approval_id)
+
+    def _is_dead(self, ref: EpisodeRef, since: UtcDatetime | None, now: UtcDatetime) -> bool:
+        if since is None:
+            # Locked and not opened: only an end that is known counts, its start may be moments ago.
+            return self.workflow.is_running(ref) is False
+        return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)

@@ -1,0 +1,237 @@
+"""One sweep and its cases: what is known of each instance, what was found, and what the next sweep needs.
+
+Pure. This module must not know how anything is read, stored or sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ParamSpec
+
+from governor.domain.episode.episode import InstanceRecord, Observation
+from governor.domain.evidence import MetricSource
+from governor.domain.instance import Instance, Target
+from governor.domain.money.cost import Rate
+from governor.domain.policy.policy import AppliedPolicy, Policy
+from governor.domain.sweep.breaker import Change
+from governor.domain.sweep.judging import Memory, before_reading, remembered
+from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, known_kind
+from governor.domain.units import UtcDatetime
+from governor.errors import GovernorError
+from governor.usecases.evidence.gather_evidence import Gathered
+
+Arguments = ParamSpec("Arguments")
+
+
+@dataclass(slots=True)
+class SweepSummary:
+    """What a sweep saw and did. `verdicts` counts by kind; `problems` are effects that failed."""
+
+    target: Target
+    at: UtcDatetime
+    instances: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    episodes_started: int = 0
+    marked: int = 0
+    unmarked: int = 0
+    frozen: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Case:
+    """One instance in this sweep."""
+
+    instance: Instance
+    applied: AppliedPolicy
+    record: InstanceRecord
+    before: Observation
+    """Of the sweep before; without a verdict where that did not see this run of the instance."""
+    now: UtcDatetime
+    unknown: str | None = None
+    """Why nothing can be said about it, whatever its metrics show."""
+    verdict: Verdict = field(init=False)
+    proof: Verdict | None = None
+    """The verdict over the longer window that a question needs, where it was worth reading."""
+    gathered: Gathered | None = None
+    """What was read; `None` where the verdict needed no metrics."""
+    next_gpu_check_at: UtcDatetime | None = None
+    notified: bool = False
+    """People or subscribers were notified of its verdict in this sweep."""
+
+    @property
+    def id(self) -> str:
+        return self.instance.instance_id
+
+    @property
+    def policy(self) -> Policy:
+        return self.applied.policy
+
+    @property
+    def memory(self) -> Memory | None:
+        """The observation as far as it holds under this version of the policy."""
+        before, kind = self.before, known_kind(self.before.verdict)
+        if kind is None:
+            return None
+        if before.policy_version != self.applied.version:
+            return Memory(before.at, kind)
+        return Memory(before.at, kind, before.last_busy, before.advice, before.idle_since, before.late_since)
+
+    @property
+    def unread_verdict(self) -> Verdict | None:
+        """The verdict that needs no metrics; `None` where they must be read."""
+        if self.unknown is not None:
+            return Verdict(VerdictKind.NO_DATA, self.unknown)
+        return before_reading(self.instance, self.record.hold, self.memory, self.policy, self.now)
+
+    @property
+    def gpu_check_every(self) -> timedelta:
+        return timedelta(minutes=self.policy.advice.right_size_check_every_minutes)
+
+    @property
+    def checks_gpus(self) -> bool:
+        """Whether a busy instance known by its aggregate is read GPU by GPU in this sweep."""
+        due = self.before.next_gpu_check_at
+        by_aggregate = self.before.source == MetricSource.AGGREGATE
+        return self.before.verdict in WORKING and by_aggregate and due is not None and self.now >= due
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is idle, and nothing but an answer stands between it and its plan."""
+        return self.verdict.kind is VerdictKind.IDLE
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the longer window that a question needs proves idleness, too."""
+        return self.proof is not None and self.proof.kind is VerdictKind.IDLE
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether it is idle, and another service runs it."""
+        return self.verdict.kind is VerdictKind.MANAGED_ELSEWHERE
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether an answer, or the lack of one, keeps this idleness from being asked about again."""
+        record = self.record
+        return (
+            record.quiet_until is not None
+            and self.now < record.quiet_until
+            and record.quiet_launch_time == self.instance.launch_time
+        )
+
+    @property
+    def is_managed_due(self) -> bool:
+        """Whether the owner of its environment got no message about it for long enough."""
+        at = self.before.managed_told_at
+        return at is None or self.now - at >= timedelta(hours=self.policy.managed.tell_again_after_hours)
+
+    @property
+    def people_know(self) -> bool:
+        """Whether people know of its idleness: then only whether work resumed is worth a read."""
+        return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
+
+    @property
+    def idle_since(self) -> UtcDatetime | None:
+        """From when on it is proved idle without a break."""
+        return self._remembered.idle_since
+
+    @property
+    def _remembered(self) -> Memory:
+        return remembered(self.memory, self.verdict, self.proof, self.policy, self.now)
+
+    @property
+    def read_failed(self) -> bool:
+        return self.gathered is not None and self.gathered.evidence.read_problem is not None
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether its metrics were read, so that their absence is silence and lasts."""
+        return self.gathered is not None and not self.read_failed and not self.verdict.is_late
+
+    @property
+    def fell_silent(self) -> bool:
+        """Whether it is silent, and nobody was notified of that."""
+        silent = self.verdict.kind is VerdictKind.NO_DATA and self.was_heard
+        return silent and not self.before.told_silent
+
+    @property
+    def change(self) -> Change:
+        """What the breaker makes of it."""
+        before = self.before
+        last_known = known_kind(before.last_known) if before.last_known else None
+        return Change(
+            self.id,
+            # Silence is counted when it has lasted: until then the last sweep with readings is compared.
+            before=last_known if before.is_late else known_kind(before.verdict),
+            last_known=last_known,
+            after=self.verdict.kind,
+            was_read=self.was_heard,
+        )
+
+    def observation(self, rate: Rate) -> Observation:
+        """What the next sweep needs to know of this one."""
+        before, gathered, verdict, now = self.before, self.gathered, self.verdict, self.now
+        kind, notified_at = verdict.kind, now if self.notified else None
+        idle_notified_at = notified_at if self.is_idle else None
+        source, dimensions, searched = before.source, before.dimensions, before.searched_at
+        due = self.next_gpu_check_at or before.next_gpu_check_at
+        if gathered is not None:
+            source, dimensions = gathered.source or source, gathered.dimensions
+            searched = now if gathered.searched else searched
+            if self.checks_gpus:
+                # The aggregate stays the cheap way to watch it; its GPUs were read once.
+                due, source = now + self.gpu_check_every, MetricSource.AGGREGATE.value
+        return Observation(
+            launch_time=self.instance.launch_time,
+            verdict=kind.value,
+            at=now,
+            reason=verdict.reason,
+            policy_version=self.applied.version,
+            last_busy=verdict.last_busy,
+            source=source,
+            dimensions=dimensions,
+            searched_at=searched,
+            next_gpu_check_at=due,
+            told_silent=kind is VerdictKind.NO_DATA and (before.told_silent or self.notified),
+            advice=verdict.advice,
+            idle_since=self.idle_since,
+            late_since=self._remembered.late_since,
+            idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
+            managed_told_at=(notified_at or before.managed_told_at) if self.is_managed else None,
+            last_known=before.last_known if kind is VerdictKind.NO_DATA else kind.value,
+            is_late=verdict.is_late,
+            project=rate.project,
+            usd_per_hour=rate.usd_per_hour,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All running instances of a target at one moment."""
+
+    target: Target
+    base: Policy
+    now: UtcDatetime
+    cases: Sequence[Case]
+    records: Mapping[str, InstanceRecord]
+    """Of every instance that ever was idle or decided about, running or not."""
+    summary: SweepSummary
+
+    def attempt(
+        self,
+        label: str,
+        effect: Callable[Arguments, object],
+        *args: Arguments.args,
+        **more: Arguments.kwargs,
+    ) -> bool:
+        """Try one effect. A failure is noted and repaired by the next sweep, which computes anew."""
+        try:
+            effect(*args, **more)
+        except GovernorError as error:
+            self.summary.problems.append(f"{label}: {type(error).__name__}: {error}")
+            return False
+        return True

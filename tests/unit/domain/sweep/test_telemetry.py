@@ -1,0 +1,82 @@
+"""Telemetry that does not suffice is found before anybody relies on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, empty_evidence
+from governor.domain.policy.policy import Policy, Vetoes
+from governor.domain.sweep.telemetry import Health, findings, health_of
+from tests.builders import POLICY, QUIET, make_evidence, make_instance
+
+EIGHT = make_evidence(*[QUIET] * 8, aggregate=QUIET)
+
+
+def aggregate(**changes: Any) -> Evidence:
+    """Eight GPUs in one series."""
+    plain = {
+        "source": MetricSource.AGGREGATE,
+        "gpus": (GpuReadings("all", QUIET),),
+        "gpus_expected": 8,
+        "gpus_reporting": 8,
+    }
+    return make_evidence(QUIET, **{**plain, **changes})
+
+
+@pytest.mark.parametrize("evidence", [make_evidence(QUIET), EIGHT, aggregate()])
+def test_what_suffices_is_right(evidence: Evidence) -> None:
+    """One GPU, several with their aggregate, an aggregate alone."""
+    assert () == findings(make_instance(), evidence, None, POLICY)
+    assert Health.RIGHT is health_of(())
+
+
+@pytest.mark.parametrize(
+    ("evidence", "health", "seen", "advice"),
+    [
+        (
+            empty_evidence(EIGHT.window),
+            Health.SILENT,
+            "no nvidia_smi_utilization_gpu",
+            "stacks/telemetry.yaml",
+        ),
+        (
+            empty_evidence(EIGHT.window, problem="AccessDenied"),
+            Health.WRONG,
+            "AccessDenied",
+            "allow cloudwatch",
+        ),
+        (make_evidence((*QUIET[:6], *[None] * 6)), Health.WRONG, "GPU 0 50 %", "restarts"),
+        (make_evidence(*[QUIET] * 7, gpus_expected=8, aggregate=QUIET), Health.WRONG, "7 of 8", "MIG"),
+        (aggregate(gpus_reporting=40), Health.WRONG, "40 of 8", "collection_interval_seconds"),
+        (make_evidence(QUIET, gpus_expected=None), Health.WRONG, "not in the catalogue", "update"),
+        (make_evidence(QUIET, measured_percent={"cpu": 100.0}), Health.WRONG, "long enough: network", "EC2"),
+        (make_evidence(*[QUIET] * 8), Health.COSTLY, "read GPU by GPU (8 series)", "aggregation_dimensions"),
+    ],
+)
+def test_what_does_not_is_said_with_what_to_do(
+    evidence: Evidence, health: Health, seen: str, advice: str
+) -> None:
+    """One finding each."""
+    (finding,) = findings(make_instance(), evidence, None, POLICY)
+
+    assert (health, True, True) == (finding.health, seen in finding.seen, advice in finding.advice)
+
+
+def test_the_worst_comes_first() -> None:
+    """Several may hold at once."""
+    evidence = make_evidence(*[(*QUIET[:6], *[None] * 6)] * 2)
+    found = findings(make_instance(), evidence, None, POLICY)
+
+    assert [Health.WRONG, Health.COSTLY] == [finding.health for finding in found]
+    assert Health.WRONG is health_of(found)
+
+
+def test_a_figure_that_the_policy_does_not_require_is_not_missed() -> None:
+    """Only what stands in the way of a verdict is wrong."""
+    policy = replace(Policy(), vetoes=Vetoes(required=("cpu",)))
+    assert () == findings(
+        make_instance(), make_evidence(QUIET, measured_percent={"cpu": 100.0}), None, policy
+    )

@@ -1,0 +1,170 @@
+"""Time starts when people have been told, and nothing waits for an answer nobody was asked for."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alerts.alert import AlertKind
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.approvals.messages import Stage
+from governor.domain.episode.episode import Outcome
+from governor.domain.policy.policy import Mode, Policy
+from governor.errors import InputError, NobodyListens, SafetyError, Throttled
+from governor.usecases.approvals.ask_owner import AskOwner
+from tests.builders import NOW
+from tests.unit.usecases.builders import SIGNER, opener, recorder, ref_of
+from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+
+def ask_owner(world: World | FleetWorld) -> AskOwner:
+    """The use case."""
+    return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+
+
+@pytest.mark.parametrize(
+    ("stage", "hours_left"), [(Stage.AWAIT, 24), (Stage.REMIND, 20), (Stage.ESCALATE, 16)]
+)
+def test_each_stage_waits_for_what_is_left(stage: Stage, hours_left: int) -> None:
+    """The newest token waits, until the expiry."""
+    world = World(decide=False)
+    ask_owner(world)(world.ref, stage, f"token-{stage.value}")
+    approval = world.state.approval(APPROVAL_ID)
+
+    assert approval is not None
+    assert (f"token-{stage.value}", stage.value, NOW + timedelta(hours=hours_left)) == (
+        approval.task_token,
+        approval.stage,
+        approval.expires_at,
+    )
+    assert (stage is not Stage.AWAIT) == bool(world.announcer.sent)
+
+
+@pytest.mark.parametrize("by_people", [True, False])
+def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) -> None:
+    """It is sent with its link; whether somebody got it is the channels' to say where people do not."""
+    world = World(decide=False)
+    world.announcer.by_people = by_people
+    asked = ask_owner(world)(world.ref, Stage.ASK, None)
+    approval = world.state.approval(APPROVAL_ID)
+
+    assert (by_people, False) == (asked.heard, asked.settled)
+    assert approval is not None
+    assert approval.expires_at == NOW + timedelta(hours=25)
+    (sent,) = world.announcer.sent
+    assert APPROVAL_ID in str(sent.link)
+
+
+def test_a_question_that_was_taken_back_in_the_quiet_hours_is_not_asked() -> None:
+    """The GPU woke up before people did."""
+    world = World(decide=False)
+    world.state.void(APPROVAL_ID, "the GPU works again", expired=False)
+
+    assert ask_owner(world)(world.ref, Stage.ASK, None).settled
+    assert [] == world.announcer.sent
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+def test_no_clock_runs_when_nobody_listens(mode: Mode) -> None:
+    """A topic takes a message also when it has nobody to give it to."""
+    world = FleetWorld()
+    world.policies.policy = Policy(mode=mode)
+    instance_id = world.add(1)
+    world.sweep()
+    ref = ref_of(world, instance_id)
+    opener(world)(ref)
+    world.announcer.is_heard = False
+    stage = Stage.ASK if mode is Mode.ASK else Stage.TELL
+
+    with pytest.raises(NobodyListens):
+        ask_owner(world)(ref, stage, None)
+    approval = world.state.approval("approval-1")
+    assert approval is not None
+    assert (None, None) == (approval.task_token, approval.stage)
+
+
+def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
+    """Not a day later, as one that was asked: somebody confirms the subscription meanwhile."""
+    unheard, heard = FleetWorld(), FleetWorld()
+    for world, token in ((unheard, None), (heard, "token")):
+        instance_id = world.add(1)
+        world.sweep()
+        ref = ref_of(world, instance_id)
+        opener(world)(ref)
+        if token:
+            ask_owner(world)(ref, Stage.ASK, None)
+            ask_owner(world)(ref, Stage.AWAIT, token)
+        reason = "NobodyListens: subscribe" if token is None else "Unavailable: EC2"
+        recorder(world)(ref, Outcome.FAILED, reason)
+        minutes = 61 if token is None else 24 * 60 + 1
+        record = world.state.record(ref.target, instance_id)
+        assert record.quiet_until is not None
+        assert timedelta(minutes=minutes - 1) == record.quiet_until - NOW
+        assert world.sweep(minutes).episodes_started == 1
+
+
+def test_a_dry_run_needs_no_listener() -> None:
+    """Nothing is done, so nobody has to know first."""
+    world = World(mode=Mode.OBSERVE, decide=False)
+    world.announcer.is_heard = False
+    ask_owner(world)(world.ref, Stage.TELL, None)
+
+    assert [AlertKind.IDLE_FOUND] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_a_message_that_no_channel_took_is_sent_again_by_a_retry() -> None:
+    """The same stage with the same token."""
+    world = World(decide=False)
+    world.announcer.failure = Throttled("later")
+    with pytest.raises(Throttled):
+        ask_owner(world)(world.ref, Stage.REMIND, "token")
+
+    world.announcer.failure = None
+    ask_owner(world)(world.ref, Stage.REMIND, "token")
+    assert 1 == len(world.announcer.sent)
+
+
+def test_an_answer_between_two_stages_goes_to_the_new_token() -> None:
+    """The earlier one no longer waits; nobody is told what is decided."""
+    world = World(decide=False)
+    world.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
+    world.workflow.waiting.add("second")
+    ask_owner(world)(world.ref, Stage.REMIND, "second")
+
+    assert "approve" == world.workflow.answers["second"]["decision"]
+    assert [] == world.announcer.sent
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.APPROVED is approval.status
+
+
+def test_a_stage_that_waits_needs_a_token_and_an_episode() -> None:
+    """Both are the state machine's to give."""
+    world = World(decide=False)
+    for stage, token in (
+        (Stage.AWAIT, None),
+        (Stage.REMIND, None),
+        (Stage.ASK, "token"),
+        (Stage.TELL, "token"),
+    ):
+        with pytest.raises(InputError, match="task_token"):
+            ask_owner(world)(world.ref, stage, token)
+    world.state.forget("EPISODE")
+    with pytest.raises(SafetyError, match="does not exist"):
+        ask_owner(world)(world.ref, Stage.AWAIT, "token")
+
+
+def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:
+    """Nothing was done, and nobody knows of it."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+    world.sweep()
+    ref = ref_of(world, instance_id)
+    world.policies.policy = Policy(mode=Mode.AUTO)
+    opener(world)(ref)
+    recorder(world)(ref, Outcome.FAILED, "NobodyListens: no channel has taken the message")
+
+    record = world.state.record(ref.target, instance_id)
+    assert NOW + timedelta(minutes=60) == record.quiet_until

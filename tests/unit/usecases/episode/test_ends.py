@@ -1,0 +1,434 @@
+"""How episodes end: the ledger, the silence after it, and what EC2 and Step Functions tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.domain.alerts.alert import AlertKind, Severity
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Outcome, Phase
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Action, AppliedPolicy, Mode
+from governor.errors import AccessDenied, Interrupted, PolicyError, PolicyProblem, Protected, Unavailable
+from governor.ports import Policies
+from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.episode.close_dead import CloseDead
+from governor.usecases.episode.record_outcome import outcome_of_error
+from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.money.book_saving import BookSaving
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination": "true"}
+
+
+def state_change(world: World) -> ReactToStateChange:
+    """The use case over the world."""
+    void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
+    return ReactToStateChange(lambda: world.policies, world.state, void)
+
+
+def execution_end(world: World) -> ReactToExecutionEnd:
+    """The use case over the world."""
+    book = BookSaving(world.policies, ACCOUNTS, world.ec2)
+    close = CloseDead(world.policies, world.state, world.announcer, book)
+    return ReactToExecutionEnd(world.clock, close)
+
+
+def tell(world: World, state: str, minutes: float = 0) -> str:
+    """EC2 says that the instance is in this state."""
+    at = NOW + timedelta(minutes=minutes)
+    return state_change(world)(TARGET.account, TARGET.region, world.instance.instance_id, state, at)
+
+
+def test_a_stop_is_booked_from_the_moment_it_was_asked_for() -> None:
+    """1.006 an hour, less the snapshots; the lock is free and people know."""
+    world = World()
+    world.stop_and_snapshot()
+    world.clock.moment = NOW + timedelta(hours=2)
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+
+    (entry,) = world.state.entries("2026-11")
+    assert NOW == entry.booked_at
+    assert Decimal("1.006") - Decimal(100) * (Decimal("0.05") / 730) == entry.saved_usd_per_hour
+    assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
+    assert [AlertKind.OUTCOME] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_the_first_outcome_stands_and_is_booked_once() -> None:
+    """A repeated record tells again and changes nothing."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    first = recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    again = recorder(world)(world.ref, Outcome.FAILED, "something else")
+
+    assert (Outcome.STOPPED, Outcome.STOPPED) == (first, again)
+    assert 1 == len(world.state.entries("2026-11"))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID])
+def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
+    """And nothing is booked."""
+    world = World(changes={"tags": TAGS})
+    recorder(world)(world.ref, outcome, "said so")
+
+    assert {"Purpose": "GPU-Workload"} == world.ec2.instances[world.ref.instance_id].tags
+    assert [] == world.state.entries("2026-11")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "quiet"),
+    [(Outcome.EXPIRED, True), (Outcome.OBSERVED, True), (Outcome.WOKE_UP, False), (Outcome.VOID, False)],
+)
+def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bool) -> None:
+    """A day by default, unless the outcome itself says what comes next."""
+    world = World()
+    recorder(world)(world.ref, outcome, "because")
+
+    until = world.state.record(TARGET, world.ref.instance_id).quiet_until
+    assert (NOW + timedelta(hours=24) if quiet else None) == until
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ((), "Nothing was changed."),
+        ((Step.STOP,), "nothing was deleted"),
+        ((Step.STOP, Step.TERMINATE), "see in EC2 if it is gone"),
+    ],
+)
+def test_a_failure_is_critical_and_says_what_had_been_asked(steps: tuple[Step, ...], said: str) -> None:
+    """A person must know whether to look for the instance."""
+    world = World(action=Action.TERMINATE)
+    if steps:
+        world.stop_and_snapshot()
+    if Step.TERMINATE in steps:
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
+
+    (alert,) = world.announcer.sent
+    assert (AlertKind.FAILURE, Severity.CRITICAL) == (alert.kind, alert.severity)
+    assert said in " ".join(alert.lines)
+
+
+def booked(world: World) -> list[tuple[Outcome, Decimal | None]]:
+    """What is in the ledger: what became of the instance, and what it saves an hour."""
+    return [(entry.outcome, entry.saved_usd_per_hour) for entry in world.state.entries("2026-11")]
+
+
+GIB_HOUR = Decimal("0.05") / 730
+
+
+def test_a_stop_saves_although_the_flow_failed_after_it() -> None:
+    """No snapshot is kept where none was made."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.FAILED, "SnapshotFailed: snap-1")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_a_termination_that_was_refused_is_booked_as_the_stop_it_left() -> None:
+    """It was noted before it was asked for; the volumes stay, and are paid for."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.ec2.failures["terminate"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    assert [(Outcome.STOPPED, Decimal("1.006") - 100 * GIB_HOUR)] == booked(world)
+
+
+def test_snapshots_that_were_refused_cost_nothing() -> None:
+    """Noted before they were asked for, too."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.ec2.failures["create_snapshots"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.take_snapshot(world.ref)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_a_death_is_told_by_the_retry_when_the_first_try_could_not() -> None:
+    """A workflow that died must not go unnoticed because SNS was busy once."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        execution_end(world)(world.ref.execution_name, "ABORTED")
+    world.announcer.failure = None
+
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+    assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
+    assert not execution_end(world)(world.ref.execution_name, "ABORTED")
+
+
+def test_an_outcome_that_its_last_step_could_not_tell_is_told_when_the_workflow_ends() -> None:
+    """As it is recorded, not as a failure."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    world.announcer.failure = None
+
+    assert execution_end(world)(world.ref.execution_name, "FAILED")
+
+    (alert,) = world.announcer.sent
+    assert (AlertKind.OUTCOME, "stopped") == (alert.kind, alert.facts["outcome"])
+
+
+def test_an_end_that_was_told_is_not_told_again() -> None:
+    """The execution may fail after its last step did its work."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+
+    assert not execution_end(world)(world.ref.execution_name, "FAILED")
+    assert 1 == len(world.announcer.sent)
+
+
+def test_a_late_event_of_an_earlier_run_says_nothing_about_this_one() -> None:
+    """Events are retried for hours, and redriven from the queue days later."""
+    world = World(decide=False, phase=Phase.ASKING)
+    minutes = (world.ref.launch_time - timedelta(minutes=1) - NOW).total_seconds() / 60
+
+    assert "nothing to do" == tell(world, "stopped", minutes)
+
+
+def test_a_termination_that_was_sent_saves_although_the_flow_failed_after_it() -> None:
+    """The whole plan was carried out; only its bookkeeping failed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.FAILED, "StepTimedOut: too long")
+
+    ebs = Decimal(100) * (Decimal("0.08") / 730)
+    assert [(Outcome.TERMINATED, Decimal("1.006") + ebs - 100 * GIB_HOUR)] == booked(world)
+
+
+def test_a_stop_that_ec2_refused_saves_nothing() -> None:
+    """It was noted before it was asked for; the instance runs on as it was."""
+    world = World()
+    world.ec2.failures["stop"] = [Protected("flag")]
+    with pytest.raises(Protected):
+        world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.REFUSED, "Protected: flag")
+
+    assert [] == booked(world)
+
+
+def test_what_others_terminated_after_our_stop_is_not_our_saving() -> None:
+    """Nobody asked for it here."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.change_instance(state="terminated")
+    recorder(world)(world.ref, Outcome.FAILED, "WrongState: terminated")
+
+    assert [] == booked(world)
+
+
+def test_a_rehearsal_saves_nothing() -> None:
+    """Every step was noted, none took effect."""
+    world = World(mode=Mode.OBSERVE, decide=False)
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.OBSERVED, "dry run")
+
+    assert [] == booked(world)
+
+
+def test_a_workflow_that_dies_after_its_stop_still_saves() -> None:
+    """Somebody aborts the execution while the snapshots are under way."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+
+    assert [(Outcome.STOPPED, Decimal("1.006"))] == booked(world)
+
+
+def test_an_end_comes_whatever_the_overrides_say() -> None:
+    """Overrides that contradict each other would keep the lock otherwise."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+
+    def refuse(_: object) -> AppliedPolicy:
+        raise PolicyError([PolicyProblem("overrides.a+b", "contradict each other")])
+
+    world.policies.applied_to = refuse  # type: ignore[method-assign, assignment]
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+
+    assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
+    assert 1 == len(booked(world))
+
+
+def test_what_was_refused_is_told_from_what_failed() -> None:
+    """A protection flag is a result; a failed snapshot is a defect."""
+    assert Outcome.REFUSED is outcome_of_error({"Error": "Protected", "Cause": "flag"})[0]
+    assert Outcome.FAILED is outcome_of_error({"Error": "SnapshotFailed", "Cause": "x"})[0]
+    taken_back = {"Error": Interrupted.__name__, "Cause": "EC2 takes it back"}
+    assert (Outcome.INTERRUPTED, "EC2 takes it back") == outcome_of_error(taken_back)
+    assert Outcome.FAILED is outcome_of_error({})[0]
+    late = {"Error": "MetricsLate", "Cause": "GPU 3 published nothing in the newest 20 min"}
+    assert (Outcome.REFUSED, late["Cause"]) == outcome_of_error(late)
+
+
+def test_the_wait_after_a_dead_workflow_is_the_instances_own() -> None:
+    """An override that asks again sooner holds."""
+    world = World()
+    approval = replace(world.policies.policy.approval, ask_again_after_hours=2)
+    own = replace(world.policies.policy, approval=approval)
+
+    def applied_to(_: object) -> AppliedPolicy:
+        return AppliedPolicy(own, "test", ("sooner",))
+
+    world.policies.applied_to = applied_to  # type: ignore[method-assign, assignment]
+    assert execution_end(world)(world.ref.execution_name, "ABORTED")
+    assert NOW + timedelta(hours=2) == world.state.record(TARGET, world.ref.instance_id).quiet_until
+
+
+def test_others_stopping_it_void_the_question() -> None:
+    """The workflow hears of it; a late approval comes to nothing."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.workflow.waiting.add("token")
+
+    assert "question voided" == tell(world, "stopping")
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.VOID is approval.status
+    assert "void" == world.workflow.answers["token"]["decision"]
+
+
+@pytest.mark.parametrize(
+    ("state", "after"),
+    [
+        ("stopped", Decimal(100) * (Decimal("0.08") / 730)),
+        ("shutting-down", Decimal(0)),
+        ("terminated", Decimal(0)),
+    ],
+)
+def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: str, after: Decimal) -> None:
+    """The bill falls, but the governor saved none of it; the entry ends at once and stays out of sums."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.change_instance(state=state)
+    recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.VOID, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (after, NOW) == (entry.cost_after_usd_per_hour, entry.ended_at)
+    assert [] == list(world.state.open_entries(TARGET, world.ref.instance_id))
+    tell(world, "running", 5)
+    assert [entry] == list(world.state.entries("2026-11"))
+
+
+def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
+    """The instance runs on as it did."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.VOID, "not idle on the second look")
+
+    assert [] == world.state.entries("2026-11")
+
+
+def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
+    """It still runs when this is booked: two minutes are left."""
+    world = World(decide=False, phase=Phase.ASKING)
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+
+
+def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
+    """A snapshot puts nothing away: the workflow was about to terminate it."""
+    world = World(action=Action.TERMINATE)
+    world.state.note_step(world.ref, Step.SNAPSHOT.value, NOW)
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "EC2 takes the instance back")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+
+
+@pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
+def test_a_change_of_an_instance_nobody_knows_costs_one_read(state: str) -> None:
+    """Changes of all instances of the account come here, many at once; no policy is read, nothing is kept."""
+    world = World()
+    react = replace(state_change(world), policies=unread)
+    stranger = "i-0fedcba9876543210"
+
+    assert "nothing to do" == react(TARGET.account, TARGET.region, stranger, state, NOW)
+    assert stranger not in world.state.records(TARGET)
+
+
+@pytest.mark.parametrize("state", ["running", "stopped", "terminated"])
+def test_without_a_saving_to_settle_no_policy_is_read(state: str) -> None:
+    """The record and the ledger say it."""
+    world = World(decide=False, phase=Phase.ASKING)
+    react = replace(state_change(world), policies=unread)
+
+    react(TARGET.account, TARGET.region, world.ref.instance_id, state, NOW)
+
+
+def unread() -> Policies:
+    """The policy, which must not be read."""
+    raise AssertionError("the policy was read")
+
+
+def test_our_own_stop_is_no_news() -> None:
+    """In the acting phase the change is the workflow's own."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+
+    assert "nothing to do" == tell(world, "stopped")
+
+
+@pytest.mark.parametrize(("minutes", "false_stop"), [(30, True), (120, False)])
+def test_a_restart_settles_the_saving(minutes: float, false_stop: bool) -> None:
+    """Soon after the stop it counts as false; doubled events settle once."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    tell(world, "running", minutes)
+    tell(world, "running", minutes + 1)
+
+    (entry,) = world.state.entries("2026-11")
+    assert (NOW + timedelta(minutes=minutes), false_stop) == (entry.ended_at, entry.false_stop)
+
+
+def test_an_event_older_than_the_booking_settles_nothing() -> None:
+    """Events come out of order."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.STOPPED, "stopped")
+    tell(world, "running", -5)
+
+    (entry,) = world.state.entries("2026-11")
+    assert entry.ended_at is None
+
+
+def test_a_workflow_that_dies_frees_its_instance() -> None:
+    """Closed as failed, told, and not asked again at once."""
+    world = World(decide=False, phase=Phase.ASKING)
+    react = execution_end(world)
+
+    assert react(world.ref.execution_name, "ABORTED")
+    assert not react(world.ref.execution_name, "ABORTED")
+    stored = world.state.record(TARGET, world.ref.instance_id)
+    assert (None, NOW + timedelta(hours=24)) == (stored.open_episode, stored.quiet_until)
+    assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_an_execution_of_another_machine_is_refused() -> None:
+    """Its name is not one of ours."""
+    world = World()
+    react = execution_end(world)
+
+    with pytest.raises(ValueError, match="not the name"):
+        react("nightly-report", "FAILED")

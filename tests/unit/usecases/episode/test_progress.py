@@ -1,0 +1,171 @@
+"""Waiting for EC2: what is done, what is not yet, and what has failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.approvals.messages import Stage
+from governor.domain.episode.episode import Phase
+from governor.domain.episode.plan import Step, Until
+from governor.domain.policy.policy import Action, Mode
+from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
+from governor.usecases.episode.check_progress import CheckProgress
+from tests.builders import NOW
+from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.world import World
+
+
+def check(world: World) -> CheckProgress:
+    """The use case over the world."""
+    return CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
+    )
+
+
+def snapshot_world() -> World:
+    """Stopped, with snapshots under way."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    return world
+
+
+def test_a_stop_takes_its_time() -> None:
+    """Looked at again after a pause that grows."""
+    world = World()
+    world.ec2.instant = False
+    world.put_away(world.ref, Step.STOP)
+
+    first = check(world)(world.ref, Until.STOPPED)
+    world.clock.moment = NOW + timedelta(minutes=10)
+    later = check(world)(world.ref, Until.STOPPED)
+    world.change_instance(state="stopped")
+
+    assert (False, False) == (first.done, later.done)
+    assert first.wait_seconds < later.wait_seconds
+    assert check(world)(world.ref, Until.STOPPED).done
+
+
+def test_a_stop_that_never_ends_times_out() -> None:
+    """After the policy's limit."""
+    world = World()
+    world.ec2.instant = False
+    world.put_away(world.ref, Step.STOP)
+    world.clock.moment = NOW + timedelta(minutes=31)
+
+    with pytest.raises(StepTimedOut):
+        check(world)(world.ref, Until.STOPPED)
+
+
+def test_an_instance_that_goes_elsewhere_is_an_error() -> None:
+    """Terminated instead of stopped: nothing further is done."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.change_instance(state="terminated")
+
+    with pytest.raises(WrongState):
+        check(world)(world.ref, Until.STOPPED)
+
+
+def test_snapshots_are_done_when_all_are_completed() -> None:
+    """Pending is waited for."""
+    world = snapshot_world()
+    assert not check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+    world.ec2.finish_snapshots()
+    assert check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+
+def test_a_failed_snapshot_is_an_error_at_once() -> None:
+    """And says that nothing is destroyed."""
+    world = snapshot_world()
+    world.ec2.finish_snapshots("error")
+
+    with pytest.raises(SnapshotFailed, match="nothing is destroyed"):
+        check(world)(world.ref, Until.SNAPSHOTS_COMPLETED)
+
+
+def test_a_new_snapshot_may_be_missing_for_a_moment_and_not_for_ever() -> None:
+    """EC2's lists lag behind; a snapshot that somebody deleted does not come back."""
+    world = snapshot_world()
+    world.ec2.snapshots.clear()
+    assert not check(world)(world.ref, Until.SNAPSHOTS_COMPLETED).done
+
+    world.clock.moment = NOW + timedelta(minutes=6)
+    with pytest.raises(SnapshotFailed, match="missing"):
+        check(world)(world.ref, Until.SNAPSHOTS_COMPLETED)
+
+
+def test_a_step_that_was_never_asked_for_is_not_waited_for() -> None:
+    """An execution started by hand learns nothing and does nothing."""
+    world = World()
+
+    with pytest.raises(SafetyError, match="never asked"):
+        check(world)(world.ref, Until.TERMINATED)
+
+
+def test_a_snapshot_set_is_made_once() -> None:
+    """A repeated invocation finds the first one's."""
+    world = snapshot_world()
+    first = world.take_snapshot(world.ref)
+    again = world.take_snapshot(world.ref)
+
+    assert first == again
+    assert 1 == [name for name, _, _ in world.ec2.calls].count("create_snapshots")
+
+
+# whether somebody has heard
+
+
+def delivery(world: World, stage: Stage, channel: str, **changes: Any) -> None:
+    """A record of the stage's message."""
+    name = world.ref.execution_name
+    plain = Delivery(name, f"{stage.value}-{name}", channel, "target", NOW, delivery_id="1")
+    world.state.note_delivery(replace(plain, **changes))
+
+
+@pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
+def test_a_message_is_heard_when_a_channel_of_people_has_it(mode: Mode, stage: Stage) -> None:
+    """Not by a refusal, not by a machine, not by another stage, and not by what is left."""
+    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    other = Stage.TELL if stage is Stage.ASK else Stage.ASK
+    delivery(world, stage, "teams", delivery_id=None, refused="410")
+    delivery(world, stage, "webhook")
+    delivery(world, stage, "pagerduty", delivery_id=None, not_before=NOW + timedelta(hours=1))
+    delivery(world, other, "email")
+    assert not check(world)(world.ref, Until.HEARD).done
+
+    delivery(world, stage, "slack")
+    assert check(world)(world.ref, Until.HEARD).done
+
+
+@pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
+def test_when_nobody_can_get_it_that_is_said_at_once(mode: Mode, stage: Stage) -> None:
+    """With the reasons of the channels."""
+    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    delivery(world, stage, "teams", delivery_id=None, refused="410: make a new one")
+    delivery(world, stage, NOWHERE, delivery_id=None, refused="all 1 channels have refused it")
+
+    with pytest.raises(NobodyListens, match="make a new one"):
+        check(world)(world.ref, Until.HEARD)
+
+
+def test_a_message_that_nobody_takes_is_given_up_after_the_policys_limit() -> None:
+    """The episode then fails, and says so."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.clock.moment = NOW + timedelta(minutes=60)
+    assert not check(world)(world.ref, Until.HEARD).done
+
+    world.clock.moment = NOW + timedelta(minutes=61)
+    with pytest.raises(NobodyListens, match="for 61 min"):
+        check(world)(world.ref, Until.HEARD)
+
+
+def test_a_question_that_is_answered_needs_no_more_hearing() -> None:
+    """Somebody was faster than the record of the channel."""
+    assert check(world := World(phase=Phase.ASKING))(world.ref, Until.HEARD).done

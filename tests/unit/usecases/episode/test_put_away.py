@@ -1,0 +1,392 @@
+"""Nothing is stopped or terminated unless every guard holds; each guard refuses by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.episode.episode import Outcome, Phase, Terms
+from governor.domain.episode.plan import Step
+from governor.domain.evidence import empty_evidence
+from governor.domain.instance import Lifecycle, Protection, Volume
+from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
+from governor.domain.sweep.breaker import BreakerState
+from governor.errors import CloudError, ConflictError, Protected, SafetyError, Throttled
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
+
+
+def _tags(world: World, **tags: str) -> None:
+    world.change_instance(tags={**world.instance.tags, **tags})
+
+
+def _protect(world: World, *, stop: bool = False, termination: bool = False) -> None:
+    world.ec2.protections[world.instance.instance_id] = Protection(stop, termination)
+
+
+def _alter_evidence(world: World) -> None:
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    altered = replace(episode, evidence=empty_evidence(episode.evidence.window))
+    world.state.put(altered)
+
+
+def _policy(world: World, policy: Policy) -> None:
+    world.policies.policy = policy
+
+
+FAULTS: dict[str, Callable[[World], object]] = {
+    "breaker": lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
+    "restarted": lambda w: w.change_instance(launch_time=NOW - timedelta(minutes=5)),
+    "gone": lambda w: w.ec2.instances.clear(),
+    "selector lost": lambda w: _tags(w, Purpose="something else"),
+    "exempt by tag": lambda w: _tags(w, GpuGovernor="exempt"),
+    "now in a group": lambda w: _tags(w, **{"aws:autoscaling:groupName": "asg"}),
+    "now managed": lambda w: w.change_instance(operator_managed=True),
+    "stop protected": lambda w: _protect(w, stop=True),
+    "capacity block": lambda w: w.change_instance(lifecycle=Lifecycle.CAPACITY_BLOCK),
+    "reservation": lambda w: w.change_instance(capacity_reservation_id="cr-1"),
+    "volume attached": lambda w: w.change_instance(
+        volumes=(*w.instance.volumes, Volume("vol-new", "/dev/sdz", True))
+    ),
+    "volume will be deleted": lambda w: w.change_instance(
+        volumes=tuple(
+            replace(v, delete_on_termination=not v.delete_on_termination) for v in w.instance.volumes
+        )
+    ),
+    "evidence altered": _alter_evidence,
+    "mode changed": lambda w: _policy(w, Policy(mode=Mode.OBSERVE)),
+    "plan changed": lambda w: _policy(w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))),
+    "closed": lambda w: w.state.close_episode(
+        w.ref, Outcome.VOID, "over", NOW, quiet_until=None, ledger=None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_each_fault_alone_keeps_the_instance(name: str) -> None:
+    """One thing is not as it was: EC2 is not called."""
+    world = World()
+    FAULTS[name](world)
+
+    with pytest.raises(SafetyError):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+@given(st.sets(st.sampled_from(sorted(FAULTS))))
+def test_ec2_is_called_exactly_when_no_fault_holds(names: set[str]) -> None:
+    """For every combination of faults."""
+    world = World()
+    for name in sorted(names):
+        # Some faults leave nothing that a later one could change.
+        try:
+            FAULTS[name](world)
+        except (KeyError, ConflictError):
+            assert names > {name}
+    try:
+        world.put_away(world.ref, Step.STOP)
+    except (SafetyError, CloudError):
+        pass
+
+    assert (["stop"] if not names else []) == world.writes()
+
+
+@pytest.mark.parametrize("phase", [Phase.ASKING, Phase.OPENING])
+def test_nothing_is_done_before_the_recheck(phase: Phase) -> None:
+    """Only the recheck moves an episode to acting."""
+    world = World(phase=phase)
+
+    with pytest.raises(SafetyError, match="not rechecked"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_recheck_lets_one_step_through_and_not_the_next() -> None:
+    """Hours of snapshots lie between a stop and a termination."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    world.ec2.finish_snapshots()
+
+    with pytest.raises(SafetyError, match="the last recheck let stop through, not terminate"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_an_old_recheck_lets_nothing_through(step: Step) -> None:
+    """Work may have begun since; the policy says how long one holds."""
+    world = World(action=Action.TERMINATE)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    before = world.writes()
+    world.clock.moment += timedelta(minutes=15, seconds=1)
+
+    with pytest.raises(SafetyError, match="the last recheck was 15 min ago: it holds for 15 min"):
+        world.put_away(world.ref, step)
+    assert before == world.writes()
+
+    world.let_through(step)
+    world.clock.moment += timedelta(minutes=15)
+    world.put_away(world.ref, step)
+    assert [*before, step.value] == world.writes()
+
+
+def test_a_pending_approval_is_no_yes() -> None:
+    """Nor is a void one."""
+    world = World(decide=False)
+    with pytest.raises(SafetyError, match="PENDING"):
+        world.put_away(world.ref, Step.STOP)
+
+    world.state.void(APPROVAL_ID, "work resumed", expired=False)
+    with pytest.raises(SafetyError, match="VOID"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_an_expired_approval_is_no_yes_unless_the_policy_says_so() -> None:
+    """`on_expiry: act` is an explicit choice."""
+    world = World(decide=False)
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+
+    # Not by a policy that changed since people read that nothing would be done, either.
+    rule = replace(world.policies.policy.approval, on_expiry="act")
+    world.policies.policy = replace(world.policies.policy, approval=rule)
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+
+    world = World(decide=False, on_expiry="act")
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+def test_what_is_on_local_disks_is_not_lost_by_silence() -> None:
+    """A stop wipes them: an expiry is no yes to that, unless the policy says so."""
+    world = World(decide=False, on_expiry="act", local_disks_may_be_lost_unasked=False)
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+
+    with pytest.raises(SafetyError, match="EXPIRED"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def two_yes(first: str | None, second: str | None) -> World:
+    """A termination that takes two people, as these two would have approved it past every page."""
+    world = World(
+        action=Action.TERMINATE,
+        approval=yes(second),
+        terms=Terms(people_needed=2, known_people=frozenset({ALICE, "bob@example.com"})),
+        decide=False,
+    )
+    world.state.note_first_yes(APPROVAL_ID, yes(first))
+    world.state.settle(APPROVAL_ID, yes(second), None)
+    return world
+
+
+def yes(person: str | None) -> Decision:
+    """An approval."""
+    return Decision(Answer.APPROVE, f"link:{person}", "page", NOW, person=person)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "passes"),
+    [
+        (ALICE, "bob@example.com", True),
+        (ALICE, ALICE, False),
+        (ALICE, None, False),
+        (None, ALICE, False),
+        (ALICE, "aws:arn:aws:iam::123456789012:user/bob", False),
+        (ALICE, "alice+2@example.com", False),
+        (ALICE, "aws:arn:aws:sts::123456789012:assumed-role/admin/bob@example.com", False),
+    ],
+)
+def test_two_different_known_people_stand_behind_a_dear_termination(
+    first: str | None, second: str | None, passes: bool
+) -> None:
+    """Looked at again before anything is done, however the approval came about."""
+    world = two_yes(first, second)
+    if passes:
+        world.put_away(world.ref, Step.STOP)
+    else:
+        with pytest.raises(SafetyError, match="those who may give it"):
+            world.put_away(world.ref, Step.STOP)
+    assert (["stop"] if passes else []) == world.writes()
+
+
+def test_a_link_that_went_to_a_list_terminates_nothing() -> None:
+    """Even where the table says APPROVED."""
+    world = World(action=Action.TERMINATE, approval=yes(None))
+
+    with pytest.raises(SafetyError, match="those who may give it"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_step_outside_the_plan_is_refused() -> None:
+    """People approved a stop; nobody can make it a termination."""
+    world = World(action=Action.STOP)
+    world.stop_and_snapshot()
+
+    with pytest.raises(SafetyError, match="not part of the plan"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+@pytest.mark.parametrize("state", ["pending", "error"])
+def test_no_termination_without_completed_snapshots(state: str) -> None:
+    """Not with one that is still under way, nor with one that failed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot(state)
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_when_one_volume_has_no_snapshot() -> None:
+    """Every volume of then and of now."""
+    volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
+    world = World(action=Action.TERMINATE, changes={"volumes": volumes})
+    world.stop_and_snapshot()
+    lost = next(key for key, (snapshot, _) in world.ec2.snapshots.items() if snapshot.volume_id == "vol-2")
+    del world.ec2.snapshots[lost]
+
+    with pytest.raises(SafetyError, match="vol-2"):
+        world.put_away(world.ref, Step.TERMINATE)
+
+
+def test_snapshots_of_another_episode_do_not_count() -> None:
+    """Last month's snapshot holds last month's data."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    for key, (snapshot, tags) in world.ec2.snapshots.items():
+        world.ec2.snapshots[key] = (snapshot, {**tags, "GpuGovernor:Episode": "another"})
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+
+
+def test_a_termination_with_everything_in_place_is_done() -> None:
+    """Stopped, snapshot, terminated; nothing twice when it is repeated."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    world.put_away(world.ref, Step.TERMINATE)
+
+    assert ["stop", "terminate"] == world.writes()
+
+
+def test_a_persistent_request_is_cancelled_before_the_termination() -> None:
+    """Otherwise it would launch a successor."""
+    changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+    world = World(action=Action.TERMINATE, changes=changes)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+
+    order = [name for name, _, _ in world.ec2.calls if name in ("cancel_spot_request", "terminate")]
+    assert ["cancel_spot_request", "terminate"] == order
+
+
+def test_an_observed_episode_makes_every_call_a_dry_run() -> None:
+    """The real path with the last call withheld."""
+    world = World(mode=Mode.OBSERVE, action=Action.TERMINATE, decide=False)
+
+    assert world.put_away(world.ref, Step.STOP)
+    assert ((), True) == world.take_snapshot(world.ref)
+    world.let_through(Step.TERMINATE)
+    assert world.put_away(world.ref, Step.TERMINATE)
+    assert [] == world.writes()
+    assert "running" == world.ec2.instances[world.instance.instance_id].state
+
+
+@pytest.mark.parametrize("error", [Protected("flag"), Throttled("later")])
+def test_what_ec2_refuses_is_raised(error: CloudError) -> None:
+    """Never worked around; the flow decides what it means."""
+    world = World()
+    world.ec2.failures["stop"] = [error]
+
+    with pytest.raises(type(error)):
+        world.put_away(world.ref, Step.STOP)
+
+
+def test_a_repeated_stop_stops_once() -> None:
+    """Lambda and Step Functions may call twice."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    world.put_away(world.ref, Step.STOP)
+
+    assert ["stop"] == world.writes()
+
+
+def test_work_that_resumed_is_seen_by_the_recheck() -> None:
+    """The approval is void the moment the GPU wakes up; without data nothing is done either."""
+    awake = World(phase=Phase.ASKING)
+    awake.publish_quiet(utilization=90.0)
+    silent = World(phase=Phase.ASKING)
+    silent.metrics.published.clear()
+
+    woke = awake.recheck(awake.ref, Step.STOP)
+    unknown = silent.recheck(silent.ref, Step.STOP)
+
+    assert (False, Outcome.WOKE_UP) == (woke.proceed, woke.outcome)
+    assert (False, Outcome.REFUSED) == (unknown.proceed, unknown.outcome)
+
+
+def test_the_recheck_lets_through_what_is_as_it_was() -> None:
+    """And moves the episode to acting, which is what the steps ask for."""
+    world = World(phase=Phase.ASKING)
+
+    assert world.recheck(world.ref, Step.STOP).proceed
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert Phase.ACTING is episode.phase
+
+
+def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
+    """The window ends two minutes ago; what began since then counts, too."""
+    world = World(phase=Phase.ASKING)
+    world.metrics.reads.clear()
+    own = {"InstanceId": world.instance.instance_id}
+    quiet = [1.0] * 48
+
+    class Recent(type(world.metrics)):  # type: ignore[misc]
+        """Answers by the minute that the GPU works, by five minutes that it is quiet."""
+
+        def read(self, target, queries, window):  # type: ignore[no-untyped-def]
+            by_minute = window.period == timedelta(minutes=1)
+            self.publish("nvidia_smi_utilization_gpu", own, [90.0] if by_minute else quiet)
+            return super().read(target, queries, window)
+
+    recent = Recent(published=world.metrics.published, statistics=world.metrics.statistics)
+    inspect = replace(world.inspect, gather=replace(world.inspect.gather, metrics=recent))
+    result = replace(world.recheck, inspect=inspect)(world.ref, Step.STOP)
+
+    assert (False, Outcome.WOKE_UP) == (result.proceed, result.outcome)
+
+
+@pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.1, False)])
+def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float, passes: bool) -> None:
+    """What it wrote since they began would be lost, however idle its GPU is."""
+    world = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
+    world.take_snapshot(world.ref)
+    world.ec2.finish_snapshots("completed")
+    world.clock.moment = NOW + timedelta(hours=hours)
+    world.let_through(Step.TERMINATE)
+
+    if passes:
+        world.put_away(world.ref, Step.TERMINATE)
+    else:
+        with pytest.raises(SafetyError, match="running_snapshot_valid_minutes"):
+            world.put_away(world.ref, Step.TERMINATE)
+
+    assert (["terminate"] if passes else []) == world.writes()

@@ -1,0 +1,171 @@
+"""One complete, labelled set of snapshots an episode, of an instance in the state the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.episode.episode import Episode, Phase
+from governor.domain.episode.plan import Step
+from governor.domain.instance import Lifecycle, Target, Volume
+from governor.domain.policy.policy import Action, Mode
+from governor.domain.units import iso
+from governor.errors import SafetyError, SnapshotFailed, Throttled
+from governor.ports import Snapshot
+from governor.usecases.episode.take_snapshot import TakeSnapshot
+from tests.builders import NOW
+from tests.twins import MemoryEc2
+from tests.unit.usecases.world import World
+
+TWO = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", False, 20))
+
+
+def stopped_world(**changes: object) -> World:
+    """Stopped by us, with two volumes."""
+    world = World(action=Action.TERMINATE, changes={"volumes": TWO, **changes})
+    world.put_away(world.ref, Step.STOP)
+    return world
+
+
+def episode_of(world: World) -> Episode:
+    """As it is stored."""
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    return episode
+
+
+def creations(world: World) -> int:
+    """How often EC2 was asked for a set."""
+    return [name for name, _, _ in world.ec2.calls].count("create_snapshots")
+
+
+def test_every_volume_gets_a_snapshot_and_the_episode_knows_them() -> None:
+    """Also those that would survive a termination: the plan said so."""
+    world = stopped_world()
+    ids, dry_run = world.take_snapshot(world.ref)
+
+    assert not dry_run
+    assert {"vol-1", "vol-2"} == {world.ec2.snapshots[snapshot][0].volume_id for snapshot in ids}
+    assert (ids, NOW) == (episode_of(world).snapshot_ids, episode_of(world).steps_done["snapshot"])
+
+
+def test_the_longest_name_leaves_room_for_the_snapshots_own() -> None:
+    """EC2 takes 256 characters; a refusal after the stop would leave the plan half done."""
+    world = stopped_world(tags={"Purpose": "GPU-Workload", "Name": "n" * 256})
+    world.take_snapshot(world.ref)
+
+    names = {tags["Name"] for _, tags in world.ec2.snapshots.values()}
+    assert {"n" * 240 + " before put-away"} == names
+    assert {256} == set(map(len, names))
+
+
+def test_a_snapshot_says_whose_it_is_and_how_long_it_is_kept() -> None:
+    """By its tags: the gate before a termination counts by one, the retention by another."""
+    world = stopped_world()
+    world.take_snapshot(world.ref)
+
+    for _, tags in world.ec2.snapshots.values():
+        assert world.ref.execution_name == tags["GpuGovernor:Episode"]
+        assert world.instance.instance_id == tags["GpuGovernor:Instance"]
+        assert iso(NOW + timedelta(days=30)) == tags["DeleteAfter"]
+        assert "notebook before put-away" == tags["Name"]
+
+
+def test_the_snapshots_of_a_lost_answer_are_found() -> None:
+    """EC2 had made them when the call timed out: a retry makes no second set."""
+    world = stopped_world()
+    tags = {"GpuGovernor:Episode": world.ref.execution_name}
+    world.ec2.create(world.instance.target, world.ref.instance_id, tags, dry_run=False)
+    ids, _ = world.take_snapshot(world.ref)
+
+    assert 1 == creations(world)
+    assert tuple(sorted(world.ec2.snapshots)) == ids
+
+
+def test_a_throttled_call_may_be_repeated() -> None:
+    """Nothing is noted as made that was not."""
+    world = stopped_world()
+    world.ec2.failures["create_snapshots"] = [Throttled("ConcurrentSnapshotLimitExceeded")]
+    with pytest.raises(Throttled):
+        world.take_snapshot(world.ref)
+    assert () == episode_of(world).snapshot_ids
+
+    ids, _ = world.take_snapshot(world.ref)
+    assert 2 == len(ids)
+
+
+class LosesOne(MemoryEc2):
+    """Makes sets that lack the last volume."""
+
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
+    ) -> list[Snapshot]:
+        """As the port says, less one."""
+        return super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)[:-1]
+
+
+def test_an_incomplete_set_is_a_failure() -> None:
+    """A volume without a snapshot would be lost."""
+    world = stopped_world()
+    ec2 = LosesOne(instances=world.ec2.instances)
+    guards = replace(world.guards, snapshots=ec2)
+
+    with pytest.raises(SnapshotFailed, match="vol-2"):
+        TakeSnapshot(world.clock, guards, ec2, world.state)(world.ref)
+    assert () == episode_of(world).snapshot_ids
+
+
+@pytest.mark.parametrize("state", ["running", "stopping", "terminated"])
+def test_nothing_but_a_stopped_instance_is_taken_where_the_plan_stops_first(state: str) -> None:
+    """Otherwise the snapshots would not be what people were told."""
+    world = stopped_world()
+    world.change_instance(state=state)
+
+    with pytest.raises(SafetyError, match=f"the instance is {state}, not stopped"):
+        world.take_snapshot(world.ref)
+    assert 0 == creations(world)
+
+
+@pytest.mark.parametrize("phase", [Phase.OPENING, Phase.ASKING])
+def test_nothing_is_taken_before_the_recheck(phase: Phase) -> None:
+    """Only the recheck moves an episode to acting."""
+    world = World(phase=phase)
+
+    with pytest.raises(SafetyError, match="not rechecked"):
+        world.take_snapshot(world.ref)
+    assert 0 == creations(world)
+
+
+def test_an_observed_episode_asks_ec2_and_makes_nothing() -> None:
+    """The running instance is checked by a dry run."""
+    world = World(mode=Mode.OBSERVE, decide=False, changes={"volumes": TWO})
+    world.put_away(world.ref, Step.STOP)
+
+    assert ((), True) == world.take_snapshot(world.ref)
+    assert [("create_snapshots", True)] == [(name, dry) for name, _, dry in world.ec2.calls[1:]]
+    assert {} == world.ec2.snapshots
+
+
+def test_what_cannot_be_stopped_is_snapshot_while_it_runs() -> None:
+    """A one-time Spot instance: crash-consistent snapshots first, then the termination."""
+    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "volumes": TWO})
+    assert (Step.SNAPSHOT, Step.TERMINATE) == episode_of(world).plan.steps
+    world.let_through(Step.TERMINATE)
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+
+    world.let_through(Step.SNAPSHOT)
+    world.take_snapshot(world.ref)
+    world.let_through(Step.TERMINATE)
+    world.ec2.finish_snapshots()
+    world.put_away(world.ref, Step.TERMINATE)
+    assert ["terminate"] == world.writes()

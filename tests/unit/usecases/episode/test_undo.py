@@ -1,0 +1,202 @@
+"""An undo starts what this episode has stopped, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.alerts.alert import AlertKind
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Action, Mode
+from governor.errors import AccessDenied, NoCapacity, Unavailable
+from governor.ports import UndoAnswer
+from governor.usecases.accounts import Accounts
+from governor.usecases.episode.undo_episode import UndoEpisode
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.world import World
+
+
+def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
+    """Stopped by its episode, which is over."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, outcome, "done")
+    world.announcer.sent.clear()
+    return world
+
+
+def undo(world: World, by: str = "ada") -> UndoAnswer:
+    """Somebody presses the button."""
+    accounts = Accounts(TARGET.account, TARGET.region)
+    use_case = UndoEpisode(
+        world.clock, world.policies, accounts, world.ec2, world.ec2, world.state, world.announcer
+    )
+    return use_case(world.ref, by, "page")
+
+
+def starts(world: World) -> int:
+    """How often EC2 was asked."""
+    return sum(name == "start" for name, _, _ in world.ec2.calls)
+
+
+def test_what_was_stopped_runs_again_and_others_are_told() -> None:
+    """Who did it is on record."""
+    world = stopped()
+
+    answer = undo(world)
+
+    episode = world.state.episode(world.ref)
+    assert answer.done
+    assert "running" == world.ec2.instances[world.instance.instance_id].state
+    assert episode is not None
+    assert ("ada", NOW) == (episode.undone_by, episode.undone_at)
+    assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_what_was_started_again_is_left_alone_for_a_while() -> None:
+    """Whoever undid a stop is not asked again, nor overruled by mode auto, the same day."""
+    world = stopped()
+    undo(world)
+
+    hold = world.state.record(world.ref.target, world.ref.instance_id).hold
+    assert NOW + timedelta(hours=24) == hold.snoozed_until
+
+
+def test_pressed_twice_it_starts_once() -> None:
+    """The second is told by whom."""
+    world = stopped()
+    undo(world)
+
+    answer = undo(world, "bob")
+
+    assert (False, True, 1) == (answer.done, "ada has already" in answer.text, starts(world))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED, Outcome.VOID])
+def test_a_stop_is_undone_however_its_episode_ended(outcome: Outcome) -> None:
+    """A flow that failed after its stop has stopped the instance all the same."""
+    assert undo(stopped(outcome)).done
+
+
+def test_a_stop_that_ec2_refused_is_nothing_to_undo() -> None:
+    """It is noted before it is asked for; whoever stops the instance later has done it oneself."""
+    world = World()
+    world.ec2.failures["stop"] = [AccessDenied("an SCP says no")]
+    with pytest.raises(AccessDenied):
+        world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.FAILED, "AccessDenied")
+    world.change_instance(state="stopped")
+
+    assert not undo(world).done
+
+
+def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
+    """Before the start nothing happens; after it the person hears that it starts."""
+    before, after = stopped(), stopped()
+
+    def busy(*_: object) -> bool:
+        raise Unavailable("the table is busy")
+
+    before.state.snooze = busy  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unavailable):
+        undo(before)
+    assert 0 == starts(before)
+
+    after.state.note_undo = busy  # type: ignore[method-assign, assignment]
+    assert undo(after).done
+    assert (1, [AlertKind.UNDONE]) == (starts(after), [alert.kind for alert in after.announcer.sent])
+
+
+def test_what_was_terminated_cannot_be_started() -> None:
+    """EC2 is not asked."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.TERMINATED, "done")
+
+    assert (False, 0) == (undo(world).done, starts(world))
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.STOPPED])
+def test_an_episode_that_stopped_nothing_has_nothing_to_undo(outcome: Outcome) -> None:
+    """Whatever it came to, EC2 is not asked."""
+    world = World()
+    world.change_instance(state="stopped")
+    world.state.close_episode(world.ref, outcome, "done", NOW, quiet_until=None, ledger=None)
+
+    assert (False, 0) == (undo(world).done, starts(world))
+
+
+def test_an_open_episode_has_nothing_to_undo() -> None:
+    """Its workflow still acts."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+
+    assert not undo(world).done
+    assert 0 == starts(world)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"state": "running"}, "runs already"),
+        ({"state": "stopping"}, "still stopping"),
+        ({"state": "terminated"}, "no longer exists"),
+        ({"launch_time": NOW + timedelta(hours=1)}, "by others since"),
+    ],
+)
+def test_an_instance_that_others_have_changed_is_left_alone(changes: dict[str, object], why: str) -> None:
+    """And it is said why."""
+    world = stopped()
+    world.change_instance(**changes)
+
+    answer = undo(world)
+
+    assert (False, True, 0) == (answer.done, why in answer.text, starts(world))
+
+
+def test_an_instance_that_is_gone_is_told() -> None:
+    """EC2 forgets terminated ones after an hour."""
+    world = stopped()
+    world.ec2.instances.clear()
+
+    assert "no longer exists" in undo(world).text
+
+
+def test_no_capacity_says_what_to_do_instead() -> None:
+    """And nothing is noted, so that it can be tried again."""
+    world = stopped()
+    world.ec2.failures["start"] = [NoCapacity("none free", code="InsufficientInstanceCapacity")]
+
+    answer = undo(world)
+
+    assert not answer.done
+    assert all(part in answer.text for part in ("g5.xlarge", "us-east-1a", "try again later", "snapshots"))
+    assert undo(world).done
+
+
+def test_a_refusal_of_ec2_is_told_and_a_failure_raised() -> None:
+    """What may pass is the caller's to repeat."""
+    world = stopped()
+    world.ec2.failures["start"] = [AccessDenied("no right to its key"), Unavailable("EC2 is down")]
+
+    assert "no right to its key" in undo(world).text
+    with pytest.raises(Unavailable):
+        undo(world)
+
+
+def test_an_undo_stands_when_nobody_can_be_told() -> None:
+    """The instance starts either way, and saying that it does not would be a lie."""
+    world = stopped()
+    world.announcer.failure = Unavailable("SNS is down")
+
+    assert undo(world).done
+
+
+def test_the_world_of_these_tests_stops_for_real() -> None:
+    """A dry run would make every test above pass for nothing."""
+    assert ["stop"] == stopped().writes()
+    assert (Action.STOP, Mode.ASK) == (World().action, World().mode)

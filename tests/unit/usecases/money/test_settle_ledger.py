@@ -1,0 +1,117 @@
+"""A saving ends when the instance runs again, whichever way that becomes known."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.money.ledger import LedgerEntry
+from governor.errors import Throttled
+from tests.builders import NOW
+from tests.unit.usecases.builders import asked, recorder, start_acting, stored_episode
+from tests.unit.usecases.fleet_world import FleetWorld
+
+
+def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
+    """The stop is asked for now; its snapshots are under way, so nothing is booked yet."""
+    world, instance_id, ref = asked()
+    start_acting(world, ref)
+    for step in (Step.STOP, Step.SNAPSHOT):
+        world.state.note_step(ref, step.value, NOW)
+    world.state.set_snapshots(ref, {"snap-1": "vol-1"})
+    world.change(instance_id, state="stopped")
+    return world, instance_id, ref
+
+
+def book(world: FleetWorld, ref: EpisodeRef) -> None:
+    """The last step of the workflow."""
+    recorder(world)(ref, Outcome.STOPPED, "the instance is stopped")
+
+
+def restart(world: FleetWorld, instance_id: str, minutes: float) -> datetime:
+    """Somebody starts it, that long after the stop."""
+    at = NOW + timedelta(minutes=minutes)
+    world.change(instance_id, state="running", launch_time=at)
+    return at
+
+
+def only_entry(world: FleetWorld) -> LedgerEntry:
+    """The one entry there is."""
+    (entry,) = world.state.entries("2026-11")
+    return entry
+
+
+@pytest.mark.parametrize(("minutes", "false_stop"), [(30, True), (60, True), (61, False)])
+def test_a_restart_before_the_booking_ends_the_saving(minutes: float, false_stop: bool) -> None:
+    """Snapshots take hours; the event of the restart found nothing to settle, the sweep does."""
+    world, instance_id, ref = stopped_by_us()
+    at = restart(world, instance_id, minutes)
+    world.clock.moment = NOW + timedelta(hours=5)
+    book(world, ref)
+    world.sweep(5)
+
+    assert (at, false_stop) == (only_entry(world).ended_at, only_entry(world).false_stop)
+
+
+def test_a_restart_whose_event_was_lost_ends_the_saving() -> None:
+    """The sweep sees it run, and repeats nothing afterwards."""
+    world, instance_id, ref = stopped_by_us()
+    book(world, ref)
+    world.sweep(5)
+    assert only_entry(world).ended_at is None
+
+    at = restart(world, instance_id, 600)
+    world.sweep(600)
+    first = only_entry(world)
+    world.sweep(5)
+    assert at == first.ended_at
+    assert first == only_entry(world)
+
+
+def test_an_instance_that_is_seen_running_as_it_was_settles_nothing() -> None:
+    """Another start is what ends a saving, not a listing that lags behind the stop."""
+    world, instance_id, ref = stopped_by_us()
+    book(world, ref)
+    world.change(instance_id, state="running")
+    world.sweep(5)
+
+    assert only_entry(world).ended_at is None
+
+
+def test_a_ledger_that_cannot_be_read_is_looked_at_again() -> None:
+    """It is counted as a problem, and the other effects of the sweep are done."""
+    world, instance_id, ref = stopped_by_us()
+    book(world, ref)
+    at = restart(world, instance_id, 600)
+    entries = world.state.open_entries
+
+    def throttled(*_: object) -> list[LedgerEntry]:
+        raise Throttled("later")
+
+    world.state.open_entries = throttled  # type: ignore[method-assign, assignment]
+    summary = world.sweep(600)
+    world.state.open_entries = entries  # type: ignore[method-assign, assignment]
+    assert ([True], 1) == (["later" in problem for problem in summary.problems], summary.instances)
+
+    world.sweep(5)
+    assert at == only_entry(world).ended_at
+
+
+def test_the_entry_holds_what_the_episode_promised() -> None:
+    """Before, after and the difference, from the plan that people saw; booked at the stop."""
+    world, _, ref = stopped_by_us()
+    world.clock.moment = NOW + timedelta(hours=5)
+    book(world, ref)
+    entry, saving = only_entry(world), stored_episode(world, ref).plan.saving
+
+    assert NOW == entry.booked_at
+    assert saving.saved_usd_per_hour == entry.saved_usd_per_hour
+    assert Decimal("1.006") - Decimal(5) / 730 == entry.saved_usd_per_hour
+    assert (saving.cost_before_usd_per_hour, saving.cost_after_usd_per_hour) == (
+        entry.cost_before_usd_per_hour,
+        entry.cost_after_usd_per_hour,
+    )
