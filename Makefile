@@ -22,7 +22,7 @@ help: ## this list
 
 env-project env-cloud env-sam env-browser: env-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
-	@$(PYTHON) scripts/environment.py $*
+	@"$(PYTHON)" scripts/environment.py $*
 
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
 	@SECONDS=0; $(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE) && $(call took,demo))
@@ -93,7 +93,7 @@ evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir
 	@SECONDS=0; $(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" && $(call took,evaluate)
 
 checkov: env-project ## security linter for the templates; its environment is large and made on demand
-	@$(PYTHON) scripts/environment.py checkov
+	@"$(PYTHON)" scripts/environment.py checkov
 	@mkdir -p build && $(VENV)/python -m local.templates template.yaml >build/template.json
 	.tools/checkov/bin/checkov $(addprefix -f ,build/template.json $(wildcard stacks/*.yaml))
 
@@ -101,7 +101,7 @@ publisher: env-project ## pack agent/ for hosts that ask no index, into build/; 
 	@$(VENV)/python scripts/bundle_publisher.py build
 
 lock: ## pin all requirements anew
-	@$(PYTHON) scripts/environment.py uv
+	@"$(PYTHON)" scripts/environment.py uv
 	scripts/lock.sh
 
 clean: ## remove environments and build results
