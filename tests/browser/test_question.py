@@ -51,7 +51,8 @@ def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> 
 
     assert "kept" == stage.outcome(instance_id)
     day = (datetime.now(tz=UTC) + timedelta(days=7)).date().isoformat()
-    assert f"(mail link) on {datetime.now(tz=UTC):%Y-%m-%d}" in visitor.text()
+    today = f"{datetime.now(tz=UTC):%Y-%m-%d}"
+    assert f"Kept by somebody with the link sent to a list on {today}" in visitor.text()
     assert f"until {day}" in visitor.text()
     visitor.await_text("kept on")
     visitor.assert_at_ease()
