@@ -135,7 +135,7 @@ class Demo:
             answer.read()
 
     def follow(self, *, patiently: bool) -> None:
-        """Tells each step of each episode as it happens, until no workflow runs.
+        """Print each step of each episode as it happens, until no workflow runs.
 
         Patiently means as long as people take to answer.
         """
