@@ -18,33 +18,39 @@ POINTS = 60
 """An hour, minute by minute."""
 POLICY = Policy(idle=IdleRule(window_minutes=60), metrics=Metrics(period_seconds=60))
 NOW = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
+_FIGURES = ("power", "cpu", "network")
 _ROUNDS = 3
 _SEED = 1
 
 
-def measure(idle_share: float = 0.5) -> float:
+def measure(idle_share: float = 0.5, instances: int = INSTANCES) -> float:
     """Seconds in which all of them are judged, each by its own readings: the best of three rounds.
+
+    Raises:
+        AssertionError: Others than those were judged idle, so that something else was measured.
 
     Args:
         idle_share: 0 to 1; of each other instance one GPU works. It hardly matters: for the advice that
             such an instance gets, all its readings are looked at, too.
+        instances: How many there are.
     """
-    fleet = _fleet(idle_share)
+    fleet = _fleet(idle_share, instances)
     best = float("inf")
     for _ in range(_ROUNDS):
         started = time.perf_counter()
         verdicts = [judge(instance, NO_HOLD, evidence, POLICY, NOW) for instance, evidence in fleet]
         best = min(best, time.perf_counter() - started)
         found = sum(verdict.kind is VerdictKind.IDLE for verdict in verdicts)
-        assert found == round(idle_share * INSTANCES), f"{found} instances were judged idle"
+        if found != round(idle_share * instances):
+            raise AssertionError(f"{found} of {instances} instances were judged idle")
     return best
 
 
-def _fleet(idle_share: float) -> list[tuple[Instance, Evidence]]:
+def _fleet(idle_share: float, instances: int) -> list[tuple[Instance, Evidence]]:
     chance = random.Random(_SEED)  # noqa: S311 - made-up load, not a secret
     return [
-        (_instance(number), _evidence(chance, works=number >= round(idle_share * INSTANCES)))
-        for number in range(INSTANCES)
+        (_instance(number), _evidence(chance, works=number >= round(idle_share * instances)))
+        for number in range(instances)
     ]
 
 
@@ -73,8 +79,9 @@ def _evidence(chance: random.Random, *, works: bool) -> Evidence:
         power_percent_of_limit=12.0,
         cpu_percent=2.0,
         network_bytes_per_second=5_000.0,
-        measured_percent={"power": 100.0, "cpu": 100.0, "network": 100.0},
-        read=frozenset({"power", "cpu", "network"}),
+        measured_percent=dict.fromkeys(_FIGURES, 100.0),
+        last_measured=dict.fromkeys(_FIGURES, end),
+        read=frozenset(_FIGURES),
     )
 
 

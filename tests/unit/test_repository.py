@@ -21,7 +21,7 @@ DISTRIBUTIONS = {
     "jwt": "pyjwt",
 }  # where a package is imported by another name than it is installed by
 MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:root|home|Users|work)/\w+")
-NOT_OURS = {".git", ".venv", ".tools", ".aws-sam", ".hypothesis", "__pycache__", "node_modules"}
+NOT_OURS = {".git", ".venv", ".tools", ".aws-sam", ".hypothesis", "build", "__pycache__", "node_modules"}
 NOT_OURS |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 
 
