@@ -15,12 +15,12 @@ SCHEMA = ROOT / "examples/policy.schema.json"
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "policy-judging.md": (
         "what is judged, and how",
-        ("targets", "selector", "exemption", "metrics", "idle", "vetoes", "breaker", "managed", "advice"),
+        ("targets", "selector", "exemption", "metrics", "idle", "vetoes", "breaker"),
     ),
-    "policy-acting.md": ("who is asked, and what is done", ("plan", "approval", "ownership", "events")),
-    "policy-money-and-health.md": (
-        "prices, savings, budgets and health",
-        ("prices", "ledger", "budget", "health"),
+    "policy-acting.md": ("who is asked, and what is done", ("plan", "approval", "ownership")),
+    "policy-messages-and-money.md": (
+        "events, health, hints and money",
+        ("events", "health", "managed", "advice", "prices", "ledger", "budget"),
     ),
 }
 """Title and sections of each page."""
