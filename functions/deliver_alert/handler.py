@@ -6,8 +6,8 @@ from typing import Any
 
 from governor.channels.dispatch import Dispatched
 from governor.channels.worker import Worker
+from governor.contracts.events import QueueBatch
 from governor.contracts.parsing import parse
-from governor.contracts.queue import QueueBatch
 from governor.observability import MetricUnit, count, logger, observed
 from governor.wiring.delivery import delivery_worker
 from governor.wiring.parts import Parts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.notices import HealthEvent, NoticeEvent, OtherBlockEvent
-from governor.contracts.parsing import parse
+from governor.contracts.events import notice_of
+from governor.domain.events.notice import ScheduledChange
 from governor.observability import logger, observed
 from governor.usecases.events.notify_dates import NotifyDates
 from governor.wiring.basics import Ready
@@ -16,14 +16,11 @@ from governor.wiring.policies import or_last, use_case
 @observed(use_case(Ec2Parts(), NotifyDates, or_last))
 def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> dict[str, Any]:
     """An `AWS Health Event` or a `Capacity Block ...` event to whom it was told about or told."""
-    notice = parse(NoticeEvent, event).root
-    if isinstance(notice, OtherBlockEvent):
-        logger.info("nothing follows from this kind of event", extra={"kind": notice.kind})
+    notice = notice_of(event)
+    if notice is None:
+        logger.info("nothing follows from this kind of event", extra={"kind": event["detail-type"]})
         return {"told": []}
-    if isinstance(notice, HealthEvent):
-        told = notify().scheduled(notice.to_domain())
-    else:
-        told = notify().block(notice.to_domain())
+    told = notify().scheduled(notice) if isinstance(notice, ScheduledChange) else notify().block(notice)
     nothing = "not ours, no target of the policy, told before, older than what was told, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor.contracts.events import warned_of
+from governor.contracts.events import QueueBatch, queued_event, warned_of
 from governor.contracts.parsing import parse
-from governor.contracts.queue import QueueBatch, queued_event
 from governor.domain.events.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed

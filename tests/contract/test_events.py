@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.stepfunctions import episode_input
-from governor.contracts import events, http, notices, payloads, queue, rotation
+from governor.contracts import events, http, payloads, rotation
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 
@@ -22,7 +22,7 @@ def interruptions(event: dict[str, Any]) -> list[Any]:
     """The warnings of a batch, or the one that comes as EC2 sends it."""
     if "Records" not in event:
         return [event]
-    return [queue.queued_event(r.body) for r in parse(queue.QueueBatch, event).records]
+    return [events.queued_event(r.body) for r in parse(events.QueueBatch, event).records]
 
 
 CONTRACTS: dict[str, Callable[[Any], object]] = {
@@ -38,7 +38,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "undo_episode": lambda event: parse(payloads.UndoPayload, event),
     "handle_slack_action": http.parse_request,
     "serve_api": http.parse_request,
-    "deliver_alert": lambda event: parse(queue.QueueBatch, event),
+    "deliver_alert": lambda event: parse(events.QueueBatch, event),
     "rotate_link_keys": lambda event: parse(rotation.RotationPayload, event),
     "take_snapshot": lambda event: parse(payloads.EpisodeOnlyPayload, event),
     "check_progress": lambda event: parse(payloads.ProgressPayload, event),
@@ -51,7 +51,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     ],
     "handle_rebalance_recommendation": lambda event: parse(events.RebalanceEvent, event).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
-    "handle_notice": lambda event: parse(notices.NoticeEvent, event).root.to_domain(),
+    "handle_notice": events.notice_of,
     "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

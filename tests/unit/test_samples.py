@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, LifecycleEvent
-from governor.contracts.notices import NoticeEvent
+from governor.contracts.events import InterruptionEvent, LifecycleEvent, notice_of, queued_event
 from governor.contracts.parsing import parse
-from governor.contracts.queue import queued_event
 from governor.domain.events.notice import ScheduledChange
 from local.fleet import Member
 from local.samples import happening, moved_to
@@ -61,7 +59,7 @@ def made(name: str) -> tuple[Any, FakeScene, list[str]]:
 def test_all_times_keep_their_distance() -> None:
     """In either form, and in the messages of a queue."""
     event, _, notes = made("handle_notice/retirement")
-    change = parse(NoticeEvent, event).root.to_domain()
+    change = notice_of(event)
     assert isinstance(change, ScheduledChange)
     assert (SENT + timedelta(days=14, hours=6), SENT - timedelta(minutes=2)) == (change.at, change.said_at)
     assert "moved" in notes[0]

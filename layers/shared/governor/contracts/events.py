@@ -1,20 +1,28 @@
-"""What AWS announces: the events that EventBridge brings."""
+"""The events of AWS: what EventBridge brings, and the messages of a queue."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasPath, Field
+from pydantic import AliasPath, BeforeValidator, Field
 
-from governor.contracts.parsing import AccountId, Event, InstanceId, Moment, Region, parse
+from governor.contracts.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
+from governor.domain.alerts.delivery import Queued
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
+from governor.domain.events.notice import BlockChange, ScheduledChange
 from governor.domain.units import UtcDatetime, as_utc, parse_iso, printable
+from governor.errors import InputError
 
 _YEARS = range(2006, 3000)
 """EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
 _ACTION_CHARACTERS = 64
+_INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
+_KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
 
 
 def detail(*path: str, **more: Any) -> Any:
@@ -40,8 +48,8 @@ def moment(text: object) -> UtcDatetime:
     return found
 
 
-def moment_or_none(text: object) -> UtcDatetime | None:
-    """As `moment`; `None` for another form, since no warning is refused for its date."""
+def _moment_or_none(text: object) -> UtcDatetime | None:
+    """As `moment`; `None` for another form, since no event is refused for its date."""
     try:
         return moment(text) if text else None
     except ValueError:
@@ -51,6 +59,9 @@ def moment_or_none(text: object) -> UtcDatetime | None:
 def _action_or_none(said: object) -> str | None:
     """The name of an action, on one line; `None` where none is given."""
     return (printable(said)[:_ACTION_CHARACTERS] or None) if isinstance(said, str) else None
+
+
+_MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
@@ -65,16 +76,24 @@ class Envelope(Event):
     time: Moment
 
 
-class StateChangeEvent(Envelope):
-    """`EC2 Instance State-change Notification`."""
+class _InstanceEvent(Envelope):
+    """An event about one instance."""
 
     instance_id: InstanceId = detail("instance-id")
+
+    def _warned(self, cause: Cause, **more: Any) -> Warned:
+        return Warned(self.id, self.account, self.region, self.instance_id, cause, self.time, **more)
+
+
+class StateChangeEvent(_InstanceEvent):
+    """`EC2 Instance State-change Notification`."""
+
     state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"] = detail(
         "state"
     )
 
 
-class InterruptionEvent(Envelope):
+class InterruptionEvent(_InstanceEvent):
     """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations.
 
     None is refused for what EC2 says beside the instance: the two minutes run all the same.
@@ -84,37 +103,19 @@ class InterruptionEvent(Envelope):
         "EC2 Spot Instance Interruption Warning",
         "EC2 Capacity Reservation Instance Interruption Warning",
     ] = Field(alias="detail-type")
-    instance_id: InstanceId = detail("instance-id")
-    instance_action: object = detail("instance-action", default=None)
-    instance_termination_time: object = detail("instance-termination-time", default=None)
+    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail("instance-action", default=None)
+    stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
 
     def to_domain(self) -> Warned:
-        return Warned(
-            event_id=self.id,
-            account=self.account,
-            region=self.region,
-            instance_id=self.instance_id,
-            cause=Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION,
-            at=self.time,
-            action=_action_or_none(self.instance_action),
-            stated_end=moment_or_none(self.instance_termination_time),
-        )
+        cause = Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION
+        return self._warned(cause, action=self.action, stated_end=self.stated_end)
 
 
-class RebalanceEvent(Envelope):
+class RebalanceEvent(_InstanceEvent):
     """`EC2 Instance Rebalance Recommendation`."""
 
-    instance_id: InstanceId = detail("instance-id")
-
     def to_domain(self) -> Warned:
-        return Warned(
-            event_id=self.id,
-            account=self.account,
-            region=self.region,
-            instance_id=self.instance_id,
-            cause=Cause.REBALANCE,
-            at=self.time,
-        )
+        return self._warned(Cause.REBALANCE)
 
 
 WARNINGS: Mapping[str, type[InterruptionEvent | RebalanceEvent]] = {
@@ -135,7 +136,7 @@ def warned_of(event: object) -> Warned:
     return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
 
 
-class LifecycleEvent(Envelope):
+class LifecycleEvent(_InstanceEvent):
     """`EC2 Instance-terminate Lifecycle Action`."""
 
     instance_id: InstanceId = detail("EC2InstanceId")
@@ -147,16 +148,8 @@ class LifecycleEvent(Envelope):
 
     def to_domain(self) -> Warned:
         waits = LifecycleAction(self.group, self.hook, self.token, self.destination == "WarmPool")
-        return Warned(
-            event_id=self.id,
-            account=self.account,
-            region=self.region,
-            instance_id=self.instance_id,
-            cause=Cause.AUTO_SCALING,
-            at=self.time,
-            action="put into the warm pool" if waits.to_warm_pool else "terminate",
-            waits=waits,
-        )
+        action = "put into the warm pool" if waits.to_warm_pool else "terminate"
+        return self._warned(Cause.AUTO_SCALING, action=action, waits=waits)
 
 
 class ExecutionEndEvent(Envelope):
@@ -166,3 +159,118 @@ class ExecutionEndEvent(Envelope):
     status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"] = detail(
         "status"
     )
+
+
+class _AffectedEntity(Event):
+    entity_value: str | None = Field(default=None, alias="entityValue")
+    status: str | None = None
+    """`RESOLVED` where nothing is left to do about it, although the event goes on for others."""
+
+
+class HealthEvent(Envelope):
+    """`AWS Health Event` of category scheduledChange for EC2."""
+
+    source: Literal["aws.health"]
+    event_arn: str = detail("eventArn", min_length=1)
+    service: Literal["EC2"] = detail("service")
+    event_type_code: str = detail("eventTypeCode", min_length=1)
+    event_type_category: Literal["scheduledChange"] = detail("eventTypeCategory")
+    start_time: _MaybeMoment = detail("startTime", default=None)
+    last_updated: _MaybeMoment = detail("lastUpdatedTime", default=None)
+    status_code: str = detail("statusCode", default="")
+    event_region: str | None = detail("eventRegion", default=None)
+    affected_account: AccountId | None = detail("affectedAccount", default=None)
+    affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
+
+    def to_domain(self) -> ScheduledChange:
+        """The Region is the event's own: a copy also goes to a backup Region.
+
+        Where that names none (`global`), it is the envelope's. An event of which everything is resolved is
+        over, though AWS may close it later.
+        """
+        entities = self.affected_entities or ()
+        pending = [one for one in entities if (one.status or "").upper() != "RESOLVED"]
+        is_over = self.status_code.lower() == "closed" or bool(entities and not pending)
+        named = entities if is_over else pending
+        values = (re.search(_INSTANCE_ID, one.entity_value or "") for one in named)
+        what = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
+        own_region = re.fullmatch(REGION, self.event_region or "")
+        return ScheduledChange(
+            event_id=self.id,
+            source_id=self.event_arn,
+            account=self.affected_account or self.account,
+            region=own_region[0] if own_region else self.region,
+            what=f"AWS schedules: {what.replace('_', ' ').lower()}",
+            at=self.start_time,
+            instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
+            said_at=self.last_updated or self.time,
+            is_over=is_over,
+        )
+
+
+class CapacityBlockEvent(Envelope):
+    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`.
+
+    AWS has documented both with and without the word Reservation after Block.
+    """
+
+    source: Literal["aws.ec2"]
+    detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
+    reservation_id: str = detail("capacity-reservation-id", pattern=r"^cr-[0-9a-f]+$")
+    end_date: Annotated[UtcDatetime, BeforeValidator(moment)] = detail("end-date")
+
+    def to_domain(self) -> BlockChange:
+        return BlockChange(
+            event_id=self.id,
+            account=self.account,
+            region=self.region,
+            reservation_id=self.reservation_id,
+            is_expiring="Expiration" in self.detail_type,
+            at=self.time,
+            ends_at=self.end_date,
+        )
+
+
+def notice_of(event: object) -> ScheduledChange | BlockChange | None:
+    """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
+
+    Raises:
+        InputError: it is neither a Health event nor one of a Capacity Block, or misses what one needs.
+    """
+    if not isinstance(event, dict) or event.get("source") != "aws.ec2":
+        return parse(HealthEvent, event).to_domain()
+    kind = str(event.get("detail-type"))
+    if kind.startswith("Capacity Block ") and not re.match(_KNOWN_BLOCK_EVENT, kind):
+        return None
+    return parse(CapacityBlockEvent, event).to_domain()
+
+
+class _QueuedMessage(Event):
+    message_id: str = Field(alias="messageId", min_length=1)
+    receipt: str = Field(alias="receiptHandle", min_length=1)
+    body: str
+    receives: int = Field(validation_alias=AliasPath("attributes", "ApproximateReceiveCount"), ge=1)
+    sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
+
+    def to_queued(self) -> Queued:
+        """As the worker takes it."""
+        sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
+        return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
+
+
+class QueueBatch(Event):
+    """The messages of one invocation."""
+
+    records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
+
+
+def queued_event(body: str) -> Any:
+    """The event that a rule has put into a queue, as it was sent.
+
+    Raises:
+        InputError: the message holds no JSON.
+    """
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise InputError(f"the message holds no JSON: {error}") from error

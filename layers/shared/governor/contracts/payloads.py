@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from governor.contracts.parsing import AccountId, InstanceId, Moment, Payload, Region
+from governor.contracts.parsing import AccountId, Event, InstanceId, Moment, Payload, Region
 from governor.domain.approvals.messages import Stage
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step, Until
@@ -24,11 +24,9 @@ class TargetPayload(Payload):
     region: Region
 
 
-class EpisodePayload(Payload):
+class EpisodePayload(TargetPayload):
     """Names an episode; the whole input of the remediation machine."""
 
-    account: AccountId
-    region: Region
     instance_id: InstanceId
     launch_time: Moment
     number: int = Field(ge=1)
@@ -76,10 +74,8 @@ class UndoPayload(EpisodeOnlyPayload):
     channel: Literal["page", "slack", "command-line"]
 
 
-class StepError(BaseModel):
+class StepError(Event):
     """`Error` and `Cause` of a caught state."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
     error: str = Field(default="unknown error", alias="Error")
     cause: str = Field(default="", alias="Cause")
