@@ -85,13 +85,12 @@ def sections(kind: type) -> Iterator[type]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the docstring under each setting of a dataclass, inherited settings included."""
+    """Return the docstring under each setting of a dataclass."""
     found: dict[str, str] = {}
-    for one in filter(is_dataclass, reversed(kind.__mro__)):
-        (body,) = ast.parse(dedent(inspect.getsource(one))).body
-        assert isinstance(body, ast.ClassDef)
-        for setting, after in zip(body.body, body.body[1:], strict=False):
-            if isinstance(setting, ast.AnnAssign) and isinstance(after, ast.Expr):
-                assert isinstance(setting.target, ast.Name)
-                found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
+    (body,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    for setting, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(setting, ast.AnnAssign) and isinstance(after, ast.Expr):
+            assert isinstance(setting.target, ast.Name)
+            found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     return {one.name: found.get(one.name, "") for one in fields(kind)}

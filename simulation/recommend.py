@@ -16,7 +16,8 @@ from math import ceil, log, sqrt
 from evaluation.shares import interval, upper_bound
 from governor.domain.alerts.owner import UNASSIGNED
 from governor.domain.instance import Instance
-from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Ownership
+from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import AppliedPolicy, ApprovalRule
 from governor.domain.units import printable
 from governor.ports import Policies
 from simulation.outcome import Event, InstanceResult

@@ -330,7 +330,7 @@ class _Sweeps:
             return
         # In observe, too: what would be asked is what one wants to know.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)
-        directory = track.policy.ownership.directory
+        directory = track.policy.ownership
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
         answered = times.ask_at + self._delay
         in_time = answered < times.expire_at

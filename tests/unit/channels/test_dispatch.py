@@ -26,8 +26,8 @@ from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Terms
-from governor.domain.policy.contacts import Contact
-from governor.domain.policy.policy import Action, Ownership
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Action
 from governor.domain.units import iso
 from governor.errors import CloudError, InputError, Throttled
 from tests.builders import NOW, TARGET

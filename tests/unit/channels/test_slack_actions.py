@@ -15,8 +15,8 @@ import pytest
 from governor.channels.errors import DeliveryRefused
 from governor.channels.slack_actions import SlackActions
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.policy.contacts import Contact
-from governor.domain.policy.policy import Action, Ownership
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Action
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from tests.builders import NOW
@@ -47,7 +47,7 @@ class Slack:
             SECRET,
             ShowApproval(state, clock),
             Decide(state, self.world.workflow, clock, self.world.announcer),
-            lambda: self.world.policies.policy.ownership.directory,
+            lambda: self.world.policies.policy.ownership,
             self.answer_privately,
             clock,
         )

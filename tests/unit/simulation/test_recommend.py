@@ -16,7 +16,8 @@ import yaml
 from cli.governor import main
 from evaluation.shares import upper_bound
 from governor.contracts.policy import parse_policy
-from governor.domain.policy.policy import ApprovalRule, Breaker, IdleRule, Ownership, Policy
+from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import ApprovalRule, Breaker, IdleRule, Policy
 from governor.errors import PolicyError
 from governor.ports import Policies
 from simulation import advice

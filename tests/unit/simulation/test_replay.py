@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Protection, Shape
-from governor.domain.policy.contacts import Contact, Weekday
-from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, Ownership, PlanRule, Policy
+from governor.domain.policy.contacts import Contact, Ownership, Weekday
+from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
 from governor.domain.sweep.judging import judge_question, wanted_figures
 from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence

@@ -9,8 +9,8 @@ import pytest
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
-from governor.domain.policy.contacts import Contact
-from governor.domain.policy.policy import Action, Ownership
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Action
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.list_questions import ListQuestions
 from governor.usecases.approvals.show_approval import ShowApproval
@@ -29,7 +29,7 @@ def api(world: Any) -> ApprovalApi:
         questions=ListQuestions(world.state, world.clock, [TARGET]),
         show=ShowApproval(world.state, world.clock),
         decide=Decide(world.state, world.workflow, world.clock, world.announcer),
-        directory=lambda: world.policies.policy.ownership.directory,
+        directory=lambda: world.policies.policy.ownership,
         clock=world.clock,
     )
 

@@ -14,7 +14,7 @@ from governor.domain.approvals.approval import ApprovalStatus, Decision
 from governor.domain.approvals.identity import Role, SignedIn
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Outcome
-from governor.domain.policy.contacts import Contact, Directory
+from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
 from governor.domain.units import iso
 from governor.web.responses import Response
@@ -27,16 +27,12 @@ SESSIONS = Sessions(HmacSealer(lambda: {"current": "k1", "k1": "n" * 64}), ("htt
 BOB = SignedIn("u-bob", "bob@example.com", Role.APPROVER)
 VIEWER = replace(BOB, role=Role.VIEWER)
 STRANGER = SignedIn("u-eve", None, Role.APPROVER)
-DIRECTORY = Directory(
-    {
+DIRECTORY = Ownership(
+    contacts={
         "team": Contact(
             ("alice@example.com", "bob@example.com"), identities={"oidc:u-al": "alice@example.com"}
         )
-    },
-    {},
-    (),
-    (),
-    (),
+    }
 )
 TYPED: dict[str, Any] = {"typed_instance_id": "i-0123456789abcdef0"}
 UNTIL: dict[str, Any] = {"keep_until": iso(NOW + timedelta(hours=4))}
@@ -54,7 +50,7 @@ class Gated:
         if who is not None:
             self.sign_in(who)
 
-    def directory(self) -> Directory:
+    def directory(self) -> Ownership:
         """As the policy has it."""
         self.read += 1
         return DIRECTORY

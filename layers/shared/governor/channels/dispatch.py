@@ -391,7 +391,7 @@ class Dispatch:
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """By the policy as it is now: who joined since is notified, who left is not."""
-        directory = self.policies.base().policy.ownership.directory
+        directory = self.policies.base().policy.ownership
         asked = directory.asked(alert.owner, alert.project)
         if alert.kind in ESCALATED:
             return (*asked, *directory.escalated(alert.owner, alert.project))
@@ -405,7 +405,7 @@ class Dispatch:
         """
         if item.alert.kind not in _FOLLOWS:
             return ()
-        directory = self.policies.base().policy.ownership.directory
+        directory = self.policies.base().policy.ownership
         people = addresses(tuple(directory.contacts.values()))
         is_open = item.alert.kind in OPEN
         return [

@@ -12,7 +12,7 @@ from typing import Protocol
 from governor.channels.errors import CallbackRefused
 from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, verify_slack_request
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.policy.contacts import Directory
+from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import clock
@@ -46,7 +46,7 @@ class SlackActions:
     signing_secret: str
     show: ShowApproval
     decide: Decide
-    directory: Callable[[], Directory]
+    directory: Callable[[], Ownership]
     confirm: Confirm
     clock: Clock
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from governor.domain.approvals.approval import Answer, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
-from governor.domain.policy.contacts import Directory
+from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
@@ -48,7 +48,7 @@ class ApprovalApi:
     questions: ListQuestions
     show: ShowApproval
     decide: Decide
-    directory: Callable[[], Directory]
+    directory: Callable[[], Ownership]
     clock: Clock
 
     def handle(self, request: ApiRequest) -> ApiResponse:

@@ -15,7 +15,7 @@ from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.identity import Role, check_role, person_of
 from governor.domain.approvals.terms import BROADCAST, may_undo
-from governor.domain.policy.contacts import Directory
+from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import (
     CloudError,
@@ -60,7 +60,7 @@ class Gate:
     """A sign-in in front of decisions. `directory` is read only for somebody who is signed in."""
 
     sessions: Sessions
-    directory: Callable[[], Directory]
+    directory: Callable[[], Ownership]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
         questions = ListQuestions(parts.state, parts.clock, targets)
-        return ApprovalApi(questions, show, decide, lambda: base.ownership.directory, parts.clock)
+        return ApprovalApi(questions, show, decide, lambda: base.ownership, parts.clock)
 
     return ready(or_defaults(parts), make)
 
@@ -43,7 +43,7 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
             signing_secret=stored.get("slack_signing_secret", ""),
             show=show,
             decide=decide,
-            directory=lambda: policies().base().policy.ownership.directory,
+            directory=lambda: policies().base().policy.ownership,
             confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, api_url)),
             clock=parts.clock,
         )

@@ -30,4 +30,4 @@ def _gate(parts: Parts) -> Gate:
     from governor.wiring.policies import or_defaults
 
     policies = or_defaults(parts)
-    return Gate(sessions(parts), lambda: policies().base().policy.ownership.directory)
+    return Gate(sessions(parts), lambda: policies().base().policy.ownership)

@@ -10,16 +10,16 @@ from governor.domain.approvals.approval import Answer
 from governor.domain.approvals.identity import Role, SignedIn, check_role, permits, person_of, signed_in
 from governor.domain.approvals.terms import is_known
 from governor.domain.episode.episode import Terms
-from governor.domain.policy.contacts import Contact, Directory
+from governor.domain.policy.contacts import Contact, Ownership
 from governor.errors import NotAllowed, SignInRefused
 
 ALICE = {"sub": "u-1", "email": "Alice@Example.com", "email_verified": True}
 
 
-def directory(**identities: str) -> Directory:
+def directory(**identities: str) -> Ownership:
     """One contact, Alice, with other identities."""
     contact = Contact(emails=("alice@example.com",), identities=identities)
-    return Directory({"team": contact}, {}, (), (), ())
+    return Ownership(contacts={"team": contact})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from governor.domain.health.health import (
     classify_bottleneck,
     health_findings,
 )
-from governor.domain.policy.policy import HealthThresholds
+from governor.domain.policy.policy import Health
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SERIES = tuple(name for name in GpuFigures.__slots__ if name not in ("gpu", "xids"))
@@ -324,7 +324,7 @@ def test_period_and_average_must_fit() -> None:
 def test_thresholds_are_checked(name: str, value: float) -> None:
     """A figure out of range is refused by its name."""
     with pytest.raises(ValueError, match=name):
-        HealthThresholds(**{name: value})  # type: ignore[arg-type]
+        Health(**{name: value})  # type: ignore[arg-type]
 
 
 # Promises for every series

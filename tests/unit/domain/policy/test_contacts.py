@@ -10,8 +10,8 @@ import pytest
 
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.plan import Price, draw_plan
-from governor.domain.policy.contacts import Contact, Directory, addresses
-from governor.domain.policy.policy import Action, ApprovalRule, Ownership, PlanRule, Policy
+from governor.domain.policy.contacts import Contact, Ownership, addresses
+from governor.domain.policy.policy import Action, ApprovalRule, PlanRule, Policy
 from tests.builders import make_facts
 
 ML = Contact(
@@ -23,7 +23,7 @@ ML = Contact(
 )
 FINOPS = Contact(emails=("finops@example.com",))
 PLATFORM = Contact(emails=("platform@example.com",))
-DIRECTORY = Directory(
+DIRECTORY = Ownership(
     contacts={"ml": ML, "finops": FINOPS, "platform": PLATFORM},
     project_owners={"llm": "ml"},
     default_contacts=("platform",),

@@ -16,7 +16,8 @@ from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import MetricSource, evidence_hash
 from governor.domain.instance import Lifecycle, SpotRequestType
-from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Ownership, PlanRule, Policy
+from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import Action, AppliedPolicy, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import CloudError, DecisionRefused, MetricsLate, Throttled, Unavailable
 from governor.usecases.approvals.decide import Decide

@@ -14,8 +14,8 @@ from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.instance import Target
 from governor.domain.money.cost import UNTAGGED, new_meter
 from governor.domain.money.ledger import LedgerEntry
-from governor.domain.policy.contacts import Contact
-from governor.domain.policy.policy import Budget, Ledger, Ownership, Policy
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Budget, Ledger, Policy
 from governor.errors import Throttled
 from governor.usecases.money.sum_up_month import Month, SumUpMonth
 from governor.usecases.once import Once

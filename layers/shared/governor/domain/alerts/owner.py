@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from governor.domain.instance import Instance
-from governor.domain.policy.policy import Ownership
+from governor.domain.policy.contacts import Ownership
 from governor.domain.units import printable
 
 UNASSIGNED = "unassigned"
@@ -44,7 +44,7 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
         return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
 
     name, project = first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, UNASSIGNED)
-    contacts = rule.directory.asked(name, project)
+    contacts = rule.asked(name, project)
     return Owner(name, project, contacts[0].time_zone if contacts else "UTC")
 
 

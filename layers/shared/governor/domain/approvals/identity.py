@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from governor.domain.approvals.approval import Answer
-from governor.domain.policy.contacts import Directory, is_address
+from governor.domain.policy.contacts import Ownership, is_address
 from governor.errors import NotAllowed, SignInRefused
 
 _SUBJECT_CHARACTERS = 255
@@ -69,7 +69,7 @@ def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: s
     return SignedIn(subject, str(email).lower() if known else None, role)
 
 
-def person_of(directory: Directory, who: SignedIn) -> str:
+def person_of(directory: Ownership, who: SignedIn) -> str:
     """The address of the contact that this is, by subject, else by verified address; else the identity."""
     by_email = directory.person(who.email) if who.email else None
     return directory.person(who.identity) or by_email or who.identity

@@ -14,7 +14,7 @@ from statistics import median
 from typing import assert_never
 
 from governor.domain.evidence import Series, Window, is_reading, mean, peak
-from governor.domain.policy.policy import HealthThresholds
+from governor.domain.policy.policy import Health
 from governor.domain.units import Percent, UtcDatetime, iso
 
 
@@ -55,7 +55,7 @@ class Bottleneck(StrEnum):
     """Neither: they wait for data, for the host or for each other."""
 
 
-DEFAULT_THRESHOLDS = HealthThresholds()
+DEFAULT_THRESHOLDS = Health()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Finding:
 
 
 def health_findings(
-    window: Window, gpus: Sequence[GpuFigures], thresholds: HealthThresholds = DEFAULT_THRESHOLDS
+    window: Window, gpus: Sequence[GpuFigures], thresholds: Health = DEFAULT_THRESHOLDS
 ) -> tuple[Finding, ...]:
     """All findings about the GPUs of one instance, the highest severity first.
 
@@ -217,7 +217,7 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
         yield Finding(fault.kind, fault.severity, (gpu.gpu,), seen_text, since, fault.advice, errors=errors)
 
 
-def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iterable[Finding]:
+def _heat(window: Window, gpu: GpuFigures, thresholds: Health) -> Iterable[Finding]:
     hot = _hot_since(window, gpu.temperature_celsius, thresholds)
     if hot is not None:
         yield Finding(
@@ -250,7 +250,7 @@ def _heat(window: Window, gpu: GpuFigures, thresholds: HealthThresholds) -> Iter
         )
 
 
-def _hot_since(window: Window, series: Series, thresholds: HealthThresholds) -> UtcDatetime | None:
+def _hot_since(window: Window, series: Series, thresholds: Health) -> UtcDatetime | None:
     """The beginning of the first run of averages over the limit that is long enough."""
     bins = timedelta(seconds=thresholds.hot_average_seconds) // window.period
     run = 0
@@ -262,7 +262,7 @@ def _hot_since(window: Window, series: Series, thresholds: HealthThresholds) -> 
     return None
 
 
-def _speed(window: Window, gpus: Sequence[GpuFigures], thresholds: HealthThresholds) -> Iterable[Finding]:
+def _speed(window: Window, gpus: Sequence[GpuFigures], thresholds: Health) -> Iterable[Finding]:
     """What GPUs at work could do better. Nothing is said of GPUs that were not measured."""
     means = {
         gpu.gpu: value
@@ -319,7 +319,7 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], thresholds: HealthThresho
         )
 
 
-def _straggler_gaps(means: dict[str, float], thresholds: HealthThresholds) -> dict[str, float]:
+def _straggler_gaps(means: dict[str, float], thresholds: Health) -> dict[str, float]:
     """Of each GPU far under the median of the others: by how many points. Only where the others work."""
     gaps: dict[str, float] = {}
     for name, value in means.items():
@@ -332,7 +332,7 @@ def _straggler_gaps(means: dict[str, float], thresholds: HealthThresholds) -> di
 
 
 def classify_bottleneck(
-    compute: Percent, memory: Percent, thresholds: HealthThresholds = DEFAULT_THRESHOLDS
+    compute: Percent, memory: Percent, thresholds: Health = DEFAULT_THRESHOLDS
 ) -> Bottleneck:
     """What holds back GPUs at work, from mean utilization and mean memory traffic."""
     if (
@@ -356,7 +356,7 @@ def _bottleneck_advice(kind: Bottleneck) -> str:
     assert_never(kind)
 
 
-def _believed(window: Window, series: Series, thresholds: HealthThresholds) -> float | None:
+def _believed(window: Window, series: Series, thresholds: Health) -> float | None:
     """The mean, where enough of the window was measured."""
     readings = sum(map(is_reading, series))
     if not readings or 100 * readings < thresholds.minimum_coverage_percent * window.bins:
@@ -374,7 +374,7 @@ def _bin_start(window: Window, index: int) -> UtcDatetime:
     return window.start + window.period * index
 
 
-def _check(window: Window, gpus: Sequence[GpuFigures], thresholds: HealthThresholds) -> None:
+def _check(window: Window, gpus: Sequence[GpuFigures], thresholds: Health) -> None:
     average = timedelta(seconds=thresholds.hot_average_seconds)
     if window.period <= timedelta(0) or average % window.period:
         raise ValueError(

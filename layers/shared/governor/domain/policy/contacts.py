@@ -94,11 +94,10 @@ class Contact(Section):
             yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
         for name, address in self.identities.items():
             if name.startswith("aws:") and not _OWN.fullmatch(name):
-                yield (
-                    ("identities", name),
-                    f"{name!r} is not one person: whoever assumes a role chooses the session's name. Map "
-                    "IAM users, or roles of IAM Identity Center (AWSReservedSSO_...)",
+                reason = (
+                    "is not one person: whoever assumes a role names the session; map IAM users or SSO roles"
                 )
+                yield ("identities", name), reason
             if address not in self.emails:
                 yield ("identities", name), f"identities name {address!r}, which is not one of emails"
         if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
@@ -107,18 +106,33 @@ class Contact(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Directory:
-    """The contacts of a policy, and who is responsible for what.
+class Ownership(Section):
+    """Who is responsible for an instance, and how they are reached."""
 
-    An `Owner` tag may name a contact, or be an address: one of a contact, or one of a domain in
-    `email_domains` (empty: no mail goes to addresses in tags, or anybody who may tag could redirect it).
-    """
+    owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
+    """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
+    project_tag_keys: tuple[str, ...] = ("Project", "project")
+    """Tags that name the project. The first tag that exists counts."""
+    default_owner: str = "unassigned"
+    """Owner of an instance without an owner tag."""
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    """People and groups by name."""
+    project_owners: Mapping[str, str] = field(default_factory=dict)
+    """Name of a contact by project, asked if no tag names a known owner."""
+    default_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked if neither the owner nor the project names one."""
+    escalation_contacts: tuple[str, ...] = ()
+    """Names of the contacts who are asked in addition if nobody answers the reminder."""
+    email_domains: tuple[str, ...] = ()
+    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts do."""
 
-    contacts: Mapping[str, Contact]
-    project_owners: Mapping[str, str]
-    default_contacts: Sequence[str]
-    escalation_contacts: Sequence[str]
-    email_domains: Sequence[str]
+    def contradictions(self) -> Iterator[Mistake]:
+        names = [(("project_owners", project), name) for project, name in self.project_owners.items()]
+        for setting in ("default_contacts", "escalation_contacts"):
+            names += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
+        for path, name in names:
+            if name not in self.contacts:
+                yield path, f"there is no contact {name!r}: add it under ownership.contacts"
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Who is asked first: by the owner, else by the project, else the default contacts. May be empty."""

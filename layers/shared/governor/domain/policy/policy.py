@@ -15,7 +15,7 @@ from typing import Literal
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
-from governor.domain.policy.contacts import Contact, Directory
+from governor.domain.policy.contacts import Ownership
 from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
@@ -103,7 +103,7 @@ class WorkMetrics(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         if not self.namespace or self.namespace.startswith("AWS/"):
-            yield ("namespace",), f"namespace is {self.namespace!r}; jobs publish into one of their own"
+            yield ("namespace",), f"is {self.namespace!r}; jobs publish into one of their own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,23 +254,14 @@ class ApprovalRule(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
-            yield (
-                ("delivery_limit_minutes",),
-                "delivery_limit_minutes must be at least four times digest_after_seconds: a question "
-                "that waits for others would be given up before it is sent",
-            )
+            reason = "must be at least four times digest_after_seconds, for which questions wait unsent"
+            yield ("delivery_limit_minutes",), reason
         if self.total > _LONGEST_QUESTION:
-            yield (
-                ("expire_after_minutes",),
-                f"a question would stay open for {self.total.days} days; its link is good for "
-                f"{_LONGEST_QUESTION.days} at the most, because keys rotate",
-            )
+            reason = f"a question would stay open for {self.total.days} days; its link works for 20"
+            yield ("expire_after_minutes",), reason
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
-            yield (
-                ("two_people_above_usd_per_hour",),
-                "two_people_above_usd_per_hour cannot go with terminate in broadcast_may: a link that "
-                "went to a list does not tell two people apart",
-            )
+            reason = "cannot go with terminate in broadcast_may: a list's link does not tell people apart"
+            yield ("two_people_above_usd_per_hour",), reason
 
     @property
     def total(self) -> timedelta:
@@ -300,42 +291,6 @@ class Breaker(Section):
     """Days of sweeps that a sweep is compared with."""
     history_days_needed: int = between(3, 1, 60, at_most="history_days")
     """Days of sweeps that must exist before the comparison is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ownership(Section):
-    """Who is responsible for an instance, and how they are reached."""
-
-    owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
-    """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
-    project_tag_keys: tuple[str, ...] = ("Project", "project")
-    """Tags that name the project. The first tag that exists counts."""
-    default_owner: str = "unassigned"
-    """Owner of an instance without an owner tag."""
-    contacts: Mapping[str, Contact] = field(default_factory=dict)
-    """People and groups by name."""
-    project_owners: Mapping[str, str] = field(default_factory=dict)
-    """Name of a contact by project, asked if no tag names a known owner."""
-    default_contacts: tuple[str, ...] = ()
-    """Names of the contacts who are asked if neither the owner nor the project names one."""
-    escalation_contacts: tuple[str, ...] = ()
-    """Names of the contacts who are asked in addition if nobody answers the reminder."""
-    email_domains: tuple[str, ...] = ()
-    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts do."""
-
-    def contradictions(self) -> Iterator[Mistake]:
-        names = [(("project_owners", project), name) for project, name in self.project_owners.items()]
-        for setting in ("default_contacts", "escalation_contacts"):
-            names += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
-        for path, name in names:
-            if name not in self.contacts:
-                yield path, f"there is no contact {name!r}: add it under ownership.contacts"
-
-    @property
-    def directory(self) -> Directory:
-        """Return the people to ask about an instance."""
-        asked = (self.default_contacts, self.escalation_contacts)
-        return Directory(self.contacts, self.project_owners, *asked, self.email_domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,22 +382,15 @@ class Events(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         if len(self.spot_price_regions) > 20:
-            reason = "spot_price_regions names more than 20 Regions; each is a call at every warning"
-            yield ("spot_price_regions",), reason
+            yield ("spot_price_regions",), "names more than 20 Regions; each is a call at every warning"
 
 
 @dataclass(frozen=True, slots=True)
-class HealthThresholds(Section):
-    """When a figure becomes a finding.
+class Health(Section):
+    """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
-    Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`, which are
-    this project's choice: a tenth of the time is more than a peak, and 10 % is where the low-utilization
-    alarm ends.
-
-    Raises:
-        ValueError: a figure out of its range; the text names it.
-    """
-
+    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
+    # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
     """A GPU is hot above this average temperature, in degrees Celsius."""
     hot_average_seconds: int = between(300, 60, 3600)
@@ -465,12 +413,6 @@ class HealthThresholds(Section):
     """Work is compute-bound above this GPU utilization."""
     minimum_coverage_percent: Percent = between(80.0, 0, 100)
     """Percentage of the window that must be measured before a mean is used."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health(HealthThresholds):
-    """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
-
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(60, 5, 1_440)
@@ -483,26 +425,18 @@ class Health(HealthThresholds):
     """Hours between two messages of advice to an owner. Faults are sent at once."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        average, window = self.hot_average_seconds, self.window_minutes
+        average, window = self.hot_average_seconds, self.window_minutes * 60
         if average % 60:
-            yield ("hot_average_seconds",), f"hot_average_seconds is {average}; it must be whole minutes"
-        elif window * 60 % average:
-            yield (
-                ("window_minutes",),
-                f"window_minutes ({window}) must be a whole number of averages of hot_average_seconds "
-                f"({average})",
-            )
-        if window * 60 < average * self.hot_periods:
-            yield ("window_minutes",), f"window_minutes ({window}) cannot hold hot_periods averages"
-        if window < self.check_every_minutes:
-            reason = "window_minutes must be at least check_every_minutes: nobody saw what is between"
-            yield ("window_minutes",), reason
+            yield ("hot_average_seconds",), f"is {average}; it must be whole minutes"
+        elif window % average:
+            yield ("window_minutes",), f"must be a whole number of hot_average_seconds ({average})"
+        if window < average * self.hot_periods:
+            yield ("window_minutes",), "cannot hold hot_periods averages"
+        if self.window_minutes < self.check_every_minutes:
+            yield ("window_minutes",), "must be at least check_every_minutes: nobody saw what is between"
         if self.gone_after_minutes < 2 * self.check_every_minutes:
-            yield (
-                ("gone_after_minutes",),
-                "gone_after_minutes must be at least twice check_every_minutes, or what lasts would be "
-                "told at every check",
-            )
+            reason = "must be at least twice check_every_minutes, or what lasts is sent at every check"
+            yield ("gone_after_minutes",), reason
 
     @property
     def window(self) -> timedelta:
@@ -560,21 +494,15 @@ class Policy(Section):
     def contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
         if self.approval.on_expiry == "act" and terminates:
-            yield (
-                ("approval", "on_expiry"),
-                "approval.on_expiry: act cannot go with a plan that terminates; silence is no yes",
-            )
-        whole = [("idle", "window_minutes")]
+            yield ("approval", "on_expiry"), "act cannot go with a plan that terminates; silence is no yes"
+        period, waits = self.metrics.period_seconds, [("idle", "window_minutes")]
         if self.period <= END_BIN:  # Periods of an hour start no question at all.
-            whole += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
-        for section, name in whole:
+            waits += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
+        for section, name in waits:
             minutes = getattr(getattr(self, section), name)
-            if (minutes * 60) % self.metrics.period_seconds:
-                yield (
-                    (section, name),
-                    f"{section}.{name} ({minutes}) must be a whole number of periods of "
-                    f"metrics.period_seconds ({self.metrics.period_seconds})",
-                )
+            if minutes * 60 % period:
+                reason = f"{minutes} is not a whole number of periods of metrics.period_seconds ({period})"
+                yield (section, name), reason
 
     @property
     def window(self) -> timedelta:

@@ -116,7 +116,7 @@ class OpenEpisode:
         mode = mode_of(applied.policy, plan)
         asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
         owner, project, _ = owner_of(instance, applied.policy.ownership)
-        directory = applied.policy.ownership.directory
+        directory = applied.policy.ownership
         contacts = directory.asked(owner, project)
         history = self.history(sized, applied.policy, now)
         planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))

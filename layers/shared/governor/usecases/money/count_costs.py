@@ -28,7 +28,8 @@ from governor.domain.money.cost import (
     running,
     with_rates,
 )
-from governor.domain.policy.policy import Ownership, Policy
+from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import PriceBook
 from governor.stores import Ledger

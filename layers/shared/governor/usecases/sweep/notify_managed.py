@@ -13,7 +13,7 @@ from functools import partial
 
 from governor.domain.alerts.owner import Owner, owner_of
 from governor.domain.instance import Instance, Manager, Target
-from governor.domain.policy.policy import Ownership
+from governor.domain.policy.contacts import Ownership
 from governor.domain.sweep.managed import (
     BatchEnvironment,
     Home,
