@@ -6,14 +6,12 @@ readings come from, who is notified and how often is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
-from statistics import median
-from typing import assert_never
+from statistics import fmean, median
 
-from governor.domain.evidence import Series, Window, is_reading, mean, peak
+from governor.domain.evidence import Series, Window, peak, readings
 from governor.domain.policy.policy import Health
 from governor.domain.units import Percent, UtcDatetime, iso
 
@@ -55,16 +53,79 @@ class Bottleneck(StrEnum):
     """Neither: they wait for data, for the host or for each other."""
 
 
-DEFAULT_THRESHOLDS = Health()
+_DEFAULTS = Health()
+_MOVE = (
+    "a stop and start usually moves the instance to another host; it wipes local disks, and the type may not "
+    "be available again at once"
+)
+_REPLACE = f"Save what can be saved, drain the instance and replace it: {_MOVE}. A reboot keeps the hardware."
+_RULES: Mapping[FindingKind, tuple[Severity, str]] = {
+    FindingKind.LOST: (Severity.CRITICAL, f"What ran on it has failed. {_REPLACE}"),
+    FindingKind.MEMORY_ERROR: (
+        Severity.CRITICAL,
+        f"Distrust results since then and resume from a checkpoint before it. Should it come again: {_MOVE}.",
+    ),
+    FindingKind.MEMORY_REPAIR_FAILED: (Severity.CRITICAL, _REPLACE),
+    FindingKind.MEMORY_REPAIR_PENDING: (
+        Severity.WARNING,
+        "Reset the GPU or reboot between jobs, so that the driver repairs the memory.",
+    ),
+    FindingKind.HOT: (
+        Severity.WARNING,
+        "Lower its power limit or its load; if peers with the same load are cool, the cooling of this host "
+        f"may be at fault: {_MOVE}.",
+    ),
+    FindingKind.THROTTLED: (
+        Severity.WARNING,
+        "It computes slower than its peers and holds up collective operations. Check temperature and power. "
+        f"Where it lasts: {_MOVE}.",
+    ),
+    FindingKind.STRAGGLER: (
+        Severity.WARNING,
+        "Where GPUs work together, all go at the pace of the slowest. Check clocks and temperature, how the "
+        "data is divided, and whether the job uses every GPU.",
+    ),
+    FindingKind.UNDER_USED: (
+        Severity.ADVICE,
+        "Larger batches, more workers that feed data, or a smaller type would do.",
+    ),
+    FindingKind.BOTTLENECK: (Severity.ADVICE, ""),
+}
+"""How severe each kind is, and what to do about it; a bottleneck has an advice of its own."""
+_BOTTLENECKS: Mapping[Bottleneck, str] = {
+    Bottleneck.MEMORY_BOUND: "Fuse kernels, use lower precision, or a type with more memory bandwidth.",
+    Bottleneck.COMPUTE_BOUND: "The GPUs are used well; only more or faster ones would make it faster.",
+    Bottleneck.INPUT_BOUND: "Look at data loading, host CPU, storage and network: the GPUs wait for "
+    "something else.",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Xid:
-    """One kind of Xid error that the driver reported: how often in the window, and when first."""
+class _Fault:
+    """What the hardware itself reports: a figure above zero, or an Xid error; one finding for both."""
 
-    number: int
-    times: int
-    first: UtcDatetime
+    kind: FindingKind
+    xid: int
+    figure: str
+    """The figure of `GpuFigures` that is above zero while it is so."""
+    text: str
+    is_counted: bool = False
+
+
+_FAULTS = (
+    _Fault(FindingKind.LOST, 79, "lost", "does not answer"),
+    _Fault(
+        FindingKind.MEMORY_ERROR,
+        48,
+        "ecc_uncorrected",
+        "uncorrectable ECC errors since the driver was loaded",
+        is_counted=True,
+    ),
+    _Fault(FindingKind.MEMORY_REPAIR_FAILED, 64, "repair_failed", "memory could not be repaired"),
+    _Fault(FindingKind.MEMORY_REPAIR_PENDING, 63, "repair_pending", "a repair of memory waits for a reset"),
+)
+KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
+"""The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +138,7 @@ class GpuFigures:
     """
 
     gpu: str
-    """The index, as in the metric's dimension `index`."""
+    """The index, as in the metric's dimension `index`; no two of an instance have the same."""
     utilization: Series = ()
     memory_utilization: Series = ()
     """Share of time in which device memory was read or written, not how full it is."""
@@ -89,7 +150,8 @@ class GpuFigures:
     repair_pending: Series = ()
     repair_failed: Series = ()
     lost: Series = ()
-    xids: tuple[Xid, ...] = ()
+    xids: Mapping[int, Series] = field(default_factory=dict)
+    """By the number of an Xid error: how often the driver reported it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +162,26 @@ class Finding:
     """
 
     kind: FindingKind
-    severity: Severity
     gpus: tuple[str, ...]
     seen: str
     since: UtcDatetime
-    advice: str
     errors: int = field(default=0, kw_only=True)
     """How many errors were counted, where the driver counts them."""
     bottleneck: Bottleneck | None = field(default=None, kw_only=True)
 
     @property
+    def severity(self) -> Severity:
+        return _RULES[self.kind][0]
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return _BOTTLENECKS[self.bottleneck] if self.bottleneck else _RULES[self.kind][1]
+
+    @property
     def about(self) -> str:
         """Which GPUs, and what was seen of them."""
-        return f"{_gpus(self.gpus)}: {self.seen}"
+        return f"GPU{'s' if len(self.gpus) > 1 else ''} {', '.join(self.gpus)}: {self.seen}"
 
     @property
     def sentence(self) -> str:
@@ -121,286 +190,127 @@ class Finding:
 
 
 def health_findings(
-    window: Window, gpus: Sequence[GpuFigures], thresholds: Health = DEFAULT_THRESHOLDS
+    window: Window, gpus: Sequence[GpuFigures], rule: Health = _DEFAULTS
 ) -> tuple[Finding, ...]:
     """All findings about the GPUs of one instance, the highest severity first.
 
-    Raises:
-        ValueError: a series is longer than the window, two entries name the same GPU, or
-            `hot_average_seconds` is no multiple of the window's period.
+    Heat is judged period by period: the window's are those of `hot_average_seconds`.
     """
-    _check(window, gpus, thresholds)
     faults = [finding for gpu in gpus for finding in _faults(window, gpu)]
     # A GPU that is lost or broken explains its own slowness: speed is judged for the others.
     broken = {name for finding in faults if finding.severity is Severity.CRITICAL for name in finding.gpus}
     sound = [gpu for gpu in gpus if gpu.gpu not in broken]
-    slow = [finding for gpu in gpus for finding in _heat(window, gpu, thresholds)]
-    found = [*faults, *slow, *_speed(window, sound, thresholds)]
-    return tuple(sorted(found, key=lambda finding: _RANK[finding.severity]))
+    slow = [finding for gpu in gpus for finding in _heat(window, gpu, rule)]
+    found = [*faults, *slow, *_speed(window, sound, rule)]
+    return tuple(sorted(found, key=lambda finding: list(Severity).index(finding.severity)))
 
 
-_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.ADVICE: 2}
-
-_MOVE = (
-    "a stop and start usually moves the instance to another host; it wipes local disks, and the type may not "
-    "be available again at once"
-)
-_REPLACE = f"Save what can be saved, drain the instance and replace it: {_MOVE}. A reboot keeps the hardware."
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """What the hardware itself reports: a figure above zero, or an Xid error; one finding for both."""
-
-    kind: FindingKind
-    severity: Severity
-    xid: int
-    figure: str
-    """The figure of `GpuFigures` that is above zero while it is so."""
-    text: str
-    advice: str
-    is_counted: bool = False
-
-
-_FAULTS = (
-    _Fault(
-        FindingKind.LOST,
-        Severity.CRITICAL,
-        79,
-        "lost",
-        "does not answer",
-        f"What ran on it has failed. {_REPLACE}",
-    ),
-    _Fault(
-        FindingKind.MEMORY_ERROR,
-        Severity.CRITICAL,
-        48,
-        "ecc_uncorrected",
-        "uncorrectable ECC errors since the driver was loaded",
-        f"Distrust results since then and resume from a checkpoint before it. Should it come again: {_MOVE}.",
-        is_counted=True,
-    ),
-    _Fault(
-        FindingKind.MEMORY_REPAIR_FAILED,
-        Severity.CRITICAL,
-        64,
-        "repair_failed",
-        "memory could not be repaired",
-        _REPLACE,
-    ),
-    _Fault(
-        FindingKind.MEMORY_REPAIR_PENDING,
-        Severity.WARNING,
-        63,
-        "repair_pending",
-        "a repair of memory waits for a reset",
-        "Reset the GPU or reboot between jobs, so that the driver repairs the memory.",
-    ),
-)
-KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
-"""The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
-
-
-def _faults(window: Window, gpu: GpuFigures) -> Iterable[Finding]:
+def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
     for fault in _FAULTS:
-        series: Series = getattr(gpu, fault.figure)
-        reported = [event for event in gpu.xids if event.number == fault.xid and event.times > 0]
-        first, most = first_above_zero(window, series), peak(series) or 0
-        if not reported and first is None:
-            continue
-        seen = [f"Xid {fault.xid} {_times(sum(event.times for event in reported))}"] if reported else []
-        if first is not None:
-            seen.append(f"{most:.0f} {fault.text}" if fault.is_counted else fault.text)
-        since = min([event.first for event in reported] + ([first] if first is not None else []))
-        errors = int(most) if fault.is_counted else 0
-        seen_text = ", ".join(seen)
-        yield Finding(fault.kind, fault.severity, (gpu.gpu,), seen_text, since, fault.advice, errors=errors)
+        figure: Series = getattr(gpu, fault.figure)
+        xids = gpu.xids.get(fault.xid, ())
+        reported, began = first_above_zero(window, xids), first_above_zero(window, figure)
+        times, most = int(sum(readings(xids))), int(peak(figure) or 0)
+        seen = []
+        if reported is not None:
+            seen.append(f"Xid {fault.xid} {'once' if times == 1 else f'{times} times'}")
+        if began is not None:
+            seen.append(f"{most} {fault.text}" if fault.is_counted else fault.text)
+        since = [moment for moment in (reported, began) if moment is not None]
+        if since:
+            errors = most if fault.is_counted else 0
+            yield Finding(fault.kind, (gpu.gpu,), ", ".join(seen), min(since), errors=errors)
 
 
-def _heat(window: Window, gpu: GpuFigures, thresholds: Health) -> Iterable[Finding]:
-    hot = _hot_since(window, gpu.temperature_celsius, thresholds)
-    if hot is not None:
-        yield Finding(
-            FindingKind.HOT,
-            Severity.WARNING,
-            (gpu.gpu,),
-            f"over {thresholds.hot_above_celsius:g} C for {thresholds.hot_periods} averages of "
-            f"{thresholds.hot_average_seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)",
-            hot,
-            "Lower its power limit or its load; if peers with the same load are cool, the cooling of this "
-            f"host may be at fault: {_MOVE}.",
+def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
+    if (hot := _hot_since(window, gpu.temperature_celsius, rule)) is not None:
+        seen = (
+            f"over {rule.hot_above_celsius:g} C for {rule.hot_periods} averages of "
+            f"{rule.hot_average_seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
         )
-    reasons = [
-        (name, share, series)
-        for name, series in (("heat", gpu.thermal_throttle), ("the board", gpu.hardware_slowdown))
-        if (share := _believed(window, series, thresholds)) is not None
-        and share > thresholds.throttled_above_percent
-    ]
-    if reasons:
-        moments = [moment for _, _, s in reasons if (moment := first_above_zero(window, s)) is not None]
-        yield Finding(
-            FindingKind.THROTTLED,
-            Severity.WARNING,
-            (gpu.gpu,),
-            "clocks lowered by "
-            + " and ".join(f"{name} {share:.0f} % of the time" for name, share, _ in reasons),
-            min(moments),
-            "It computes slower than its peers and holds up collective operations. Check temperature and "
-            f"power. Where it lasts: {_MOVE}.",
-        )
+        yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot)
+    series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
+    means = _means(window, series, rule)
+    shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
+    moments = [moment for by in shares if (moment := first_above_zero(window, series[by])) is not None]
+    if moments:
+        by_whom = " and ".join(f"{by} {share:.0f} % of the time" for by, share in shares.items())
+        yield Finding(FindingKind.THROTTLED, (gpu.gpu,), f"clocks lowered by {by_whom}", min(moments))
 
 
-def _hot_since(window: Window, series: Series, thresholds: Health) -> UtcDatetime | None:
+def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | None:
     """The beginning of the first run of averages over the limit that is long enough."""
-    bins = timedelta(seconds=thresholds.hot_average_seconds) // window.period
     run = 0
-    for start in range(0, len(series), bins):
-        average = mean(series[start : start + bins])
-        run = run + 1 if average is not None and average > thresholds.hot_above_celsius else 0
-        if run == thresholds.hot_periods:
-            return _bin_start(window, start - (run - 1) * bins)
+    for index, average in enumerate(series):
+        run = run + 1 if average is not None and average > rule.hot_above_celsius else 0
+        if run == rule.hot_periods:
+            return window.bin_end(index) - run * window.period
     return None
 
 
-def _speed(window: Window, gpus: Sequence[GpuFigures], thresholds: Health) -> Iterable[Finding]:
+def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
     """What GPUs at work could do better. Nothing is said of GPUs that were not measured."""
-    means = {
-        gpu.gpu: value
-        for gpu in gpus
-        if (value := _believed(window, gpu.utilization, thresholds)) is not None
-    }
-    gaps = _straggler_gaps(means, thresholds)
+    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
+    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
+    gaps = _straggler_gaps(means, rule)
     if gaps:
         peers = median(value for name, value in means.items() if name not in gaps)
-        yield Finding(
-            FindingKind.STRAGGLER,
-            Severity.WARNING,
-            tuple(gaps),
-            f"at {_range([means[name] for name in gaps])} on average where the peers have {peers:.0f} %, "
-            f"up to {max(gaps.values()):.0f} points under them",
-            window.start,
-            "Where GPUs work together, all go at the pace of the slowest. Check clocks and temperature, how "
-            "the data is divided, and whether the job uses every GPU.",
+        slow = [means[name] for name in gaps]
+        low, high = f"{min(slow):.0f}", f"{max(slow):.0f}"
+        seen = (
+            f"at {low if low == high else f'{low} to {high}'} % on average where the peers have "
+            f"{peers:.0f} %, up to {max(gaps.values()):.0f} points under them"
         )
-    working = {
-        name: value
-        for name, value in means.items()
-        if value >= thresholds.busy_from_percent and name not in gaps
-    }
+        yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
+    working = tuple(
+        name for name, value in means.items() if value >= rule.busy_from_percent and name not in gaps
+    )
     if not working:
         return
-    memory = [
-        value
-        for gpu in gpus
-        if gpu.gpu in working and (value := _believed(window, gpu.memory_utilization, thresholds)) is not None
-    ]
-    compute = sum(working.values()) / len(working)
-    if compute < thresholds.under_used_below_percent:
-        yield Finding(
-            FindingKind.UNDER_USED,
-            Severity.ADVICE,
-            tuple(working),
-            f"at work, at {compute:.0f} % on average ({thresholds.under_used_below_percent:g} % is the least "
-            "that is worth its price)",
-            window.start,
-            "Larger batches, more workers that feed data, or a smaller type would do.",
-        )
-    if len(memory) == len(working):
-        bandwidth = sum(memory) / len(memory)
-        kind = classify_bottleneck(compute, bandwidth, thresholds)
-        yield Finding(
-            FindingKind.BOTTLENECK,
-            Severity.ADVICE,
-            tuple(working),
-            f"{kind.value}: compute {compute:.0f} %, memory traffic {bandwidth:.0f} %",
-            window.start,
-            _bottleneck_advice(kind),
-            bottleneck=kind,
-        )
+    compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
+    if compute < least:
+        seen = f"at work, at {compute:.0f} % on average ({least:g} % is the least that is worth its price)"
+        yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
+    if all(name in traffic for name in working):
+        bandwidth = fmean(traffic[name] for name in working)
+        bound = classify_bottleneck(compute, bandwidth, rule)
+        seen = f"{bound.value}: compute {compute:.0f} %, memory traffic {bandwidth:.0f} %"
+        yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bound)
 
 
-def _straggler_gaps(means: dict[str, float], thresholds: Health) -> dict[str, float]:
+def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
     """Of each GPU far under the median of the others: by how many points. Only where the others work."""
     gaps: dict[str, float] = {}
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]
-        if not peers or (middle := median(peers)) < thresholds.busy_from_percent:
+        if not peers or (middle := median(peers)) < rule.busy_from_percent:
             continue
-        if middle - value > thresholds.straggler_above_points:
+        if middle - value > rule.straggler_above_points:
             gaps[name] = middle - value
     return gaps
 
 
-def classify_bottleneck(
-    compute: Percent, memory: Percent, thresholds: Health = DEFAULT_THRESHOLDS
-) -> Bottleneck:
+def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
     """What holds back GPUs at work, from mean utilization and mean memory traffic."""
-    if (
-        memory > thresholds.memory_bound_memory_above_percent
-        and compute < thresholds.memory_bound_compute_below_percent
-    ):
+    if memory > rule.memory_bound_memory_above_percent and compute < rule.memory_bound_compute_below_percent:
         return Bottleneck.MEMORY_BOUND
-    if compute > thresholds.compute_bound_above_percent:
+    if compute > rule.compute_bound_above_percent:
         return Bottleneck.COMPUTE_BOUND
     return Bottleneck.INPUT_BOUND
 
 
-def _bottleneck_advice(kind: Bottleneck) -> str:
-    match kind:
-        case Bottleneck.MEMORY_BOUND:
-            return "Fuse kernels, use lower precision, or a type with more memory bandwidth."
-        case Bottleneck.COMPUTE_BOUND:
-            return "The GPUs are used well; only more or faster ones would make it faster."
-        case Bottleneck.INPUT_BOUND:
-            return "Look at data loading, host CPU, storage and network: the GPUs wait for something else."
-    assert_never(kind)
-
-
-def _believed(window: Window, series: Series, thresholds: Health) -> float | None:
-    """The mean, where enough of the window was measured."""
-    readings = sum(map(is_reading, series))
-    if not readings or 100 * readings < thresholds.minimum_coverage_percent * window.bins:
-        return None
-    return mean(series)
+def _means(window: Window, series: Mapping[str, Series], rule: Health) -> dict[str, float]:
+    """The means to believe: those of series that were measured for enough of the window."""
+    least = rule.minimum_coverage_percent * window.bins
+    measured = {name: readings(one) for name, one in series.items()}
+    return {
+        name: sum(values) / len(values)
+        for name, values in measured.items()
+        if values and 100 * len(values) >= least
+    }
 
 
 def first_above_zero(window: Window, series: Series) -> UtcDatetime | None:
     """Return the beginning of the first period with a reading above zero."""
     found = (index for index, value in enumerate(series) if value is not None and value > 0)
-    return next((_bin_start(window, index) for index in found), None)
-
-
-def _bin_start(window: Window, index: int) -> UtcDatetime:
-    return window.start + window.period * index
-
-
-def _check(window: Window, gpus: Sequence[GpuFigures], thresholds: Health) -> None:
-    average = timedelta(seconds=thresholds.hot_average_seconds)
-    if window.period <= timedelta(0) or average % window.period:
-        raise ValueError(
-            f"the window's period is {window.period}; hot_average_seconds ({thresholds.hot_average_seconds}) "
-            "must be a multiple of it"
-        )
-    names = [gpu.gpu for gpu in gpus]
-    if len(set(names)) != len(names):
-        raise ValueError(f"GPUs {', '.join(names)}: each may be named once")
-    for gpu in gpus:
-        for name in GpuFigures.__slots__:
-            series = getattr(gpu, name)
-            if name not in ("gpu", "xids") and len(series) > window.bins:
-                raise ValueError(
-                    f"GPU {gpu.gpu}: {name} has {len(series)} values, the window only {window.bins} periods"
-                )
-
-
-def _gpus(names: tuple[str, ...]) -> str:
-    return f"GPU{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return next((window.start + window.period * index for index in found), None)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.alerts.owner import Owner, owner_of
+from governor.domain.alerts.owner import Owner, by_owner, owner_of
 from governor.domain.health.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Target
 from governor.domain.policy.fallback import policy_or_base
@@ -53,7 +53,7 @@ class _Repetition:
     """What a look failed at, for the next sweep to look at once more, and when the next look is due."""
 
     due: UtcDatetime
-    instance_ids: frozenset[str]
+    instance_ids: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +85,16 @@ class CheckHealth:
         due = again.due if again else now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
         readings = self._readings(target, base, known, again, now)
         summary.instances = len(readings)
-        unread = {one.instance.instance_id: one.problem for one in readings if one.problem}
+        unread = {instance_id: one.problem for instance_id, one in readings.items() if one.problem}
         summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
         failed = {*unread}
-        by_owner: dict[Owner, list[HealthReading]] = defaultdict(list)
-        for reading in readings:
-            by_owner[owner_of(reading.instance, base.ownership)].append(reading)
-        for owner, theirs in by_owner.items():
+        for owner, theirs in by_owner([one.instance for one in readings.values()], base.ownership).items():
+            looked = [readings[one.instance_id] for one in theirs]
             try:
-                self._tell(owner, theirs, base, known, summary)
+                self._tell(owner, looked, base, known, summary)
             except GovernorError as error:
                 summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
-                failed |= {one.instance.instance_id for one in theirs if one.findings}
+                failed |= {one.instance.instance_id for one in looked if one.findings}
         if failed and again is None:
             # The turn lapses before the next sweep, which looks at these alone.
             self.log.keep_told(target, [_repeat_key(due, one) for one in failed], due)
@@ -111,7 +109,7 @@ class CheckHealth:
         known: Collection[str],
         again: _Repetition | None,
         now: UtcDatetime,
-    ) -> list[HealthReading]:
+    ) -> dict[str, HealthReading]:
         requests = []
         for instance in self.instances.list_selected(target, base.selector):
             if again is not None and instance.instance_id not in again.instance_ids:
@@ -120,7 +118,7 @@ class CheckHealth:
             if policy.health.enabled:
                 advice = advice_key(owner_of(instance, base.ownership)) not in known
                 requests.append(HealthRequest(instance, policy, advice))
-        return list(self.read(target, requests, now).values())
+        return self.read(target, requests, now)
 
     def _tell(
         self,
@@ -168,9 +166,11 @@ def _repeat_key(due: UtcDatetime, instance_id: str) -> str:
 
 def _to_repeat(known: Collection[str], now: UtcDatetime) -> _Repetition | None:
     """What the last look has left, unless the next one is due."""
-    found = [rest for key in known for kind, _, rest in [key.partition("#")] if kind == _REPEAT]
-    left = [(parse_iso(due), instance_id) for due, _, instance_id in (one.partition("#") for one in found)]
-    due = max((moment for moment, _ in left), default=now)
-    if due <= now:
-        return None
-    return _Repetition(due, frozenset(instance_id for moment, instance_id in left if moment == due))
+    left: dict[UtcDatetime, set[str]] = defaultdict(set)
+    for key in known:
+        kind, _, rest = key.partition("#")
+        if kind == _REPEAT:
+            due, _, instance_id = rest.partition("#")
+            left[parse_iso(due)].add(instance_id)
+    last = max(left, default=now)
+    return _Repetition(last, left[last]) if last > now else None
