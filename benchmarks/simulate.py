@@ -23,10 +23,11 @@ from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume
 from governor.domain.policy.policy import ApprovalRule, Policy
 from governor.ports import MetricAnswer, MetricQuery
+from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
 from simulation.page import page
-from simulation.recording import PERIOD, Dimensions
+from simulation.recording import PERIOD
 from simulation.replay import replay
 from simulation.report import summarise
 from simulation.store import SeriesStore

@@ -48,11 +48,12 @@ class Seen:
         self.busy = any_of(busy, trace.length)
         # GPUs are mostly polled together: equal masks need to be looked at once.
         self.masks = [bytearray(one) for one in {measured(one) for one in trace.gpus}]
+        self.together = bytearray(all_of([bytes(one) for one in self.masks], trace.length))
         self.released = all_of([_released(one) for one in trace.memory], trace.length)
 
     def stop(self, start: int, end: int) -> None:
         """Leave out what was measured in these bins: the instance was off."""
-        for mask in self.masks:
+        for mask in (*self.masks, self.together):
             mask[start:end] = bytes(max(0, end - start))
 
     def asks(self, rule: Rule, index: int) -> bool:
@@ -77,11 +78,10 @@ class Seen:
         if early > LONGEST_HOLE_BINS or self.busy.find(1, start, end) >= 0:
             return False
         needed = ceil(bins * MINIMUM_COVERAGE_PERCENT / 100)
-        return all(
-            mask.count(1, max(0, end - FRESH_BINS), end) == FRESH_BINS
-            and mask.count(1, start, end) >= needed
-            and (bytes(early) + mask[start:end]).find(_TOO_LONG) < 0
-            for mask in self.masks
+        return (
+            self.together.count(1, max(0, end - FRESH_BINS), end) == FRESH_BINS
+            and (bytes(early) + self.together[start:end]).find(_TOO_LONG) < 0
+            and all(mask.count(1, start, end) >= needed for mask in self.masks)
         )
 
 

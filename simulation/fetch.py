@@ -24,15 +24,9 @@ from governor.domain.parts import in_parts
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
+from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.hours import hours_that_matter
-from simulation.recording import (
-    PERIOD,
-    Dimensions,
-    Figures,
-    Recording,
-    SeriesKey,
-    highest,
-)
+from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
 from simulation.store import SeriesStore
 from simulation.wish import Wish
 

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import reduce
 from math import inf, isnan, nan
 
 from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured, reaching, without
@@ -19,11 +20,11 @@ from governor.domain.instance import Instance, Protection, Shape, SpotRequestTyp
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import MetricAnswer, MetricQuery
+from governor.usecases.evidence.gpu_series import Dimensions, merged
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
 
-Dimensions = tuple[tuple[str, str], ...]
 SeriesKey = tuple[str, Dimensions, str]
 """Metric, dimensions, statistic."""
 
@@ -236,11 +237,9 @@ def highest(series: Sequence[array[float]], bins: int, factor: float = 1.0) -> a
     """Per bin the largest of all series times the factor; NaN where none has a reading."""
     if not series:
         return holes(bins)
-    if len(series) == 1:
-        return array("d", [value * factor for value in series[0]])
-    # What measures nothing is made the same, or a comparison with NaN would depend on the order.
-    known = [[value if value >= 0 else -1.0 for value in one] if has_holes(one) else one for one in series]
-    return array("d", [value * factor if value >= 0 else nan for value in map(max, *known)])
+    first: Sequence[float | None] = series[0]
+    peaks = reduce(merged, series[1:], first)
+    return array("d", [nan if value is None else value * factor for value in peaks])
 
 
 def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from governor.domain.evidence import MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
-from simulation.recording import PERIOD, Dimensions, Figures, Recording, highest
+from governor.usecases.evidence.gpu_series import Dimensions
+from simulation.recording import PERIOD, Figures, Recording, highest
 
 
 def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> list[Recording]:

@@ -82,6 +82,14 @@ def test_no_hole_is_longer_than_a_quarter_of_an_hour(hole: int, asks: bool, at: 
     assert asks is (71 in asked(trace_of(of_text("b" * 36 + window)), Rule(180)))
 
 
+@pytest.mark.parametrize(("second", "asks"), [(20, True), (12, False)])
+def test_a_hole_of_one_gpu_and_the_next_of_another_are_one(second: int, asks: bool) -> None:
+    """Ten minutes each: apart they are forgiven, one after the other nobody saw all GPUs for twenty."""
+    gpus = ["i" * at + "--" + "i" * (34 - at) for at in (10, second)]
+    trace = trace_of(*(of_text("b" * 36 + gpu) for gpu in gpus))
+    assert asks is (71 in asked(trace, Rule(180)))
+
+
 @pytest.mark.parametrize("early", [3, 4])
 def test_nothing_is_known_from_before_the_first_bin(early: int) -> None:
     """It counts as a hole."""

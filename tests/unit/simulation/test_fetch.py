@@ -21,10 +21,11 @@ from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
+from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult
-from simulation.recording import PERIOD, Dimensions
+from simulation.recording import PERIOD
 from simulation.replay import ReplayError
 from simulation.store import SeriesStore
 from simulation.wish import wish_of

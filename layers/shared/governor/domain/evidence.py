@@ -205,11 +205,26 @@ def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDateti
             length = 0
 
 
-def long_hole_end(series: Series, window: Window) -> UtcDatetime | None:
-    """The end of the newest hole that is too long for a proof."""
-    if len(series) == window.bins == len(readings(series)):
+def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
+    """The end of the newest stretch that is too long for a proof and in which some GPU was never measured.
+
+    Nothing before it is known. A hole of one GPU and the next hole of another are one.
+    """
+    if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
         return None
-    return max((end for length, end in holes(series, window) if length > LONGEST_HOLE), default=None)
+    found = holes(measured_together(gpus, window), window)
+    return latest(*(end for length, end in found if length > LONGEST_HOLE))
+
+
+def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
+    """A series with readings where every GPU has one, and holes elsewhere."""
+    rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
+    return tuple([0.0 if all(map(is_reading, row)) else None for row in rows])
+
+
+def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
+    """The newest moment of those that are known."""
+    return max((one for one in moments if one is not None), default=None)
 
 
 def longest_hole(series: Series, window: Window) -> timedelta:

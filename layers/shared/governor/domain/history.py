@@ -7,18 +7,21 @@ is read or drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from governor.domain.evidence import (
-    LONGEST_HOLE,
     GpuReadings,
     Series,
     Window,
     gpus_of,
-    is_reading,
+    last_at_or_above,
+    latest,
+    measured_together,
+    peak,
     plain,
+    unmeasured_until,
     window_of,
 )
 from governor.domain.units import Percent, UtcDatetime
@@ -56,23 +59,18 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
     A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one is not known. `None` when
     the newest periods were not measured.
     """
-    window, seen_from = history.window, None
-    hole = timedelta()
-    for index in reversed(range(window.bins)):
-        start, end = window.bin_end(index) - window.period, window.bin_end(index)
-        if end <= launch_time:
-            break
-        values = [gpu.utilization[index] for gpu in history.gpus]
-        readings = [value for value in values if value is not None and is_reading(value)]
-        if any(value >= below_percent for value in readings):
-            return IdleSpan(max(end, launch_time), at_least=False)
-        if readings and len(readings) == len(values):
-            hole, seen_from = timedelta(), start
-            continue
-        hole += end - max(start, launch_time)
-        if hole > LONGEST_HOLE:
-            return None if seen_from is None else IdleSpan(seen_from, at_least=True)
-    if seen_from is None:
+    window = history.window
+    before = max(0, (launch_time - window.start) // window.period)
+    run = replace(window, start=window.start + window.period * before)
+    gpus = [GpuReadings(gpu.gpu, gpu.utilization[before:]) for gpu in history.gpus]
+    worked = [last_at_or_above(gpu.utilization, below_percent) for gpu in gpus]
+    idle_from = latest(*(run.bin_end(index) for index in worked if index is not None))
+    unknown_until = unmeasured_until(gpus, run)
+    if unknown_until is not None and (idle_from is None or unknown_until > idle_from):
+        return None if unknown_until == run.end else IdleSpan(unknown_until, at_least=True)
+    if idle_from is not None:
+        return IdleSpan(max(idle_from, launch_time), at_least=False)
+    if peak(measured_together(gpus, run)) is None:
         return None
     return IdleSpan(max(window.start, launch_time), at_least=launch_time < window.start)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from governor.domain.evidence import Evidence, Window, window_before
+from governor.domain.evidence import Evidence, Window, latest, unmeasured_until, window_before
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import (
@@ -37,7 +37,6 @@ from governor.domain.sweep.verdict import (
     judge_unread,
     judge_utilization_only,
     still_busy,
-    unmeasured_until,
 )
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import span
@@ -233,13 +232,13 @@ def _idle_since(
     # Tried again when the work, or the hole, that was found has left the longer window. What else is missing
     # is older than the idle window, so it is tried at every sweep, and not for long.
     worked = known if proof.not_before is None else proof.not_before - found.window.length
-    return max((one for one in (worked, unmeasured_until(found)) if one is not None), default=None)
+    return latest(worked, unmeasured_until(found.gpus, found.window))
 
 
 def _since(memory: Memory | None, evidence: Evidence, policy: Policy) -> UtcDatetime:
     """From when on an idle instance is idle, by this sweep and the one before: not across a long hole."""
     since = _known_since(memory, evidence.window, policy) or evidence.window.start
-    return max(since, unmeasured_until(evidence) or since)
+    return max(since, unmeasured_until(evidence.gpus, evidence.window) or since)
 
 
 def _known_since(memory: Memory | None, window: Window, policy: Policy) -> UtcDatetime | None:

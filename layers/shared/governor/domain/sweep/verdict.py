@@ -27,12 +27,13 @@ from governor.domain.evidence import (
     is_reading,
     last_at_or_above,
     last_reading_end,
-    long_hole_end,
+    latest,
     longest_hole,
     mean,
     newest_bins,
     padded,
     peak,
+    unmeasured_until,
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
@@ -238,27 +239,17 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
 
     `not_before` is when the window no longer holds the newest such hole.
     """
-    window = evidence.window
-    for gpu in evidence.gpus:
-        ended = long_hole_end(gpu.utilization, window)
-        if ended is not None:
-            return _hole(evidence, policy, _label(gpu), ended)
-    hidden = _hidden_gpu_until(evidence, policy)
-    if hidden is not None:
-        return _hole(evidence, policy, "one of the GPUs", hidden)
+    unmeasured = unmeasured_until(evidence.gpus, evidence.window)
+    ended = latest(unmeasured, _hidden_gpu_until(evidence, policy))
+    if ended is not None:
+        reason = f"GPU readings were missing for more than {_minutes(LONGEST_HOLE)} min, up to {iso(ended)}"
+        return replace(_no_data(evidence, reason), not_before=ended + policy.window)
     for figure in policy.vetoes.required:
-        longest = evidence.longest_hole_minutes.get(figure, 0.0)
-        if policy.vetoes.limit(figure) is not None and longest > LONGEST_HOLE / timedelta(minutes=1):
-            return _no_data(
-                evidence, f"{_FIGURE_TEXT[figure]} was not measured for {longest:.0f} min of the window"
-            )
+        longest = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
+        if policy.vetoes.limit(figure) is not None and longest > LONGEST_HOLE:
+            text = f"{_FIGURE_TEXT[figure]} was not measured for {_minutes(longest)} min of the window"
+            return _no_data(evidence, text)
     return None
-
-
-def unmeasured_until(evidence: Evidence) -> UtcDatetime | None:
-    """Until when a GPU was not measured for too long; nothing before is part of an idle time that lasts."""
-    ends = (long_hole_end(gpu.utilization, evidence.window) for gpu in evidence.gpus)
-    return max((end for end in ends if end is not None), default=None)
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
@@ -289,12 +280,6 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
             seen = evidence.measured_percent.get(figure)
             hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
             yield (0.0, window.length) if seen is None else (seen, hole)
-
-
-def _hole(evidence: Evidence, policy: Policy, who: str, ended: UtcDatetime) -> Verdict:
-    most = LONGEST_HOLE // timedelta(minutes=1)
-    reason = f"{who} was not measured for more than {most} min, up to {iso(ended)}"
-    return replace(_no_data(evidence, reason), not_before=ended + policy.window)
 
 
 def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
@@ -401,7 +386,8 @@ def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
     """Why utilization was not seen enough of: over the window, and of every GPU."""
     needed, window = policy.idle.minimum_coverage_percent, evidence.window
     if window.length < policy.window:
-        return f"the policy looks at {policy.idle.window_minutes} min, only {_minutes(window)} min were read"
+        wanted, read = policy.idle.window_minutes, _minutes(window.length)
+        return f"the policy looks at {wanted} min, only {read} min were read"
     for gpu in evidence.gpus:
         seen = coverage_percent(padded(gpu.utilization, window))
         if seen < needed:
@@ -472,6 +458,9 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     """Busy by another figure than utilization, or no data where a required figure is missing."""
+    period = max(END_BIN, evidence.window.period)
+    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
+    oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     for figure in FIGURES:
         limit = policy.vetoes.limit(figure)
         value = figure_of(evidence, figure)
@@ -491,7 +480,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
             return _no_data(
                 evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
             )
-        late = _judge_figures_end(evidence, policy, figure)
+        late = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
         if late is not None:
             return late
         seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
@@ -504,27 +493,24 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     return None
 
 
-def _judge_figures_end(evidence: Evidence, policy: Policy, figure: str) -> Verdict | None:
-    """No data where a required figure was not measured lately."""
-    ended = evidence.last_measured.get(figure, evidence.window.start)
-    period = max(END_BIN, evidence.window.period)
-    # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
-    behind = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
-    silent = evidence.window.end - ended
-    return None if silent <= behind else _not_lately(evidence, policy, figure, silent)
-
-
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
     """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
-    for figure in policy.vetoes.required:
-        silent = now - evidence.last_measured.get(figure, evidence.window.start)
-        if policy.vetoes.limit(figure) is not None and silent > _NEWEST_FIGURE:
-            return _not_lately(evidence, policy, figure, silent)
-    return None
+    late = (
+        _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
+        for figure in policy.vetoes.required
+        if policy.vetoes.limit(figure) is not None
+    )
+    return next(filter(None, late), None)
 
 
-def _not_lately(evidence: Evidence, policy: Policy, figure: str, silent: timedelta) -> Verdict:
+def _not_lately(
+    evidence: Evidence, policy: Policy, figure: str, until: datetime, most: timedelta
+) -> Verdict | None:
+    """No data where a figure was last measured longer than `most` before `until`."""
     ended = evidence.last_measured.get(figure, evidence.window.start)
+    silent = until - ended
+    if silent <= most:
+        return None
     reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
     stale = _stale(evidence, policy, reason)
     return replace(stale, is_late=stale.is_late and silent < LATE)
@@ -580,7 +566,8 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
         )
         advice = (_right_size(evidence, busy, idle),)
         return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
-    reason = f"utilization reached {top:.1f} % in the last {_minutes(window)} min, last at {iso(ended)}"
+    length = _minutes(window.length)
+    reason = f"utilization reached {top:.1f} % in the last {length} min, last at {iso(ended)}"
     return _busy(evidence, policy, ended, reason)
 
 
@@ -621,7 +608,7 @@ def _no_data(evidence: Evidence, reason: str) -> Verdict:
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
     names, power = policy.metrics, evidence.agentless_power_percent
-    text = f"no {names.utilization} in {names.namespace} for {_minutes(evidence.window)} min"
+    text = f"no {names.utilization} in {names.namespace} for {_minutes(evidence.window.length)} min"
     if power is None:
         return text
     return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f} %, which alone proves nothing"
@@ -638,5 +625,5 @@ def idle_sentence(
     return f"Idle for {span(idle_for)} (every GPU under {below}).{managed}"
 
 
-def _minutes(window: Window) -> int:
-    return window.length // timedelta(minutes=1)
+def _minutes(length: timedelta) -> int:
+    return length // timedelta(minutes=1)

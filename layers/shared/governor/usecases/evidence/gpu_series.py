@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from governor.domain.evidence import Series
 
 Dimensions = tuple[tuple[str, str], ...]
@@ -22,14 +24,14 @@ def by_index(label: str) -> tuple[int, str]:
     return (int(label), "") if label.isdigit() else (-1, label)
 
 
-def merged(left: Series | None, right: Series) -> Series:
-    """Return the highest reading of each period.
+def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
+    """Return the highest reading of each period. Holes are `None` or NaN.
 
     One GPU can be published under two dimension sets after a change of the publisher's configuration:
     together they are that GPU's readings. Written for speed: it runs for every reading of every GPU.
     """
     if left is None:
-        return right
+        return tuple(right)
     return tuple(
         [
             a if b is None or b != b or (a is not None and a >= b) else b
