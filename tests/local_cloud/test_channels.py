@@ -19,11 +19,10 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.ses import SesMailService
 from governor.channels.email import EmailChannel
-from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Channel, Table
+from governor.channels.message import CallbackRefused, Channel, DeliveryRefused, DeliveryRetryable, Table
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
-from governor.channels.slack_callback import parse_slack_answer, verify_slack_request
+from governor.channels.slack_actions import parse_slack_answer, verify_slack_request
 from governor.channels.teams import TeamsChannel
 from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook

@@ -18,10 +18,10 @@
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
-    ├── DeliveryError               a channel did not take a message (channels/errors.py)
+    ├── DeliveryError               a channel did not take a message (channels/message.py)
     │   ├── DeliveryRetryable       the same delivery may succeed later
     │   └── DeliveryRefused         repeating it never helps
-    ├── CallbackRefused             a request that claims to come from a chat was refused (channels/errors.py)
+    ├── CallbackRefused             what claims to come from a chat was refused (channels/message.py)
     ├── LeaseTaken                  another worker sends these messages now (channels/worker.py)
     └── CloudError                  AWS refused a call; `operation` names it
         ├── Throttled               too many calls; the same call may succeed later

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from governor.channels.errors import DeliveryRetryable
-from governor.channels.message import Message, Table
+from governor.channels.message import DeliveryRetryable, Message, Table
 from governor.channels.transport import HttpAnswer
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer

@@ -16,8 +16,7 @@ from governor.adapters.links import HmacLinkSigner
 from governor.adapters.sns import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Delivered, Message
+from governor.channels.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.registry import Recipient, Registry, Route
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued

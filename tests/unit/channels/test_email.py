@@ -17,8 +17,7 @@ from moto import mock_aws
 from governor.adapters.clients import Clients
 from governor.adapters.ses import SesMailService
 from governor.channels.email import EmailChannel, email_document
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Message, Table
+from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message, Table
 from governor.domain.alerts.alert import Section
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 from tests.unit.channels.builders import EPISODE, FACTS, LINK, make_message, make_outcome

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
+from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key, pagerduty_event
 from governor.channels.transport import HttpAnswer
 from governor.domain.alerts.alert import AlertKind, Severity

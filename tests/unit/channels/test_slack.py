@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
+from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackEphemeral, SlackWebhookChannel
 from governor.channels.transport import HttpAnswer
 from governor.errors import ConfigurationError

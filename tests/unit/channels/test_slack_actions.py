@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from governor.channels.errors import DeliveryRefused
+from governor.channels.message import DeliveryRefused
 from governor.channels.slack_actions import SlackActions
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.policy.contacts import Contact, Ownership

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.channels.errors import CallbackRefused
-from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, verify_slack_request
+from governor.channels.message import CallbackRefused
+from governor.channels.slack_actions import SlackAnswer, parse_slack_answer, verify_slack_request
 from governor.domain.approvals.approval import Answer
 from governor.errors import ConfigurationError, InputError
 from tests.unit.channels.builders import NOW
@@ -118,7 +118,7 @@ def test_without_a_secret_nobody_gets_in() -> None:
 def test_a_press_is_an_answer_with_its_approval_and_user(answer: Answer) -> None:
     """The user is Slack's word, not a field of the message."""
     pressed = [{"action_id": f"governor.{answer.value}", "value": "apr-1"}]
-    expected = SlackAnswer("apr-1", answer, "T01", "U0123ABC", "ann", "C0123456789:1795176150.000100")
+    expected = SlackAnswer("apr-1", answer, "T01", "U0123ABC", "C0123456789:1795176150.000100")
     assert expected == parse_slack_answer(form(payload(actions=pressed)))
 
 

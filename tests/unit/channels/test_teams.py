@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.channels.errors import DeliveryRefused
-from governor.channels.message import Table
+from governor.channels.message import DeliveryRefused, Table
 from governor.channels.teams import TeamsChannel, teams_envelope
 from governor.channels.transport import HttpAnswer
 from governor.domain.alerts.alert import Section

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import urllib3
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
+from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.transport import (
     LONGEST_WAIT_SECONDS,
     HttpAnswer,

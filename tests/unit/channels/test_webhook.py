@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.channels.errors import CallbackRefused, DeliveryRefused, DeliveryRetryable
+from governor.channels.message import CallbackRefused, DeliveryRefused, DeliveryRetryable
 from governor.channels.transport import HttpAnswer
 from governor.channels.webhook import (
     DELIVERY_HEADER,

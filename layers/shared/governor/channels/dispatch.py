@@ -16,8 +16,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Message
+from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.registry import Recipient, Registry, Route
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery

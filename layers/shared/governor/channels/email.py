@@ -18,8 +18,16 @@ from typing import Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import CUT, Channel, Delivered, Message, Table, one_line
+from governor.channels.message import (
+    CUT,
+    Channel,
+    Delivered,
+    DeliveryRefused,
+    DeliveryRetryable,
+    Message,
+    Table,
+    one_line,
+)
 from governor.domain.alerts.alert import Section
 from governor.domain.policy.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable

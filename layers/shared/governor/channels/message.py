@@ -1,6 +1,8 @@
-"""One message to people, as every channel renders it, and the Protocol of a channel.
+"""One message to people, as every channel renders it, and the Protocol of a channel with its errors.
 
-This module must not know any channel.
+Errors name the channel and the status, never an address or a token: an address of a webhook is a secret. For
+that reason the foreign error is not chained; its class name is in the message instead. This module must not
+know any channel.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from urllib.parse import urlsplit
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
 from governor.domain.units import UtcDatetime, printable
+from governor.errors import GovernorError
 
 ANSWER_TEXT = {
     Answer.APPROVE: "Stop it",
@@ -112,6 +115,30 @@ class Delivered:
 
     delivery_id: str
     thread: str | None = None
+
+
+class DeliveryError(GovernorError):
+    """A channel did not take a message. `channel` names it."""
+
+    def __init__(self, message: str, *, channel: str) -> None:
+        self.channel = channel
+        super().__init__(f"{channel}: {message}")
+
+
+class DeliveryRetryable(DeliveryError):
+    """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody said."""
+
+    def __init__(self, message: str, *, channel: str, retry_after_seconds: int | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message, channel=channel)
+
+
+class DeliveryRefused(DeliveryError):
+    """Repeating the same delivery never helps; the message says what to do."""
+
+
+class CallbackRefused(GovernorError):
+    """A request that claims to come from a chat system was not let through; the message says why."""
 
 
 class Channel(Protocol):

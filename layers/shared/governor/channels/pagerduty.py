@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from governor.channels.message import Channel, Delivered, Message, one_line
-from governor.channels.transport import Endpoint, Transport
+from governor.channels.message import Delivered, Message, one_line
+from governor.channels.transport import HttpsChannel, Transport
 from governor.domain.alerts.alert import AlertKind, Section, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
@@ -24,7 +24,7 @@ _LINE_CHARACTERS, _LINES = 1000, 50
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
-class PagerDutyChannel(Channel):
+class PagerDutyChannel(HttpsChannel):
     """Triggers for severity critical, resolves with the outcome of an episode it triggered for.
 
     Raises:
@@ -40,7 +40,7 @@ class PagerDutyChannel(Channel):
                 "integration key of an Events API v2 integration"
             )
         self._routing_key = routing_key
-        self._endpoint = Endpoint(self.name, url, transport, clock)
+        super().__init__(url, transport, clock)
 
     def takes(self, message: Message) -> bool:
         """Take critical messages, and the outcome of an episode for which there is an incident."""
@@ -54,7 +54,7 @@ class PagerDutyChannel(Channel):
         """
         if not self.takes(message):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
-        self._endpoint.post({"routing_key": self._routing_key, **pagerduty_event(message)})
+        self.post({"routing_key": self._routing_key, **pagerduty_event(message)})
         return Delivered(
             message.delivery_key,
             thread=dedup_key(message.episode) if _resolves(message) else _incident(message),

@@ -5,13 +5,12 @@ This module must not know what is sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from governor.channels.email import EmailChannel, MailService
-from governor.channels.errors import DeliveryRefused
-from governor.channels.message import Channel, Delivered, Message
+from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
 from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
 from governor.channels.slack import API_URL, SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.teams import TeamsChannel
@@ -53,6 +52,11 @@ class Route:
     target: str
     person: str | None = None
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Name the way in records."""
+        return self.channel.name, self.target
+
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
@@ -87,102 +91,74 @@ class Registry:
         mails, places = self._mails(contacts, earlier), self._slack(contacts, earlier)
         return (*self._unknown(), *mails, *places, *self._others())
 
-    def _unknown(self) -> list[Route]:
+    def _unknown(self) -> Iterator[Route]:
         if self.problem is not None:
-            return [_refusing("secret", f"the channel secret: {self.problem}")]
-        unknown = sorted(set(self.secret) - KEYS)
-        if not unknown:
-            return []
-        known = ", ".join(sorted(KEYS))
-        return [_refusing("secret", f"the channel secret has the unknown key {unknown[0]!r}; known: {known}")]
+            yield Route(_Refusing("secret", f"the channel secret: {self.problem}"), "secret")
+        elif unknown := sorted(set(self.secret) - KEYS):
+            known = ", ".join(sorted(KEYS))
+            why = f"the channel secret has the unknown key {unknown[0]!r}; known: {known}"
+            yield Route(_Refusing("secret", why), "secret")
 
-    def _mails(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> list[Route]:
-        mail, sender = self.mail, self.sender
-        if mail is None or sender is None:
-            return []
-
-        def mailbox(address: str, person: str | None) -> Route:
-            return _route(
-                "email", address, lambda: EmailChannel(mail, sender=sender, recipient=address), person
-            )
-
+    def _mails(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> Iterator[Route]:
+        if self.mail is None or self.sender is None:
+            return
         found: dict[str, str | None] = {address: address for address in addresses(contacts)}
         for address in list_addresses(contacts):
             found.setdefault(address, None)
         for one in earlier:
             if one.channel == "email":
                 found.setdefault(one.target, one.person)
-        return [mailbox(address, person) for address, person in found.items()]
+        for address, person in found.items():
+            make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
+            yield _route("email", address, make, person)
 
-    def _slack(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> list[Route]:
+    def _slack(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> Iterator[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
-        if not token and not webhook:
-            return []
-        if webhook and not token:
-            return [
-                _route("slack", _INCOMING, lambda: SlackWebhookChannel(webhook, self.transport, self.clock))
-            ]
-        api_url = self.secret.get("slack_api_url") or API_URL
-        default = self.secret.get("slack_channel")
-        places = [contact.slack_channel or default for contact in contacts] or [default]
-        places += [one.target for one in earlier if one.channel == "slack" and one.target != _INCOMING]
-
-        def conversation(place: str) -> Route:
-            return _route(
-                "slack",
-                place,
-                lambda: SlackAppChannel(
-                    SlackApi(token or "", self.transport, api_url),
-                    place,
-                    self.clock,
-                    takes_answers=bool(self.secret.get("slack_signing_secret")),
-                ),
+        if token:
+            default = self.secret.get("slack_channel")
+            places = [contact.slack_channel or default for contact in contacts] or [default]
+            places += [one.target for one in earlier if one.channel == "slack" and one.target != _INCOMING]
+            for place in dict.fromkeys(places):
+                if place:
+                    yield _route("slack", place, partial(self._conversation, token, place))
+        elif webhook:
+            yield _route(
+                "slack", _INCOMING, partial(SlackWebhookChannel, webhook, self.transport, self.clock)
             )
 
-        return [conversation(place) for place in dict.fromkeys(places) if place]
+    def _conversation(self, token: str, place: str) -> Channel:
+        api = SlackApi(token, self.transport, self.secret.get("slack_api_url") or API_URL)
+        takes_answers = bool(self.secret.get("slack_signing_secret"))
+        return SlackAppChannel(api, place, self.clock, takes_answers=takes_answers)
 
-    def _others(self) -> list[Route]:
+    def _others(self) -> Iterator[Route]:
         """One of each kind at most, made where its setting is stored."""
-        secret, clock, transport = self.secret, self.clock, self.transport
-        events_url = secret.get("pagerduty_events_url") or EVENTS_URL
-        keys = [secret[name] for name in ("webhook_secret", "webhook_previous_secret") if secret.get(name)]
-        kinds: tuple[tuple[str, str, str, Callable[[str], Channel]], ...] = (
-            ("teams_webhook_url", "teams", "workflow", lambda url: TeamsChannel(url, transport, clock)),
-            (
-                "pagerduty_routing_key",
-                "pagerduty",
-                "service",
-                lambda key: PagerDutyChannel(key, transport, clock, events_url),
-            ),
-            ("webhook_url", "webhook", "webhook", lambda url: WebhookChannel(url, keys, transport, clock)),
-        )
-        return [
-            _route(name, target, partial(make, secret[setting]))
-            for setting, name, target, make in kinds
-            if secret.get(setting)
-        ]
+        secret, means = self.secret, (self.transport, self.clock)
+        if url := secret.get("teams_webhook_url"):
+            yield _route("teams", "workflow", partial(TeamsChannel, url, *means))
+        if key := secret.get("pagerduty_routing_key"):
+            events_url = secret.get("pagerduty_events_url") or EVENTS_URL
+            yield _route("pagerduty", "service", partial(PagerDutyChannel, key, *means, events_url))
+        if url := secret.get("webhook_url"):
+            keys = [
+                secret[name] for name in ("webhook_secret", "webhook_previous_secret") if secret.get(name)
+            ]
+            yield _route("webhook", "webhook", partial(WebhookChannel, url, tuple(keys), *means))
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusing:
-    """In place of a channel that cannot be made of its settings."""
+class _Refusing(Channel):
+    """In place of a channel that cannot be made of its settings: refuses every message with the reason."""
 
-    name: str
-    why: str
+    name = ""
 
-    def takes(self, message: Message) -> bool:
-        """Every message: whoever stored the settings wanted them sent."""
-        del message
-        return True
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self._why = why
 
     def send(self, message: Message) -> Delivered:
         """Raises: DeliveryRefused."""
         del message
-        raise DeliveryRefused(self.why, channel=self.name)
-
-
-def _refusing(name: str, why: str) -> Route:
-    return Route(_Refusing(name, why), name)
+        raise DeliveryRefused(self._why, channel=self.name)
 
 
 def _route(name: str, target: str, make: Callable[[], Channel], person: str | None = None) -> Route:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
-from governor.channels.message import Channel, Delivered, Message
+from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
 from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
-from governor.channels.transport import Endpoint, HttpAnswer, Transport, https_url, retry_after_seconds
+from governor.channels.transport import JSON, HttpAnswer, HttpsChannel, Transport, failure, https_url
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
 API_URL = "https://slack.com/api/"
 _NAME = "slack"
-_JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
@@ -50,6 +48,7 @@ _WHAT_TO_DO = {
     **dict.fromkeys(("channel_not_found", "not_in_channel", "is_archived", "restricted_action"), _NO_CHANNEL),
     "missing_scope": "give the app the scope chat:write and install it again",
 }
+_OTHERWISE = "look the code up in Slack's documentation of chat.postMessage"
 
 
 class SlackApi:
@@ -62,14 +61,24 @@ class SlackApi:
     def __init__(self, token: str, transport: Transport, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
             raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
-        self._headers = {"Authorization": f"Bearer {token}", **_JSON}
+        self._headers = {"Authorization": f"Bearer {token}", **JSON}
         self._url = https_url(url, _NAME).rstrip("/")
         self._transport = transport
 
     def call(self, method: str, arguments: Mapping[str, Any]) -> _Answer:
         """Return what Slack says, yes or no. Raises: DeliveryError when it did not answer."""
         body = json.dumps(arguments).encode()
-        return _Answer.of(self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers))
+        http = self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers)
+        try:
+            found = json.loads(http.body)
+        except (ValueError, RecursionError):
+            found = None
+        data = found if isinstance(found, dict) else {}
+        if http.status == 200 and data.get("ok"):
+            return _Answer(http, data, "")
+        code = str(data.get("error", ""))
+        # Text in place of a code (from a proxy) is not repeated: it could hold anything.
+        return _Answer(http, data, code if _CODE.fullmatch(code) else "without a code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +88,6 @@ class _Answer:
     http: HttpAnswer
     data: Mapping[str, Any]
     refused: str
-
-    @classmethod
-    def of(cls, http: HttpAnswer) -> _Answer:
-        """Read the answer. Text in place of a code (from a proxy) is not repeated: it could hold anything."""
-        try:
-            data = json.loads(http.body)
-        except (ValueError, RecursionError):
-            data = None
-        if not isinstance(data, dict):
-            data = {}
-        if http.status == 200 and data.get("ok"):
-            return cls(http, data, "")
-        code = str(data.get("error", ""))
-        return cls(http, data, code if _CODE.fullmatch(code) else "without a code")
 
 
 class SlackAppChannel(Channel):
@@ -148,7 +143,14 @@ class SlackAppChannel(Channel):
     def _delivered(self, answer: _Answer) -> Delivered:
         """Raises: DeliveryError when Slack said no, or the answer lacks what Slack always gives."""
         if answer.refused:
-            raise self._error(answer.http, answer.refused)
+            raise failure(
+                _NAME,
+                answer.http,
+                self._clock.now(),
+                code=answer.refused,
+                later=answer.refused in _LATER,
+                advice=_WHAT_TO_DO.get(answer.refused, _OTHERWISE),
+            )
         stamp = answer.data.get("ts")
         thread = f"{answer.data.get('channel')}:{stamp}"
         if _THREAD.fullmatch(thread) is None:
@@ -156,15 +158,6 @@ class SlackAppChannel(Channel):
                 "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
             )
         return Delivered(str(stamp), thread=thread)
-
-    def _error(self, http: HttpAnswer, code: str) -> DeliveryRetryable | DeliveryRefused:
-        status = http.status
-        if code in _LATER or status == 429 or status >= 500:
-            wait = retry_after_seconds(http.headers.get("retry-after"), self._clock.now())
-            text = f"it answered {status} {code}"
-            return DeliveryRetryable(text, channel=_NAME, retry_after_seconds=wait)
-        advice = _WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage")
-        return DeliveryRefused(f"it answered {status} {code}: {advice}", channel=_NAME)
 
 
 class SlackEphemeral:
@@ -185,17 +178,10 @@ class SlackEphemeral:
             raise DeliveryRefused(f"the ephemeral message was not taken ({answer.refused})", channel=_NAME)
 
 
-class SlackWebhookChannel(Channel):
-    """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards.
-
-    Raises:
-        ConfigurationError: the address is not https.
-    """
+class SlackWebhookChannel(HttpsChannel):
+    """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards."""
 
     name = _NAME
-
-    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
-        self._endpoint = Endpoint(_NAME, url, transport, clock)
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
@@ -205,7 +191,7 @@ class SlackWebhookChannel(Channel):
             "unfurl_links": False,
             "unfurl_media": False,
         }
-        answer = self._endpoint.post(content, _JSON)
+        answer = self.post(content)
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME

@@ -5,29 +5,53 @@ Pure of AWS: the handler parses API Gateway's event and serialises the `SlackRep
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs
 
-from governor.channels.errors import CallbackRefused
-from governor.channels.slack_callback import SlackAnswer, parse_slack_answer, verify_slack_request
+from governor.channels.message import CallbackRefused
+from governor.channels.slack_blocks import ACTION_PREFIX, OPEN_ACTION, REASON_ACTION, REASON_BLOCK
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import clock
-from governor.errors import DecisionRefused, InputError, NotFound
+from governor.errors import ConfigurationError, DecisionRefused, InputError, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 
+Confirm = Callable[[str, str, str], None]
+"""Sends a text to one person of a thread, as an ephemeral message: thread, user id, text. Raises:
+DeliveryError."""
+_ANSWERS = {f"{ACTION_PREFIX}{answer.value}": answer for answer in Answer}
+_TOLERANCE = timedelta(minutes=5)
+_EPOCH = re.compile(r"[1-9][0-9]{0,11}")
+_USER = re.compile(r"[UW][A-Z0-9]{2,20}")
+_APPROVAL_CHARACTERS = 200
+_SHORTEST_SECRET = 16
 
-class Confirm(Protocol):
-    """Send one person of a conversation an ephemeral message."""
 
-    def __call__(self, thread: str, user_id: str, text: str) -> None:
-        """Raises: DeliveryError."""
-        ...
+@dataclass(frozen=True, slots=True)
+class SlackAnswer:
+    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does.
+
+    A keep comes without a date and an exemption perhaps without a reason: what an approval asks for beyond
+    the answer is for the caller to add or to refuse.
+    """
+
+    approval_id: str
+    answer: Answer
+    team_id: str
+    user_id: str
+    thread: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +136,91 @@ class SlackActions:
         if until is not None:
             return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
         return f"Recorded: {'approved' if answer.answer is Answer.APPROVE else 'exempted'}."
+
+
+def verify_slack_request(
+    signing_secret: str, timestamp: str, body: bytes, signature: str, now: datetime
+) -> None:
+    """Returns when Slack has signed this body within the last five minutes.
+
+    `timestamp` and `signature` are the headers `X-Slack-Request-Timestamp` and `X-Slack-Signature`, empty
+    when missing; `body` is the body as received (docs.slack.dev, "Verifying requests from Slack").
+
+    Raises:
+        CallbackRefused: a header is missing or malformed, the time is off by more than five minutes, or the
+            signature does not belong to time, body and secret.
+        ConfigurationError: there is no signing secret, so that anybody could sign.
+    """
+    if len(signing_secret) < _SHORTEST_SECRET:
+        raise ConfigurationError("the signing secret of Slack is missing or too short: store the app's")
+    if _EPOCH.fullmatch(timestamp) is None:
+        raise CallbackRefused("the request has no time stamp of Slack")
+    if abs(now.timestamp() - int(timestamp)) > _TOLERANCE.total_seconds():
+        raise CallbackRefused("the request is older or newer than five minutes")
+    base = b"v0:" + timestamp.encode() + b":" + body
+    wanted = "v0=" + hmac.new(signing_secret.encode(), base, hashlib.sha256).hexdigest()
+    # Bytes, because compare_digest refuses text that is not ASCII.
+    if not hmac.compare_digest(wanted.encode(), signature.encode(errors="replace")):
+        raise CallbackRefused("the request was not signed with this app's signing secret")
+
+
+def parse_slack_answer(body: bytes) -> SlackAnswer | None:
+    """The answer in the body of a verified request; `None` for a link button, which answers nothing.
+
+    Raises:
+        InputError: not a press of one of the buttons that a message of ours has; names the field.
+    """
+    payload = _payload(body)
+    if payload.get("type") != "block_actions":
+        raise InputError("type: only the press of a button (block_actions) is understood")
+    actions = payload.get("actions")
+    if not isinstance(actions, list) or len(actions) != 1:
+        raise InputError("actions: exactly one is expected")
+    (action,), message = actions, payload.get("container")
+    action_id = _text(action, "action_id", 255)
+    if action_id == OPEN_ACTION:
+        return None
+    if action_id not in _ANSWERS:
+        raise InputError("action_id: no button of a message of ours")
+    user_id = _text(payload, "user.id", 30)
+    if _USER.fullmatch(user_id) is None:
+        raise InputError("user.id: not an id of Slack")
+    return SlackAnswer(
+        approval_id=_text(action, "value", _APPROVAL_CHARACTERS),
+        answer=_ANSWERS[action_id],
+        team_id=_text(payload, "team.id", 30),
+        user_id=user_id,
+        thread=f"{_text(message, 'channel_id', 30)}:{_text(message, 'message_ts', 30)}",
+        reason=_reason(payload),
+    )
+
+
+def _payload(body: bytes) -> dict[str, Any]:
+    try:
+        fields = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict")
+        (text,) = fields["payload"]
+        payload = json.loads(text)
+    except (ValueError, KeyError, RecursionError):
+        payload = None
+    if not isinstance(payload, dict):
+        raise InputError("payload: a form with one field of JSON is expected")
+    return payload
+
+
+def _reason(payload: object) -> str | None:
+    """Return the text of the input above the buttons."""
+    value = _at(payload, "state", "values", REASON_BLOCK, REASON_ACTION, "value")
+    return value.strip()[:500] or None if isinstance(value, str) else None
+
+
+def _text(data: object, path: str, limit: int) -> str:
+    value = _at(data, *path.split("."))
+    if not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise InputError(f"{path}: a text of 1 to {limit} characters is expected")
+    return value
+
+
+def _at(data: object, *path: str) -> object:
+    for name in path:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data

@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from governor.channels.message import Channel, Delivered, Message, clip, one_line
-from governor.channels.transport import Endpoint, Transport
+from governor.channels.message import Delivered, Message, clip, one_line
+from governor.channels.transport import HttpsChannel
 from governor.domain.alerts.alert import Section, Severity
-from governor.ports import Clock
 
 _PAYLOAD_BYTES = 26_000
 """A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a margin."""
@@ -23,21 +22,14 @@ _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITI
 Element = dict[str, object]
 
 
-class TeamsChannel(Channel):
-    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its own.
-
-    Raises:
-        ConfigurationError: the address is not https.
-    """
+class TeamsChannel(HttpsChannel):
+    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its own."""
 
     name = "teams"
 
-    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
-        self._endpoint = Endpoint(self.name, url, transport, clock)
-
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A workflow gives its messages no id, so it is the message's own."""
-        self._endpoint.post(teams_envelope(message))
+        self.post(teams_envelope(message))
         return Delivered(message.delivery_key)
 
 

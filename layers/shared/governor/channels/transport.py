@@ -1,7 +1,4 @@
-"""One POST over HTTPS and what its answer means. No redirects, no retries: the queue repeats, not this.
-
-This module must not know what is sent.
-"""
+"""One POST over HTTPS and what its answer means. No redirects, no retries: the queue repeats, not this."""
 
 from __future__ import annotations
 
@@ -17,21 +14,23 @@ from urllib.parse import urlsplit
 
 import urllib3
 
-from governor.channels.errors import DeliveryRefused, DeliveryRetryable
+from governor.channels.message import Channel, DeliveryRefused, DeliveryRetryable
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
-JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 _CONNECT_SECONDS, _READ_SECONDS = 3.0, 10.0
 _BODY_BYTES = 1_048_576
 """Slack repeats the whole message in its answer; what is longer than that is not read to its end."""
 LONGEST_WAIT_SECONDS = 43_200
 """The longest that SQS keeps a message invisible; a receiver that asks for more is asked again after this."""
 _LATER = frozenset({408, 425, 429})
+_CREDENTIALS = "it does not accept the credentials; store the present ones in the channel's secret"
 _WHAT_TO_DO = {
+    **dict.fromkeys(range(300, 400), "redirects are not followed, store the final address"),
     400: "it does not understand the message; look whether the address belongs to this kind of channel",
-    401: "it does not accept the credentials; store the present ones in the channel's secret",
-    403: "it does not accept the credentials; store the present ones in the channel's secret",
+    401: _CREDENTIALS,
+    403: _CREDENTIALS,
     404: "it does not know the address; make a new one and store it in the channel's secret",
     410: "the address was withdrawn; make a new one and store it in the channel's secret",
     413: "the message is too large for it",
@@ -55,26 +54,26 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One address of a channel, and the transport to it.
+class HttpsChannel(Channel):
+    """A channel that posts each message as JSON to one address. The address is a secret.
 
     Raises:
         ConfigurationError: the address is not https.
     """
 
-    channel: str
-    url: str = field(repr=False)
-    transport: Transport
-    clock: Clock
+    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
+        self._url = https_url(url, self.name)
+        self._transport = transport
+        self._clock = clock
 
-    def __post_init__(self) -> None:
-        https_url(self.url, self.channel)
+    def post(self, document: object) -> HttpAnswer:
+        """Raises: DeliveryError unless it was taken."""
+        return self.post_body(json.dumps(document).encode(), {})
 
-    def post(self, document: object, headers: Mapping[str, str] = JSON) -> HttpAnswer:
-        """Send the document as JSON. Raises: DeliveryError unless it was taken."""
-        answer = self.transport.post(self.channel, self.url, json.dumps(document).encode(), headers)
-        check_answer(self.channel, answer, self.clock.now())
+    def post_body(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        """Raises: DeliveryError unless it was taken."""
+        answer = self._transport.post(self.name, self._url, body, {**JSON, **headers})
+        check_answer(self.name, answer, self._clock.now())
         return answer
 
 
@@ -138,24 +137,27 @@ def https_url(url: str, channel: str) -> str:
 
 
 def check_answer(channel: str, answer: HttpAnswer, now: datetime) -> None:
-    """Returns for 2xx.
+    """Returns for 2xx. Raises: DeliveryError, as `failure` says."""
+    if not 200 <= answer.status < 300:
+        raise failure(channel, answer, now)
 
-    Raises:
-        DeliveryRetryable: 408, 425, 429 and 5xx, with what `Retry-After` says.
-        DeliveryRefused: everything else, redirects included.
+
+def failure(
+    channel: str, answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
+) -> DeliveryRetryable | DeliveryRefused:
+    """Return the error for an answer that took nothing.
+
+    It may be repeated for 408, 425, 429, 5xx and whatever else is for `later`, after the wait that
+    `Retry-After` asks for. Everything else is refused, redirects included, with the advice. `code` is what it
+    said beside the status.
     """
     status = answer.status
-    if 200 <= status < 300:
-        return
-    if status in _LATER or status >= 500:
+    text = f"it answered {status} {code}".rstrip()
+    if later or status in _LATER or status >= 500:
         wait = retry_after_seconds(answer.headers.get("retry-after"), now)
-        raise DeliveryRetryable(f"it answered {status}", channel=channel, retry_after_seconds=wait)
-    if 300 <= status < 400:
-        raise DeliveryRefused(
-            f"it answered {status}: redirects are not followed, store the final address", channel=channel
-        )
-    advice = _WHAT_TO_DO.get(status, "look into the settings of the channel")
-    raise DeliveryRefused(f"it answered {status}: {advice}", channel=channel)
+        return DeliveryRetryable(text, channel=channel, retry_after_seconds=wait)
+    advice = advice or _WHAT_TO_DO.get(status, "look into the settings of the channel")
+    return DeliveryRefused(f"{text}: {advice}", channel=channel)
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:

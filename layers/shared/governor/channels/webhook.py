@@ -11,12 +11,11 @@ import hmac
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
-from governor.channels.errors import CallbackRefused
-from governor.channels.message import Channel, Delivered, Message
-from governor.channels.transport import Transport, check_answer, https_url
-from governor.domain.alerts.alert import Section
+from governor.channels.message import CallbackRefused, Delivered, Message
+from governor.channels.transport import HttpsChannel, Transport
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -28,7 +27,7 @@ _TOLERANCE = timedelta(minutes=5)
 _HEADER = re.compile(r"t=([1-9][0-9]{0,11})((?:,v1=[0-9a-f]{64}){1,4})")
 
 
-class WebhookChannel(Channel):
+class WebhookChannel(HttpsChannel):
     """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
 
     Raises:
@@ -38,30 +37,22 @@ class WebhookChannel(Channel):
     name = "webhook"
 
     def __init__(self, url: str, secrets: Sequence[str], transport: Transport, clock: Clock) -> None:
-        self._url = https_url(url, self.name)
+        super().__init__(url, transport, clock)
         self._secrets = tuple(_checked(secret) for secret in secrets)
         if not self._secrets:
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
-        self._transport = transport
-        self._clock = clock
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The delivery id is the same when the same message is sent again."""
         body = json.dumps(webhook_document(message), separators=(",", ":")).encode()
-        now = self._clock.now()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "gpu-governor",
-            DELIVERY_HEADER: message.delivery_key,
-            SIGNATURE_HEADER: sign_webhook(self._secrets, body, now),
-        }
-        check_answer(self.name, self._transport.post(self.name, self._url, body, headers), now)
+        signature = sign_webhook(self._secrets, body, self._clock.now())
+        self.post_body(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
         return Delivered(message.delivery_key)
 
 
 def webhook_document(message: Message) -> dict[str, object]:
     """The message as plain JSON data. Fields may be added; a change of meaning raises `version`."""
-    facts, table = message.facts, message.evidence
+    price = message.facts.usd_per_day
     return {
         "version": 1,
         "delivery": message.delivery_key,
@@ -72,34 +63,18 @@ def webhook_document(message: Message) -> dict[str, object]:
         "episode": message.episode,
         "stage": message.stage,
         "is_outcome": message.is_outcome,
-        "account": facts.account,
-        "region": facts.region,
-        "owner": facts.owner,
-        "project": facts.project,
-        "instance_id": facts.instance_id,
-        "instance_name": facts.instance_name,
-        "instance_type": facts.instance_type,
-        "usd_per_day": None if facts.usd_per_day is None else format(facts.usd_per_day, "f"),
+        **asdict(message.facts),
+        "usd_per_day": None if price is None else format(price, "f"),
         "happens": message.happens,
         "lead": list(message.lead),
         "acts": message.acts,
-        "sections": _sections(message.sections),
-        "details": _sections(message.details),
+        "sections": [asdict(section) for section in message.sections],
+        "details": [asdict(section) for section in message.details],
         "why": message.why,
         "facts": dict(message.data),
-        "evidence": None
-        if table is None
-        else {
-            "caption": table.caption,
-            "columns": list(table.columns),
-            "rows": [list(r) for r in table.rows],
-        },
+        "evidence": None if message.evidence is None else asdict(message.evidence),
         "link": message.link,
     }
-
-
-def _sections(sections: Sequence[Section]) -> list[dict[str, object]]:
-    return [{"heading": part.heading, "lines": list(part.lines)} for part in sections]
 
 
 def sign_webhook(secrets: Sequence[str], body: bytes, at: datetime) -> str:
