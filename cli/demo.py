@@ -20,11 +20,12 @@ from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import StateTable, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
+from governor.stores import StateTable
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, LocalCloud, LocalCloudError
 from local.fleet import METRIC_MINUTES, demo_fleet
 from local.receivers import Receivers
@@ -49,7 +50,7 @@ class Demo:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.state = StateTable(Table(Clients(), scene.outputs["StateTableName"]))
+        self.state = StateTable(DynamoTable(Clients(), scene.outputs["StateTableName"]))
         self.verdicts: dict[str, str] = {}
         self._before = {found["executionArn"] for found in scene.executions().values()}
         self._printed: dict[str, tuple[str, ...]] = {}

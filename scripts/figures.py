@@ -46,6 +46,7 @@ ROOMS = (
             f"{LAYER}/ports.py",
             f"{LAYER}/ports/**/*.py",
             f"{LAYER}/stores.py",
+            f"{LAYER}/stores/**/*.py",
             "tests/twins/**/*.py",
         ),
     ),

@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 from governor.adapters.clients import Clients
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.secrets import SecretDocument
-from governor.adapters.table import StateTable, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
+from governor.stores import StateTable
 from local.cloud import ACCOUNT, REGION
 from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
 from local.scene import Scene
@@ -32,7 +33,7 @@ class Stage:
     state: StateTable = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = StateTable(Table(Clients(), self.scene.outputs["StateTableName"]))
+        self.state = StateTable(DynamoTable(Clients(), self.scene.outputs["StateTableName"]))
 
     def policy(self, text: str) -> None:
         """Replaces the policy document; it counts from the next invocation on."""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import EventStore, Table
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.stores import EventLog
 from local.cloud import ROOT
 from local.fleet import T4
 from local.samples import happening
@@ -326,7 +327,7 @@ def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
     """Neither does one that comes after the event was closed; the table keeps their order."""
     instance_id = stage.launch()
     sample = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
-    log = EventStore(Table(Clients(), stage.scene.outputs["StateTableName"]))
+    log = EventLog(DynamoTable(Clients(), stage.scene.outputs["StateTableName"]))
 
     def say(hours_ago: int, days: int, status: str = "upcoming") -> tuple[list[str], list[str]]:
         now = datetime.now(tz=UTC).replace(microsecond=0)

@@ -16,9 +16,10 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.adapters.sns import alert_document
-from governor.adapters.table import EventStore, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.episode.episode import Outcome
+from governor.stores import EventLog
 from local.cloud import ROOT, LocalCloud
 from local.fleet import T4
 from local.receivers import Receivers
@@ -223,7 +224,7 @@ def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage)
     event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
     event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
     event["detail"]["eventArn"] += "-moved"
-    log = EventStore(Table(Clients(), guarded.scene.outputs["StateTableName"]))
+    log = EventLog(DynamoTable(Clients(), guarded.scene.outputs["StateTableName"]))
     kept = []
     for hours in (300, 10):
         when = datetime.now(tz=UTC) + timedelta(hours=hours)

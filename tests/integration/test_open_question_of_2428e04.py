@@ -10,9 +10,10 @@ from datetime import timedelta
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import Table, keys
-from governor.adapters.table.client import update
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.evidence import evidence_document, evidence_hash
+from governor.stores import keys
+from governor.stores.table import update
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 
@@ -28,7 +29,7 @@ overrides:
 
 def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
     """Puts the open question into the form of that release: an hour of evidence, its words, its verdict."""
-    table = Table(Clients(), stage.scene.outputs["StateTableName"])
+    table = DynamoTable(Clients(), stage.scene.outputs["StateTableName"])
     episode = stage.episode(instance_id)
     window = replace(episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1))
     evidence = replace(

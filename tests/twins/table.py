@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from governor.adapters.clients import Clients
-from governor.adapters.table import EventStore, StateTable, Table, keys
-from governor.adapters.table.client import Condition, Document, Key, Write, packed, unpacked
-from governor.adapters.table.codec import written
+from governor.adapters.table.codec import read_all, written
+from governor.adapters.table.dynamodb import attributes, packed, unpacked
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.domain.units import parse_iso
 from governor.errors import ConflictError
+from governor.stores import EventLog, StateTable, keys
+from governor.stores.table import Condition, Document, Key, Record, Table, Write
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
 
@@ -28,7 +28,6 @@ class MemoryTable(Table):
     """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call."""
 
     def __init__(self) -> None:
-        super().__init__(Clients(), "memory")
         self.lock = threading.RLock()
         self.items: dict[Key, Document] = {}
         self.failure: Exception | None = None
@@ -37,8 +36,13 @@ class MemoryTable(Table):
         """Itself: no call takes time."""
         return self
 
+    def document(self, record: object) -> Document:
+        return written(record)
+
+    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        return read_all(kind, items)
+
     def get(self, key: Key) -> Document | None:
-        """A copy of the item."""
         with self._turn():
             return deepcopy(self.items.get(key))
 
@@ -49,12 +53,10 @@ class MemoryTable(Table):
             return iter(deepcopy([self.items[key] for key in found if after is None or key[1] > after]))
 
     def write(self, one: Write) -> Document:
-        """One write; a copy of the item after an update."""
         self.transact(one)
         return (self.get(one.key) or {}) if one.kind == "Update" else {}
 
     def transact(self, *writes: Write) -> None:
-        """All or nothing."""
         with self._turn():
             for one in writes:
                 item = self.items.get(one.key, {})
@@ -64,9 +66,7 @@ class MemoryTable(Table):
                 self._carry_out(one)
 
     def _carry_out(self, one: Write) -> None:
-        place = {"pk": one.key[0], "sk": one.key[1]}
-        # Through the real encoding, which refuses what DynamoDB cannot hold and gives lists for tuples.
-        document = unpacked(packed({**one.document, **place}))
+        document = _stored({**attributes(one), "pk": one.key[0], "sk": one.key[1]})
         match one.kind:
             case "Put":
                 self.items[one.key] = document
@@ -80,7 +80,7 @@ class MemoryTable(Table):
                     item[name] = item.get(name, 0) + number
                 if one.first is not None:
                     name, entry, value = one.first
-                    item[name] = {entry: value, **item[name]}
+                    item[name] = {**_stored({entry: value}), **item[name]}
                 self.items[one.key] = item
 
     def _turn(self) -> threading.RLock:
@@ -89,13 +89,17 @@ class MemoryTable(Table):
         return self.lock
 
 
+def _stored(document: Document) -> Document:
+    """Through the real encoding, which refuses what DynamoDB cannot hold and gives lists for tuples."""
+    return unpacked(packed(document))
+
+
 def _holds(condition: Condition, item: Document) -> bool:
     left, right = condition.left, condition.right
+    if isinstance(left, Condition):
+        return (all if condition.operator == "AND" else any)(_holds(one, item) for one in (left, right))
+    right = _stored({"right": right})["right"]
     match condition.operator:
-        case "AND":
-            return _holds(left, item) and _holds(right, item)
-        case "OR":
-            return _holds(left, item) or _holds(right, item)
         case "attribute_exists":
             return left in item
         case "attribute_not_exists":
@@ -134,7 +138,7 @@ class MemoryStateTable(StateTable):
                 case InstanceRecord():
                     key = keys.instance(record.target, record.instance_id)
             document = {"pk": key[0], "sk": key[1], **written(record)}
-            self.items[key] = unpacked(packed({k: v for k, v in document.items() if v is not None}))
+            self.items[key] = _stored({k: v for k, v in document.items() if v is not None})
 
     def forget(self, sk: str) -> None:
         """Deletes all items with that sort key."""
@@ -148,7 +152,7 @@ class MemoryStateTable(StateTable):
         return [(item["pk"], parse_iso(item["at"]), item["counts"]) for item in found]
 
 
-class MemoryEventLog(EventStore):
+class MemoryEventLog(EventLog):
     """The event log over a table of its own."""
 
     def __init__(self) -> None:

@@ -139,12 +139,16 @@ def test_domain_imports_the_standard_library_and_the_errors() -> None:
         assert set() == outside(imports(path.read_text()), "governor.domain", "governor.errors"), path
 
 
-def test_use_cases_import_domain_ports_and_errors() -> None:
-    """They name what they need by port and never learn who answers."""
+def test_use_cases_import_domain_ports_stores_and_errors() -> None:
+    """They name what they need by port and never learn who answers; the stores know a table by its port."""
     allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.stores", "governor.usecases")
-    ports = [LAYER / "governor" / name for name in ("ports.py", "stores.py")]
-    for path in [*sorted((LAYER / "governor" / "usecases").rglob("*.py")), *ports]:
+    governor = LAYER / "governor"
+    stores = sorted((governor / "stores").glob("*.py"))
+    assert stores
+    for path in [*sorted((governor / "usecases").rglob("*.py")), *stores, governor / "ports.py"]:
         assert set() == outside(imports(path.read_text()), *allowed), path
+    for path in stores:
+        assert set() == within(imports(path.read_text()), "governor.ports", "governor.usecases"), path
 
 
 def test_only_the_wiring_imports_adapters() -> None:

@@ -35,8 +35,7 @@
         └── Unsupported             this kind of resource can never do this
 
     ValueError
-    ├── SettingError                settings out of range; becomes a PolicyError (domain/settings.py)
-    └── Unreadable                  an item of the table cannot be read (adapters/table/codec.py)
+    └── SettingError                settings out of range; becomes a PolicyError (domain/settings.py)
 
     Exception                       tools at a desk, which print the message and no traceback
     ├── CommandError                a command cannot do its work (cli/errors.py)

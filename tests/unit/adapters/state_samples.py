@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import StateTable, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.episode.plan import Plan, Price, Saving, Step
@@ -17,6 +17,7 @@ from governor.domain.history import History
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Action, Mode
+from governor.stores import StateTable
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 _DAY_END = NOW.replace(microsecond=0)
@@ -29,7 +30,7 @@ TABLE = "state"
 def dynamo_table(clients: Clients) -> StateTable:
     """The state table in moto, as the template defines its keys."""
     create_table(clients.client("dynamodb"))
-    return StateTable(Table(clients, TABLE, sleep=lambda _: None))
+    return StateTable(DynamoTable(clients, TABLE, sleep=lambda _: None))
 
 
 def create_table(client: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import EventStore, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.events.notice import Notice
 from governor.errors import ConflictError, Throttled
 from governor.stores import EventLog
@@ -34,7 +34,7 @@ def log(request: pytest.FixtureRequest) -> EventLog:
         return MemoryEventLog()
     clients: Clients = request.getfixturevalue("aws")
     create_table(clients.client("dynamodb"))
-    return EventStore(Table(clients, TABLE))
+    return EventLog(DynamoTable(clients, TABLE))
 
 
 def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> None:
@@ -91,7 +91,7 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
     client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
 
-    burst = EventStore(Table(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
+    burst = EventLog(DynamoTable(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
 
     assert (2, NOW.replace(microsecond=0)) == (burst.number, burst.started_at)
     assert ["#started_at_epoch > :1", "(attribute_not_exists(#pk)) OR (#started_at_epoch <= :3)"] == [
@@ -172,7 +172,7 @@ def test_a_busy_table_is_said_at_once() -> None:
     clients = FakeClients(client)
 
     with pytest.raises(Throttled):
-        EventStore(Table(clients, TABLE)).claim("event-1", NOW, LEASE)
+        EventLog(DynamoTable(clients, TABLE)).claim("event-1", NOW, LEASE)
     assert ([("dynamodb", None, False)], [False]) == (clients.asked, clients.patient)
 
 
@@ -181,7 +181,7 @@ def test_a_count_that_keeps_losing_says_so() -> None:
     client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
 
     with pytest.raises(ConflictError):
-        EventStore(Table(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
+        EventLog(DynamoTable(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
     assert 6 == len(client.calls)
 
 
@@ -189,7 +189,7 @@ def test_what_is_kept_goes_by_itself(aws: Clients) -> None:
     """Every item has a time to live."""
     client = aws.client("dynamodb")
     create_table(client)
-    log = EventStore(Table(aws, TABLE))
+    log = EventLog(DynamoTable(aws, TABLE))
     log.done("event-1", NOW, DAY)
     log.count(TARGET, "interruption#a", NOW, WINDOW)
     keep(log, BLOCK)

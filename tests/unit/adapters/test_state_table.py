@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import StateTable
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
@@ -19,6 +18,7 @@ from governor.domain.money.cost import Meter
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
+from governor.stores import StateTable
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,

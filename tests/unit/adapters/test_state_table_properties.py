@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import StateTable
 from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
+from governor.stores import StateTable
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, decision, dynamo_table, entry, episode, ref
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.table import StateTable, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import Answer
 from governor.domain.episode.episode import Outcome
 from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
+from governor.stores import StateTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
@@ -191,7 +192,7 @@ def test_a_busy_item_is_tried_again() -> None:
     client = ScriptedClient(transact_write_items=[busy, busy, {}])
     pauses: list[float] = []
 
-    table = StateTable(Table(FakeClients(client), TABLE, sleep=pauses.append))
+    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=pauses.append))
     assert table.settle_entry(entry(), NOW, false_stop=False)
     assert 3 == len(client.calls)
     assert 2 == len(pauses)
@@ -202,7 +203,7 @@ def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
     """Not as a lost condition: nobody else has won."""
     busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
     client = ScriptedClient(transact_write_items=lambda **_: busy)
-    table = StateTable(Table(FakeClients(client), TABLE, sleep=lambda _: None))
+    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(Throttled):
         table.settle_entry(entry(), NOW, false_stop=False)
     assert len(client.calls) < 10
@@ -219,7 +220,7 @@ def test_a_close_that_keeps_losing_says_so() -> None:
         return locked if parameters["Key"]["sk"]["S"].startswith("INSTANCE#") else {}
 
     client = ScriptedClient(transact_write_items=lambda **_: lost, get_item=get_item)
-    table = StateTable(Table(FakeClients(client), TABLE, sleep=lambda _: None))
+    table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(ConflictError):
         table.close_episode(ref(), Outcome.FAILED, "why", NOW, quiet_until=None, ledger=None)
 
@@ -236,7 +237,7 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
     """A table that cannot be read must not look like an empty one."""
     error = client_error(code)
     client = ScriptedClient(get_item=lambda **_: error, query=lambda **_: error)
-    table = StateTable(Table(FakeClients(client), TABLE))
+    table = StateTable(DynamoTable(FakeClients(client), TABLE))
     for read in (
         lambda: table.episode(ref()),
         lambda: table.approval("approval-1"),
@@ -253,7 +254,7 @@ def test_a_failed_read_is_no_empty_answer(code: str, kind: type[Exception]) -> N
 def test_decisions_read_what_was_last_written() -> None:
     """Every read of the table is strongly consistent."""
     client = ScriptedClient(get_item=lambda **_: {}, query=lambda **_: {"Items": []})
-    table = StateTable(Table(FakeClients(client), TABLE))
+    table = StateTable(DynamoTable(FakeClients(client), TABLE))
     table.episode(ref())
     table.approval("approval-1")
     table.record(TARGET, INSTANCE_ID)

@@ -29,7 +29,7 @@ from governor.domain.policy.policy import ApprovalRule
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
 from governor.ports import Clock, LinkSigner, Policies
-from governor.stores import Deliveries, Questions, Sweeps
+from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)
 _RECORD_LINK = timedelta(days=30)
@@ -115,10 +115,6 @@ class _Item:
         return not self.left and not any(delivery.reached_people for delivery in self.done.values())
 
 
-class _State(Questions, Deliveries, Sweeps, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed before it
@@ -130,7 +126,7 @@ class Dispatch:
 
     clock: Clock
     policies: Policies
-    state: _State
+    state: StateTable
     signer: LinkSigner
     registry: Registry
     park: Park

@@ -7,9 +7,9 @@ from functools import cached_property
 from governor.adapters.sns import SnsAnnouncer
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.stepfunctions import StepFunctionsWorkflow
-from governor.adapters.table import EventStore, StateTable, Table
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.ports import Announcer, Workflow
-from governor.stores import EventLog
+from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.void_episode import VoidEpisode
@@ -31,9 +31,9 @@ class Parts(Basics):
         return PolicyParameter(self.clients, self.settings.need("policy_parameter"))
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> DynamoTable:
         self.clients.client("dynamodb")
-        return Table(self.clients, self.settings.need("table_name"))
+        return DynamoTable(self.clients, self.settings.need("table_name"))
 
     @cached_property
     def state(self) -> StateTable:
@@ -42,7 +42,7 @@ class Parts(Basics):
     @cached_property
     def log(self) -> EventLog:
         self.clients.client("dynamodb", repeat=False, patient=False)
-        return EventStore(self.table)
+        return EventLog(self.table)
 
     @cached_property
     def workflow(self) -> Workflow:

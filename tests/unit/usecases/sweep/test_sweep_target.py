@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from governor.adapters.table import keys
 from governor.domain.alerts.alert import AlertKind
 from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import SweepDay
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
+from governor.stores import keys
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPolicies
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
-from pydantic_core import CoreSchema, core_schema, from_json
+from pydantic_core import CoreSchema, core_schema
 
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval
@@ -35,48 +35,35 @@ from governor.domain.history import History, history_document, history_from_docu
 from governor.domain.instance import Instance, LaunchFacts, Target
 from governor.domain.money.cost import Meter
 from governor.domain.money.ledger import LedgerEntry
-from governor.domain.sweep.breaker import BreakerState, SweepDay
+from governor.domain.sweep.breaker import BreakerState
 from governor.domain.units import as_utc, parse_iso
 from governor.errors import CloudError
+from governor.stores.table import Document, Record
 
-Document = dict[str, Any]
-Record = TypeVar("Record")
 _Pair = tuple[str, str]
-_SLICE_BYTES = 8_192
 
 
-class Unreadable(ValueError):
-    """A stored document that is not the record's. Names fields, never their values: some are secrets."""
-
-
-def read(kind: type[Record], document: Mapping[str, Any], context: Any = None) -> Record:
-    """The record that a document holds.
+def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+    """Return the records of stored items, one by one.
 
     Raises:
-        Unreadable: a field is missing or not of its type.
+        CloudError: a field is missing or not of its type. The message names the item and its fields, never
+            their values: some are secrets.
     """
-    try:
-        record: Record = _adapter(kind).validate_python(document, context=context)
-        return record
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found]
-    except (KeyError, TypeError, ArithmeticError) as error:
-        problems = [repr(error)]
-    raise Unreadable("; ".join(problems))
-
-
-def read_item(kind: type[Record], item: Mapping[str, Any], **more: Any) -> Record:
-    """The record of a stored item, with what only its key says.
-
-    Raises:
-        CloudError: it cannot be read; the message names the item.
-    """
-    try:
-        return read(kind, {**item, **more})
-    except Unreadable as error:
-        text = f"the item {item.get('pk')} / {item.get('sk')} cannot be read: {error}"
-        raise CloudError(text, operation="dynamodb:GetItem") from error
+    adapter = _adapter(kind)
+    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
+    shared: dict[_Pair, _Pair] = {}
+    for item in items:
+        try:
+            yield adapter.validate_python(item, context=shared)
+            continue
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False, include_context=False)
+            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found]
+        except (KeyError, TypeError, ArithmeticError) as error:
+            problems = [repr(error)]
+        name = f"the item {item.get('pk')} / {item.get('sk')}"
+        raise CloudError(f"{name} cannot be read: {'; '.join(problems)}", operation="dynamodb:GetItem")
 
 
 def written(record: object) -> Document:
@@ -88,66 +75,6 @@ def written(record: object) -> Document:
 def moment(value: datetime) -> str:
     """A time without loss: `units.iso` would cut it to the second."""
     return as_utc(value).isoformat()
-
-
-# observations: thousands at a time, so packed by line
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    id: str
-    seen: Observation
-
-
-def packed_observations(observations: Mapping[str, Observation]) -> bytes:
-    """One JSON line per instance, compressed as a stream: only one line is held as text at a time."""
-    packer = zlib.compressobj(level=3)
-    parts = [packer.compress(_json(written(_Line(*item))) + b"\n") for item in observations.items()]
-    return b"".join((*parts, packer.flush()))
-
-
-def unpacked_observations(chunks: Iterable[bytes]) -> dict[str, Observation]:
-    """The inverse of `packed_observations`.
-
-    Raises:
-        ValueError, TypeError, zlib.error: not packed observations, or not all of them.
-    """
-    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
-    shared: dict[_Pair, _Pair] = {}
-    lines = (read(_Line, from_json(line), shared) for line in _lines(chunks))
-    return {line.id: line.seen for line in lines}
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    unpacker = zlib.decompressobj()
-    rest = b""
-    for chunk in chunks:
-        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
-        for start in range(0, len(chunk), _SLICE_BYTES):
-            text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
-            *whole, rest = text.split(b"\n")
-            yield from whole
-    if rest or not unpacker.eof:
-        raise ValueError("the packed observations are cut short")
-
-
-# sweep days
-
-
-@dataclass(frozen=True, slots=True)
-class _SweepDays:
-    days: Mapping[date, tuple[int, int]]
-
-
-def sweep_days_document(days: Sequence[SweepDay]) -> Document:
-    """The largest changes of a sweep, by day."""
-    return written(_SweepDays({one.day: (one.most_idle, one.most_silent) for one in days}))
-
-
-def sweep_days(item: Mapping[str, Any]) -> tuple[SweepDay, ...]:
-    """The inverse of `sweep_days_document`. Raises: CloudError."""
-    days = read_item(_SweepDays, item).days
-    return tuple(SweepDay(day, *most) for day, most in sorted(days.items()))
 
 
 # fields
@@ -333,7 +260,6 @@ _STORED: dict[type, _Form] = {
     Observation: _Form(
         older={"reason": "", "policy_version": "", "told_silent": False, "advice": (), "is_late": False}
     ),
-    _Line: _Form(flat=("seen",)),
 }
 
 

@@ -14,7 +14,7 @@ from governor.domain.policy.policy import ApprovalRule, Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
 from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
-from governor.stores import Questions
+from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import answer_document
 
 _TOLD_LINK = timedelta(days=30)
@@ -34,7 +34,7 @@ class AskOwner:
 
     clock: Clock
     policies: Policies
-    state: Questions
+    state: Episodes
     workflow: Workflow
     announcer: Announcer
     signer: LinkSigner

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.errors import ConflictError, SafetyError
-from governor.stores import Questions
+from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import answer_document
 
 
@@ -15,7 +15,7 @@ from governor.usecases.approvals.deliver_decision import answer_document
 class ConcludeApproval:
     """Safe to repeat: the first status that is not PENDING stands."""
 
-    state: Questions
+    state: Episodes
 
     def __call__(self, ref: EpisodeRef) -> Mapping[str, object]:
         """The answer document; its `decision` is `expired` when nobody answered.

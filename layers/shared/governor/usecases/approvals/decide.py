@@ -11,7 +11,7 @@ from governor.domain.approvals.terms import check_terms
 from governor.domain.episode.episode import Episode
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
 from governor.ports import Announcer, Clock, Workflow
-from governor.stores import Questions
+from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Decided:
 class Decide:
     """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
 
-    state: Questions
+    state: Episodes
     workflow: Workflow
     clock: Clock
     announcer: Announcer

@@ -9,7 +9,7 @@ from typing import assert_never
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Phase
 from governor.ports import Workflow
-from governor.stores import Questions
+from governor.stores import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
@@ -52,7 +52,7 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 class DeliverDecision:
     """Sends the answer of an approval. Safe to repeat: a task takes one answer."""
 
-    state: Questions
+    state: Episodes
     workflow: Workflow
 
     def __call__(self, approval_id: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.instance import Target
 from governor.ports import Clock
-from governor.stores import Cases
+from governor.stores import StateTable
 from governor.usecases.approvals.show_approval import ApprovalView
 
 
@@ -16,7 +16,7 @@ from governor.usecases.approvals.show_approval import ApprovalView
 class ListQuestions:
     """Reads locks and their questions; there are as many as idle instances, not as there are instances."""
 
-    state: Cases
+    state: StateTable
     clock: Clock
     targets: Sequence[Target]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
@@ -16,7 +15,7 @@ from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
 from governor.ports import Clock
-from governor.stores import Deliveries, Questions
+from governor.stores import StateTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,11 @@ class ApprovalView:
         return min([*put_away, self.episode.closed_at or self.now])
 
 
-class _State(Questions, Deliveries, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class ShowApproval:
     """Reads the question and its episode."""
 
-    state: _State
+    state: StateTable
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:

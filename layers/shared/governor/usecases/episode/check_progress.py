@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from governor.domain.alerts.delivery import NOWHERE
 from governor.domain.approvals.approval import ApprovalStatus
@@ -15,7 +15,7 @@ from governor.domain.episode.plan import Step, Until
 from governor.domain.tags import EPISODE_TAG
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
-from governor.stores import Approvals, Deliveries
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards
 
@@ -36,10 +36,6 @@ class Progress:
     wait_seconds: int
 
 
-class _State(Approvals, Deliveries, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
     """One look."""
@@ -48,7 +44,7 @@ class CheckProgress:
     policies: Policies
     accounts: Accounts
     guards: Guards
-    state: _State
+    state: StateTable
     instances: InstanceReader
     snapshots: Snapshotter
 

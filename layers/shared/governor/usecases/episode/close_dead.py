@@ -14,7 +14,7 @@ from governor.domain.policy.fallback import policy_or_base
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError
 from governor.ports import Announcer, Policies
-from governor.stores import Cases
+from governor.stores import StateTable
 from governor.usecases.money.book_saving import BookSaving
 
 
@@ -23,7 +23,7 @@ class CloseDead:
     """Closes as failed. Safe to repeat; people may be told twice, never not."""
 
     policies: Policies
-    state: Cases
+    state: StateTable
     announcer: Announcer
     book: BookSaving
 

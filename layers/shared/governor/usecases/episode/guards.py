@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.terms import was_rightly_approved
@@ -22,7 +21,7 @@ from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime
 from governor.errors import Interrupted, SafetyError
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
-from governor.stores import Cases, Sweeps
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -37,10 +36,6 @@ class Cleared:
     dry_run: bool
 
 
-class _State(Cases, Sweeps, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class Guards:
     """Checks that hold before any step of an episode."""
@@ -49,7 +44,7 @@ class Guards:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
-    state: _State
+    state: StateTable
     snapshots: Snapshotter
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:

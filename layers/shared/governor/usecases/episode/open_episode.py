@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.terms import terms_of
@@ -23,7 +22,7 @@ from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime
 from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
-from governor.stores import Episodes, Instances, Sweeps
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.evidence.inspect_instance import InspectInstance
 from governor.usecases.evidence.read_history import ReadHistory
@@ -46,10 +45,6 @@ def new_approval_id() -> str:
     return secrets.token_hex(16)
 
 
-class _State(Sweeps, Instances, Episodes, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class OpenEpisode:
     """Opens the episode, or says why not. Safe to repeat: the episode stored first is the one returned."""
@@ -59,7 +54,7 @@ class OpenEpisode:
     accounts: Accounts
     inspect: InspectInstance
     history: ReadHistory
-    state: _State
+    state: StateTable
     approval_id: Callable[[], str] = new_approval_id
 
     def __call__(self, ref: EpisodeRef) -> Opened:

@@ -16,7 +16,7 @@ from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies
-from governor.stores import Cases
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.money.book_saving import BookSaving
 
@@ -30,7 +30,7 @@ class RecordOutcome:
     clock: Clock
     policies: Policies
     accounts: Accounts
-    state: Cases
+    state: StateTable
     tagger: InstanceTagger
     announcer: Announcer
     signer: LinkSigner

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
@@ -14,14 +13,10 @@ from governor.domain.policy.fallback import policy_or_base
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, UndoAnswer
-from governor.stores import Episodes, Instances
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 
 _log = logging.getLogger(__name__)
-
-
-class _State(Instances, Episodes, Protocol):
-    """The stores that are used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class UndoEpisode:
     accounts: Accounts
     instances: InstanceReader
     starter: InstanceStarter
-    state: _State
+    state: StateTable
     announcer: Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
 from governor.errors import ConflictError
-from governor.stores import Questions
+from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 
 
@@ -14,7 +14,7 @@ from governor.usecases.approvals.deliver_decision import DeliverDecision
 class VoidEpisode:
     """Voids the pending approval of an episode; the workflow then records the outcome and tells people."""
 
-    state: Questions
+    state: Episodes
     deliver: DeliverDecision
 
     def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:

@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from governor.domain.episode.episode import InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, Policies
-from governor.stores import Instances, Ledger
+from governor.stores import StateTable
 from governor.usecases.episode.close_dead import CloseDead
 from governor.usecases.episode.void_episode import VoidEpisode
 from governor.usecases.money.settle_ledger import ended_by, settle_restart
 
 _NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
-
-
-class _State(Instances, Ledger, Protocol):
-    """The stores that are used here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ class ReactToStateChange:
     """
 
     policies: Callable[[], Policies]
-    state: _State
+    state: StateTable
     void: VoidEpisode
 
     def __call__(self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime) -> str:

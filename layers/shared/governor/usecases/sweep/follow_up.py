@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
 from governor.domain.sweep.verdict import WORKING, Family, family
 from governor.domain.units import UtcDatetime
 from governor.ports import Workflow
-from governor.stores import Episodes, Instances, Ledger
+from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.close_dead import CloseDead
 from governor.usecases.episode.void_episode import VoidEpisode
@@ -23,15 +23,11 @@ _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is checked: longer than any policy lets a stop wait to be booked."""
 
 
-class _State(Instances, Episodes, Ledger, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class FollowUp:
     """One attempt per instance: what fails for one never holds up the others."""
 
-    state: _State
+    state: StateTable
     workflow: Workflow
     void: VoidEpisode
     deliver: DeliverDecision

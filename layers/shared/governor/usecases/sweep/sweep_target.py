@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Instance, Target
@@ -18,7 +17,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import PolicyError
 from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
-from governor.stores import Episodes, Instances, Ledger, Sweeps
+from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.close_dead import CloseDead
 from governor.usecases.episode.void_episode import VoidEpisode
@@ -34,10 +33,6 @@ from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import Case, Sweep, SweepSummary
 
 
-class _State(Sweeps, Instances, Episodes, Ledger, Protocol):
-    """The stores that are used here."""
-
-
 @dataclass(frozen=True, slots=True)
 class SweepTarget:
     """The sweep of one target."""
@@ -47,7 +42,7 @@ class SweepTarget:
     instances: InstanceReader
     gather: GatherEvidence
     catalogue: Catalogue
-    state: _State
+    state: StateTable
     tagger: InstanceTagger
     workflow: Workflow
     announcer: Announcer

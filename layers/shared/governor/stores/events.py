@@ -7,9 +7,16 @@ module must not know events.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from governor.adapters.table.client import (
+from governor.domain.events.notice import Notice
+from governor.domain.instance import Target
+from governor.domain.parts import in_parts
+from governor.domain.units import UtcDatetime, iso
+from governor.errors import CloudError, ConflictError
+from governor.stores.keys import target_pk
+from governor.stores.table import (
     TRANSACTION,
     Condition,
     Document,
@@ -19,19 +26,12 @@ from governor.adapters.table.client import (
     Write,
     absent,
     epoch,
+    is_over,
     present,
     put,
     update,
     where,
 )
-from governor.adapters.table.codec import read_item
-from governor.adapters.table.keys import target_pk
-from governor.domain.events.notice import Notice
-from governor.domain.instance import Target
-from governor.domain.parts import in_parts
-from governor.domain.units import iso
-from governor.errors import CloudError, ConflictError
-from governor.stores import Burst
 
 _ATTEMPTS = 3
 """Of a count that met another one beginning at the same moment."""
@@ -42,22 +42,38 @@ _NOTICE_KEPT = timedelta(days=30)
 _TOLD = "TOLD#"
 
 
-class EventStore(Store):
-    """The port `EventLog`."""
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """The place of a warning among those of its zone: `number` counts from 1 since `started_at`."""
+
+    number: int
+    started_at: UtcDatetime
+
+
+class EventLog(Store):
+    """What was done about which event."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        return self._hasty.holds(_taking(key, now + lease, _is_free(now)))
+        """Return whether this caller shall do what `key` names: nobody has, and nobody is at it.
+
+        A claim without a later `done` lapses after `lease`, so that a repeated event makes up for a
+        caller that failed.
+        """
+        return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
-        """Claim a hundred in one transaction; one by one where any of them is not free."""
+        """As `claim`, of many different keys: those that this caller shall do.
+
+        A hundred in one transaction; one by one where any of them is not free.
+        """
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
-                self._hasty.transact(*(_taking(key, now + lease, _is_free(now)) for key in part))
+                self._hasty.transact(*(_taking(key, now + lease, is_over(now)) for key in part))
             except (ConflictError, CloudError) as error:
                 # An answer that was lost says nothing about the claims; a refusal says that none was made.
                 if isinstance(error, CloudError) and error.code != _CANCELLED:
@@ -68,20 +84,23 @@ class EventStore(Store):
         return frozenset(claimed)
 
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
+        """Note that it is done, and not to be done again within `keep`."""
         self._hasty.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
+        """As `done`, of many different keys in few calls."""
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
+        """Count one more of `name` (a kind and a zone); a count begins anew `window` after its first.
+
+        Raises: CloudError, or ConflictError when too many counted at the same moment.
+        """
         key, over = (target_pk(target), f"BURST#{name}"), epoch(now - window)
         counting = update(key, {}, where("started_at_epoch", ">", over), add={"warnings": 1})
-        begun = {
-            "started_at_epoch": epoch(now),
-            "warnings": 1,
-            "expires_at_epoch": epoch(now + window + _COUNT_KEPT),
-        }
-        beginning = update(key, begun, absent() | where("started_at_epoch", "<=", over))
+        begun = {"started_at_epoch": epoch(now), "warnings": 1}
+        is_first = absent() | where("started_at_epoch", "<=", over)
+        beginning = update(key, begun, is_first, until=now + window + _COUNT_KEPT)
         for _ in range(_ATTEMPTS):
             # None has begun, or it is over: begin one, unless another caller was faster; then count on its.
             for one in (counting, beginning):
@@ -93,27 +112,42 @@ class EventStore(Store):
         raise ConflictError(f"the count of {name} in {target} kept beginning anew")
 
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
-        said = iso(notice.said_at)
+        """Keep an announced date; false, and nothing changes, when something newer is known about it.
+
+        A new date of the same thing replaces the old one. The same date again, or none, leaves the one
+        that is kept, and whether to remind of it. Only a newer word opens what was dropped.
+        """
+        said, at = iso(notice.said_at), notice.at and iso(notice.at)
         # The same date again, or none: all that is kept stays, and was said now.
-        same = present("at") if notice.at is None else where("at", "=", iso(notice.at))
+        same = where("at", "=", at) if at else present("at")
         moving = update(_notice_key(notice), {"said_at": said}, where("said_at", "<=", said) & same)
         # What is over has no `what`: what was said at the same moment does not open it.
         is_open = where("said_at", "=", said) & present("what")
         newer = absent("said_at") | where("said_at", "<", said) | is_open
-        return self._table.holds(moving) or self._table.holds(
-            put(_notice_key(notice), {**_notice_document(notice), "remind": remind}, newer)
-        )
+        document: Document = {
+            "source_id": notice.source_id,
+            "what": notice.what,
+            "at": at,
+            "instance_id": notice.instance_id,
+            "reservation_id": notice.reservation_id,
+            "remind": remind,
+        }
+        known = {name: value for name, value in document.items() if value is not None}
+        return self._table.holds(moving) or self._table.holds(_saying(notice, known, newer))
 
     def drop_notice(self, notice: Notice) -> None:
+        """Keep for a while that it is over; unless something newer is known."""
         newer = absent("said_at") | where("said_at", "<=", iso(notice.said_at))
-        self._table.holds(put(_notice_key(notice), _said(notice), newer))
+        self._table.holds(_saying(notice, {}, newer))
 
     def notices(self, target: Target) -> list[Notice]:
+        """Return the announced dates to remind of."""
         place = {"account": target.account, "region": target.region}
         kept = self._table.query(target_pk(target), "NOTICE#")
-        return [read_item(Notice, item, **place) for item in kept if item.get("remind")]
+        return list(self._table.records(Notice, ({**item, **place} for item in kept if item.get("remind"))))
 
     def told(self, target: Target, now: datetime) -> frozenset[str]:
+        """Return everything of the target that `keep_told` has kept and whose time is not over."""
         return frozenset(
             item["sk"].removeprefix(_TOLD)
             for item in self._table.query(target_pk(target), _TOLD)
@@ -121,35 +155,19 @@ class EventStore(Store):
         )
 
     def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
-        document = {"expires_at_epoch": epoch(until)}
-        self._table.write_all(
-            [put((target_pk(target), f"{_TOLD}{key}"), document) for key in sorted(set(keys))]
-        )
+        """Keep that people know what the keys name; a later call sets another end."""
+        pk = target_pk(target)
+        self._table.write_all([put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))])
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:
-    return update((f"EVENT#{key}", "SEEN"), {"expires_at_epoch": epoch(until)}, condition)
-
-
-def _is_free(now: datetime) -> Condition:
-    return absent() | where("expires_at_epoch", "<=", epoch(now))
+    return update((f"EVENT#{key}", "SEEN"), {}, condition, until=until)
 
 
 def _notice_key(notice: Notice) -> Key:
     return target_pk(Target(notice.account, notice.region)), f"NOTICE#{notice.key}"
 
 
-def _notice_document(notice: Notice) -> Document:
-    document = {
-        "source_id": notice.source_id,
-        "what": notice.what,
-        "at": None if notice.at is None else iso(notice.at),
-        "instance_id": notice.instance_id,
-        "reservation_id": notice.reservation_id,
-    }
-    return {name: value for name, value in document.items() if value is not None} | _said(notice)
-
-
-def _said(notice: Notice) -> Document:
+def _saying(notice: Notice, known: Document, condition: Condition) -> Write:
     ends = max(notice.at or notice.said_at, notice.said_at) + _NOTICE_KEPT
-    return {"said_at": iso(notice.said_at), "expires_at_epoch": epoch(ends)}
+    return put(_notice_key(notice), {**known, "said_at": iso(notice.said_at)}, condition, until=ends)

@@ -1,13 +1,10 @@
-"""Keys that several stores share: `pk`, then `sk`. `docs/state.md` lists all keys of the table.
-
-DynamoDB deletes late, so an item past its `expires_at_epoch` counts as gone wherever that matters.
-"""
+"""Keys that several stores share. `docs/state.md` lists all keys of the table."""
 
 from __future__ import annotations
 
-from governor.adapters.table.client import Key
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.instance import Target
+from governor.stores.table import Key
 
 
 def target_pk(target: Target) -> str:

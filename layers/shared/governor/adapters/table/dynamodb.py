@@ -1,111 +1,26 @@
-"""The DynamoDB table: string keys `pk` and `sk`, TTL attribute `expires_at_epoch`, and conditional writes.
-
-Where a lost response would make a retry see its own write as a conflict, use a transaction: AWS answers its
-repetition as it answered the first. This module must not know what is stored.
-"""
+"""The state table in DynamoDB: string keys `pk` and `sk`, TTL attribute `expires_at_epoch`."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import is_dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
-from governor.domain.parts import in_parts
-from governor.errors import ConflictError, Throttled
+from governor.adapters.table import codec
+from governor.errors import Throttled
+from governor.stores.table import Condition, Document, Key, Record, Table, Write, epoch
 
-TRANSACTION = 100
-"""Actions in one. Source: DynamoDB API, TransactWriteItems."""
 _ATTEMPTS = 6
 """Of a transaction that met another one on the same item."""
 
-Document = dict[str, Any]
-Key = tuple[str, str]
 
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """What must hold of the stored item: a comparison of one attribute, or two conditions with AND or OR."""
-
-    operator: str
-    left: Any
-    right: Any = None
-
-    def __and__(self, other: Condition) -> Condition:
-        return Condition("AND", self, other)
-
-    def __or__(self, other: Condition) -> Condition:
-        return Condition("OR", self, other)
-
-
-def present(attribute: str = "pk") -> Condition:
-    """The attribute is there; by default: the item."""
-    return Condition("attribute_exists", attribute)
-
-
-def absent(attribute: str = "pk") -> Condition:
-    """The attribute is not there; by default: the item."""
-    return Condition("attribute_not_exists", attribute)
-
-
-def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
-    """The attribute compares so with the value."""
-    return Condition(operator, attribute, value)
-
-
-def is_text(attribute: str) -> Condition:
-    """The attribute is there and is text."""
-    return Condition("attribute_type", attribute, "S")
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write, or a check, of an item: by itself, or as a part of a transaction.
-
-    An update sets the attributes of `document`, removes those in `remove`, adds to the numbers in `add`, and
-    sets `first` (a map, a key in it, a value) unless the map holds that key.
-    """
-
-    kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
-    key: Key
-    condition: Condition | None = None
-    document: Document = field(default_factory=dict)
-    remove: Sequence[str] = ()
-    add: Mapping[str, int] = field(default_factory=dict)
-    first: tuple[str, str, Any] | None = None
-
-
-def put(key: Key, document: Document, condition: Condition | None = None) -> Write:
-    """Stores the item, in place of what is there."""
-    return Write("Put", key, condition, document)
-
-
-def insert(key: Key, document: Document) -> Write:
-    """Stores the item where there is none."""
-    return put(key, document, absent())
-
-
-def update(key: Key, changes: Document, condition: Condition | None = None, **more: Any) -> Write:
-    """Changes attributes of the item."""
-    return Write("Update", key, condition, changes, **more)
-
-
-def delete(key: Key, condition: Condition | None = None) -> Write:
-    """Deletes the item."""
-    return Write("Delete", key, condition)
-
-
-def check(key: Key, condition: Condition) -> Write:
-    """Lets a transaction fail unless the condition holds."""
-    return Write("ConditionCheck", key, condition)
-
-
-class Table:
+class DynamoTable(Table):
     """One table in DynamoDB. Safe to use from several threads and processes; no state of its own."""
 
     def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -115,20 +30,23 @@ class Table:
         self._hasty = False
 
     def hasty(self) -> Table:
-        """The same table for what is worth nothing later: writes are sent once and give up within seconds."""
         table = copy(self)
         table._hasty = True
         return table
 
+    def document(self, record: object) -> Document:
+        return codec.written(record)
+
+    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        return codec.read_all(kind, items)
+
     def get(self, key: Key) -> Document | None:
-        """The item, as last written."""
         with aws_errors("dynamodb:GetItem"):
             answer = self._client.get_item(TableName=self._name, Key=_packed_key(key), ConsistentRead=True)
         item = answer.get("Item")
         return unpacked(item) if item else None
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """All items of a partition whose sort key begins with the prefix, in order; `after` starts later."""
         values = {":pk": pk} | ({":prefix": prefix} if prefix else {})
         parameters: dict[str, Any] = {
             "TableName": self._name,
@@ -136,22 +54,17 @@ class Table:
             "ExpressionAttributeValues": packed(values),
             "ConsistentRead": True,
         }
-        if after is not None:
-            parameters["ExclusiveStartKey"] = _packed_key((pk, after))
+        following = None if after is None else _packed_key((pk, after))
         while True:
+            start = {"ExclusiveStartKey": following} if following else {}
             with aws_errors("dynamodb:Query"):
-                page = self._client.query(**parameters)
+                page = self._client.query(**parameters, **start)
             yield from map(unpacked, page["Items"])
-            if not page.get("LastEvaluatedKey"):
+            following = page.get("LastEvaluatedKey")
+            if not following:
                 return
-            parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def write(self, one: Write) -> Document:
-        """Carries out one write; returns the item after an update.
-
-        Raises:
-            ConflictError: its condition does not hold.
-        """
         parameters = _parameters(self._name, one)
         with aws_errors(f"dynamodb:{one.kind}Item"):
             match one.kind:
@@ -164,28 +77,10 @@ class Table:
                     return unpacked(answer.get("Attributes") or {})
         return {}
 
-    def holds(self, one: Write) -> bool:
-        """Carry out one write; return whether its condition held."""
-        try:
-            self.write(one)
-        except ConflictError:
-            return False
-        return True
-
-    def wins(self, *writes: Write) -> bool:
-        """Whether the conditions of this transaction held."""
-        try:
-            self.transact(*writes)
-        except ConflictError:
-            return False
-        return True
-
     def transact(self, *writes: Write) -> None:
-        """All or nothing. botocore gives each call a token, so that its own retries count once.
+        """Raises also: Throttled, when other transactions held the items for all attempts.
 
-        Raises:
-            ConflictError: a condition did not hold.
-            Throttled: other transactions held the items for all attempts.
+        botocore gives each call a token, so that its own retries count once.
         """
         actions = [{one.kind: _parameters(self._name, one)} for one in writes]
         attempts = 1 if self._hasty else _ATTEMPTS
@@ -200,28 +95,11 @@ class Table:
             else:
                 return
 
-    def write_all(self, writes: Sequence[Write]) -> None:
-        """Carries out any number of writes, a transaction's worth at a time."""
-        for part in in_parts(writes, TRANSACTION):
-            self.transact(*part)
-
     @property
     def _client(self) -> Any:
         if self._hasty:
             return self._clients.client("dynamodb", repeat=False, patient=False)
         return self._clients.client("dynamodb")
-
-
-class Store:
-    """The items of one aggregate. Its port in `governor.stores` documents the methods."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-
-def epoch(at: datetime) -> int:
-    """A time to live, in the seconds that DynamoDB compares."""
-    return int(at.timestamp())
 
 
 # expressions
@@ -257,7 +135,7 @@ class _Expression:
                 return f"{name} {one.operator} {self.value(one.right)}"
 
     def changes(self, one: Write) -> str:
-        sets = [f"{self.name(name)} = {self.value(value)}" for name, value in one.document.items()]
+        sets = [f"{self.name(name)} = {self.value(value)}" for name, value in attributes(one).items()]
         if one.first is not None:
             path = f"{self.name(one.first[0])}.{self.name(one.first[1])}"
             sets.append(f"{path} = if_not_exists({path}, {self.value(one.first[2])})")
@@ -268,11 +146,12 @@ class _Expression:
 
 def _parameters(table: str, one: Write) -> dict[str, Any]:
     expression = _Expression()
+    key = _packed_key(one.key)
     parameters: dict[str, Any] = {"TableName": table}
     if one.kind == "Put":
-        parameters["Item"] = packed({**one.document, "pk": one.key[0], "sk": one.key[1]})
+        parameters["Item"] = packed(attributes(one)) | key
     else:
-        parameters["Key"] = _packed_key(one.key)
+        parameters["Key"] = key
     if one.kind == "Update":
         parameters["UpdateExpression"] = expression.changes(one)
     if one.condition is not None:
@@ -285,6 +164,13 @@ def _parameters(table: str, one: Write) -> dict[str, Any]:
 
 
 # values
+
+
+def attributes(one: Write) -> Document:
+    """The attributes that a write sets."""
+    document = codec.written(one.document) if is_dataclass(one.document) else one.document
+    until = {} if one.until is None else {"expires_at_epoch": epoch(one.until)}
+    return {**document, **until}
 
 
 def packed(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -309,7 +195,9 @@ def _pack(value: object) -> dict[str, Any]:
         case bool():
             return {"BOOL": value}
         case str():
-            return {"S": value}
+            return {"S": str(value)}
+        case datetime():
+            return {"S": codec.moment(value)}
         case int():
             return {"N": str(value)}
         case bytes():
@@ -318,6 +206,8 @@ def _pack(value: object) -> dict[str, Any]:
             return {"L": [_pack(part) for part in value]}
         case dict():
             return {"M": packed(value)}
+        case _ if is_dataclass(value):
+            return {"M": packed(codec.written(value))}
         case _:
             raise TypeError(f"{type(value).__name__} is not written to the state table")
 

@@ -1,0 +1,248 @@
+"""Episodes, from the lock on the instance record to the close that frees it, and their questions.
+
+A question is decided once, and a keep or an exemption holds from that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from governor.domain.approvals.approval import (
+    Approval,
+    ApprovalStatus,
+    Decision,
+    first_approval,
+    hold_after,
+    status_after,
+)
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.money.ledger import LedgerEntry
+from governor.domain.sweep.verdict import NO_HOLD
+from governor.errors import ConflictError, NotFound
+from governor.stores import keys
+from governor.stores.ledger import booking
+from governor.stores.table import (
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    check,
+    insert,
+    present,
+    update,
+    where,
+)
+
+_APPROVALS_KEPT = timedelta(days=400)
+_ATTEMPTS = 6
+"""Of a close that read an older state."""
+_CLOSED = where("phase", "=", Phase.CLOSED)
+_OPEN = present() & where("phase", "<>", Phase.CLOSED)
+_PENDING = where("status", "=", ApprovalStatus.PENDING)
+
+
+class Episodes(Store):
+    """Episodes, with the lock on the instance that lets one be open at a time, and their questions."""
+
+    def take_lock(self, ref: EpisodeRef) -> bool:
+        """Open the episode on the instance record: set `open_episode` and count it.
+
+        True when this call took it, or the same episode already holds it (a repeated invocation).
+        False when another episode is open or this number has been used.
+        """
+        key = _record(ref)
+        is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
+        locked = {"open_episode": ref.execution_name, "episodes": ref.number}
+        return self._table.holds(update(key, locked, is_free)) or self._is_locked_by(ref)
+
+    def save_opened(self, episode: Episode) -> Episode:
+        """Write the episode and its pending approval once; return the stored one (first wins).
+
+        Nobody can answer the approval before `await_answer` has set its expiry.
+
+        Raises: ConflictError when the episode does not hold the lock (any more).
+        """
+        ref, question = episode.ref, first_approval(episode)
+        until = question.created_at + _APPROVALS_KEPT
+        try:
+            self._table.transact(
+                insert(keys.episode(ref), episode),
+                insert(keys.approval(question.approval_id), question, until=until),
+                check(_record(ref), _is_held_by(ref)),
+            )
+        except ConflictError:
+            stored = self.episode(ref)
+            if stored is None:
+                raise
+            return stored
+        return episode
+
+    def episode(self, ref: EpisodeRef) -> Episode | None:
+        """Return the episode, or `None` when it was never opened."""
+        return self._table.read(Episode, keys.episode(ref))
+
+    def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """Let this step through after a recheck. Raises ConflictError when the episode is closed."""
+        cleared = {"phase": Phase.ACTING, "phase_since": at, "cleared_step": step, "cleared_at": at}
+        self._table.write(update(keys.episode(ref), cleared, _OPEN))
+
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
+        """Note the snapshots of the episode: volume id by snapshot id."""
+        self._table.write(update(keys.episode(ref), {"snapshots": dict(snapshots)}, present()))
+
+    def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
+        """Note when a step was first asked of EC2; later notes of the same step change nothing.
+
+        The last barrier before EC2 is called: a late invocation finds its episode closed, a ConflictError.
+        """
+        self._table.write(update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at)))
+
+    def note_told(self, ref: EpisodeRef, at: datetime) -> None:
+        """Note that people know the outcome. Raises ConflictError when there is no such episode."""
+        self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
+
+    def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
+        """Note who had the instance started again; true when nobody was noted before.
+
+        Raises ConflictError when the episode is not closed.
+        """
+        key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
+        try:
+            self._table.write(update(key, undone, _CLOSED & _unset("undone_at")))
+        except ConflictError:
+            if (self._table.get(key) or {}).get("undone_at") is None:
+                raise
+            return False
+        return True
+
+    def close_episode(
+        self,
+        ref: EpisodeRef,
+        outcome: Outcome,
+        reason: str,
+        at: datetime,
+        *,
+        quiet_until: datetime | None,
+        ledger: LedgerEntry | None,
+    ) -> bool:
+        """Close the episode, free the lock and book the ledger entry, all or nothing.
+
+        True when this call closed it; false when it was closed already. Works for an episode that was
+        locked but never saved.
+        """
+        closed = {
+            "phase": Phase.CLOSED,
+            "phase_since": at,
+            "closed_at": at,
+            "outcome": outcome,
+            "outcome_reason": reason,
+            "became": ledger.outcome if ledger is not None and ledger.ours else None,
+        }
+        for _ in range(_ATTEMPTS):
+            stored = self._table.get(keys.episode(ref))
+            is_held = self._is_locked_by(ref)
+            is_over = stored["phase"] == Phase.CLOSED if stored else not is_held
+            if is_over:
+                return False
+            # Without an episode freeing the lock is the whole close, unless one is saved this moment.
+            gone = check(keys.episode(ref), absent())
+            writes = [update(keys.episode(ref), closed, _OPEN) if stored else gone]
+            if is_held:
+                writes.append(_freeing(ref, outcome, quiet_until))
+            if ledger is not None:
+                writes += booking(ledger)
+            if self._table.wins(*writes):
+                return True
+        raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
+
+    def _is_locked_by(self, ref: EpisodeRef) -> bool:
+        record = self._table.get(_record(ref)) or {}
+        return record.get("open_episode") == ref.execution_name
+
+    def approval(self, approval_id: str) -> Approval | None:
+        """Return the approval, or `None` for an unknown id."""
+        return self._table.read(Approval, keys.approval(approval_id))
+
+    def await_answer(
+        self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
+    ) -> Approval:
+        """Open the approval for answers until `expires_at`, and bind the task token that waits for one.
+
+        Without a token nothing waits yet. Returns it as stored (it may already be decided).
+
+        Raises: NotFound.
+        """
+        asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
+        self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
+        return self._existing(approval_id)
+
+    def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
+        """Note the first of two approvals, while it is pending; return the approval as stored.
+
+        Raises: NotFound.
+        """
+        is_first = _PENDING & _unset("first_yes")
+        self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
+        return self._existing(approval_id)
+
+    def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
+        """Change PENDING to the decision's status, once; write a keep or an exemption to the instance
+        record in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.
+        """
+        approval = self._pending(approval_id)
+        hold = hold_after(NO_HOLD, decision, hold_until)
+        standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
+        holds = {name: value for name, value in standing.items() if value is not None}
+        on_record = [update(_record(approval.episode), holds)] if holds else []
+        changes = {"status": status_after(decision.answer), "decision": decision}
+        self._table.transact(update(keys.approval(approval_id), changes, _PENDING), *on_record)
+        return self._existing(approval_id)
+
+    def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
+        """Change PENDING to VOID (or EXPIRED), once, and keep `outcome` as `void_outcome`.
+
+        Raises: ConflictError, NotFound.
+        """
+        self._pending(approval_id)
+        status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
+        changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
+        self._table.transact(update(keys.approval(approval_id), changes, _PENDING))
+        return self._existing(approval_id)
+
+    def _pending(self, approval_id: str) -> Approval:
+        """The approval, read before it is decided: spares a transaction that must fail."""
+        approval = self._existing(approval_id)
+        if approval.status is not ApprovalStatus.PENDING:
+            raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
+        return approval
+
+    def _existing(self, approval_id: str) -> Approval:
+        approval = self.approval(approval_id)
+        if approval is None:
+            raise NotFound(f"there is no approval {approval_id}", operation="dynamodb:GetItem")
+        return approval
+
+
+def _record(ref: EpisodeRef) -> Key:
+    return keys.instance(ref.target, ref.instance_id)
+
+
+def _unset(attribute: str) -> Condition:
+    return absent(attribute) | where(attribute, "=", None)
+
+
+def _is_held_by(ref: EpisodeRef) -> Condition:
+    return where("open_episode", "=", ref.execution_name)
+
+
+def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None) -> Write:
+    values: Document = {"last_outcome": outcome}
+    remove = ["open_episode"]
+    if quiet_until is None:
+        remove += ["quiet_until", "quiet_launch_time"]
+    else:
+        values |= {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
+    return update(_record(ref), values, _is_held_by(ref), remove=remove)

@@ -1,0 +1,81 @@
+"""Instance records: holds, marks and warnings, each attribute changed by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import reduce
+
+from governor.domain.episode.episode import InstanceRecord
+from governor.domain.instance import Target
+from governor.errors import CloudError
+from governor.stores import keys
+from governor.stores.table import Condition, Document, Store, absent, delete, present, update, where
+
+_BESIDE_A_WARNING = (
+    "episodes",
+    "exempt_reason",
+    "last_outcome",
+    "marked_at",
+    "open_episode",
+    "quiet_until",
+    "snoozed_until",
+)
+
+
+class Instances(Store):
+    """Instance records: holds, marks, warnings, and who holds the lock."""
+
+    def records(self, target: Target) -> dict[str, InstanceRecord]:
+        """Return all records of a target by instance id; an unreadable one says so in `problem`."""
+        found = {}
+        for item in self._table.query(keys.target_pk(target), "INSTANCE#"):
+            instance_id = item["sk"].partition("#")[2]
+            try:
+                found[instance_id] = self._read(target, instance_id, item)
+            except CloudError as error:
+                # One damaged record must not end the sweep of all others; nothing follows from it either.
+                found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
+        return found
+
+    def record(self, target: Target, instance_id: str) -> InstanceRecord:
+        """Return one record; an empty one when there is none yet."""
+        return self._read(target, instance_id, self._table.get(keys.instance(target, instance_id)) or {})
+
+    def _read(self, target: Target, instance_id: str, item: Document) -> InstanceRecord:
+        named = {"account": target.account, "region": target.region, "instance_id": instance_id}
+        return next(self._table.records(InstanceRecord, [{**item, **named}]))
+
+    def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
+        """Note when the instance was tagged, or that it no longer is."""
+        if at is None:
+            self._remove(target, instance_id, "marked_at")
+        else:
+            self._set(target, instance_id, "marked_at", at)
+
+    def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
+        """Note until when warnings stand, by instance id. The last one counts."""
+        self._table.write_all(
+            [update(keys.instance(target, one), {"warned_until": at}) for one, at in until.items()]
+        )
+
+    def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
+        """Delete a record that holds an old warning and nothing else; any other stays."""
+        is_old = where("warned_until", "<=", now)
+        alone = reduce(Condition.__and__, map(absent, _BESIDE_A_WARNING), is_old)
+        self._table.wins(delete(keys.instance(target, instance_id), alone))
+
+    def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
+        """Leave the instance alone until then, as a decision to keep it would."""
+        self._set(target, instance_id, "snoozed_until", until)
+
+    def clear_quiet(self, target: Target, instance_id: str) -> None:
+        """Note that work has resumed: the next idle stretch is reported again."""
+        self._remove(target, instance_id, "quiet_until", "quiet_launch_time")
+
+    def _set(self, target: Target, instance_id: str, attribute: str, at: datetime) -> None:
+        self._table.write(update(keys.instance(target, instance_id), {attribute: at}))
+
+    def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
+        # Without a record there is nothing to remove.
+        self._table.holds(update(keys.instance(target, instance_id), {}, present(), remove=attributes))

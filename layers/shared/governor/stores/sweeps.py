@@ -1,0 +1,139 @@
+"""The memory of a sweep: observations, what turned at once, and the breaker."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import tee
+from typing import Any
+
+from governor.domain.episode.episode import Observation
+from governor.domain.instance import Target
+from governor.domain.sweep.breaker import BreakerState, SweepDay
+from governor.domain.units import as_utc, iso
+from governor.errors import CloudError
+from governor.stores.keys import target_pk
+from governor.stores.table import Key, Store, delete, insert, present, put
+
+_log = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 350_000
+"""An item may have 400 KB with its names and keys."""
+_SLICE_BYTES = 8_192
+_OBSERVATIONS_FORMAT = 1
+_SWEEPS_KEPT = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class _Days:
+    """The most that turned idle, and silent, by day."""
+
+    days: Mapping[date, tuple[int, int]]
+
+
+class Sweeps(Store):
+    """The memory of the sweeps of a target."""
+
+    def observations(self, target: Target) -> dict[str, Observation]:
+        """Return what the last sweep saw, by instance id; empty at the first sweep.
+
+        What another version packed, or a half-written set, counts as never seen.
+        """
+        items = list(self._table.query(target_pk(target), "OBSERVATIONS#"))
+        if not items or items[0]["sk"] != _chunk_key(target, 0)[1]:
+            return {}
+        version, chunks = items[0].get("version"), items[0].get("chunks")
+        current = [item for item in items if item.get("version") == version]
+        if items[0].get("format") != _OBSERVATIONS_FORMAT or len(current) != chunks:
+            _log.warning("the remembered observations of %s are incomplete; reading everything anew", target)
+            return {}
+        try:
+            lines, same = tee(_unpacked(item["data"] for item in current))
+            seen = self._table.records(Observation, same)
+            return {line["id"]: one for line, one in zip(lines, seen, strict=True)}
+        except (CloudError, KeyError, ValueError, TypeError, zlib.error) as error:
+            _log.warning("the remembered observations of %s cannot be read: %s", target, error)
+            return {}
+
+    def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
+        """Replace the observations. Last writer wins; it is a cache."""
+        data = _packed({"id": one, **self._table.document(seen)} for one, seen in observations.items())
+        parts = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
+        chunk = {
+            # Two sweeps at once may interleave their chunks; the version tells the reader.
+            "version": f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}",
+            "chunks": len(parts),
+            "format": _OBSERVATIONS_FORMAT,
+            "at": at,
+        }
+        for number, part in enumerate(parts):
+            self._table.write(put(_chunk_key(target, number), {**chunk, "data": part}))
+        last = _chunk_key(target, len(parts) - 1)[1]
+        for stale in self._table.query(target_pk(target), "OBSERVATIONS#", after=last):
+            self._table.write(delete((stale["pk"], stale["sk"])))
+
+    def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
+        """Return the largest changes in a sweep of the last days, oldest day first."""
+        stored = self._table.read(_Days, (target_pk(target), "SWEEP-DAYS"))
+        return tuple(SweepDay(day, *most) for day, most in sorted(stored.days.items())) if stored else ()
+
+    def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
+        """Replace them. Of two sweeps at once one may be lost; the next one makes up for it."""
+        kept = _Days({one.day: (one.most_idle, one.most_silent) for one in days})
+        self._table.write(put((target_pk(target), "SWEEP-DAYS"), kept))
+
+    def breaker(self, target: Target) -> BreakerState | None:
+        """Return the tripped breaker, if it is."""
+        return self._table.read(BreakerState, (target_pk(target), "BREAKER"))
+
+    def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
+        """Trip or release the breaker; true when this call changed it.
+
+        One that is tripped already takes the new time and reason, which is no change.
+        """
+        key = (target_pk(target), "BREAKER")
+        if state is None:
+            # Read first: nearly every sweep finds it closed, and a read costs less than a write.
+            return self._table.get(key) is not None and self._table.wins(delete(key, present()))
+        if self._table.wins(insert(key, state)):
+            return True
+        self._table.write(put(key, state))
+        return False
+
+    def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
+        """Keep one line of sweep history (30 days)."""
+        document, until = {"at": at, "counts": dict(counts)}, at + _SWEEPS_KEPT
+        self._table.write(put((target_pk(target), f"SWEEP#{iso(at)}"), document, until=until))
+
+
+def _chunk_key(target: Target, number: int) -> Key:
+    return target_pk(target), f"OBSERVATIONS#{number:03d}"
+
+
+def _packed(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    """One JSON line per instance, compressed as a stream: only one line is held as text at a time."""
+    packer = zlib.compressobj(level=3)
+    parts = [packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines]
+    return b"".join((*parts, packer.flush()))
+
+
+def _unpacked(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The inverse of `_packed`.
+
+    Raises:
+        ValueError, TypeError, zlib.error: not packed lines, or not all of them.
+    """
+    unpacker, rest = zlib.decompressobj(), b""
+    for chunk in chunks:
+        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
+            *whole, rest = text.split(b"\n")
+            yield from map(json.loads, whole)
+    if rest or not unpacker.eof:
+        raise ValueError("the packed observations are cut short")

@@ -1,0 +1,189 @@
+"""The table under the stores: documents by key, and conditional writes.
+
+A document may hold text, whole numbers, booleans, bytes, times, records of the domain, and lists and maps of
+these; in place of a document, a record stands for all its fields. An item is deleted some time after its
+`until`, so one past it counts as gone wherever that matters. This module must not know what is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from governor.domain.parts import in_parts
+from governor.errors import ConflictError
+
+TRANSACTION = 100
+"""Writes in one. Source: DynamoDB API, TransactWriteItems."""
+
+Document = dict[str, Any]
+Key = tuple[str, str]
+"""`pk` and `sk`."""
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must hold of the stored item: a comparison of one attribute, or two conditions with AND or OR."""
+
+    operator: str
+    left: Any
+    right: Any = None
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition("AND", self, other)
+
+    def __or__(self, other: Condition) -> Condition:
+        return Condition("OR", self, other)
+
+
+def present(attribute: str = "pk") -> Condition:
+    """The attribute is there; by default: the item."""
+    return Condition("attribute_exists", attribute)
+
+
+def absent(attribute: str = "pk") -> Condition:
+    """The attribute is not there; by default: the item."""
+    return Condition("attribute_not_exists", attribute)
+
+
+def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
+    """The attribute compares so with the value."""
+    return Condition(operator, attribute, value)
+
+
+def is_text(attribute: str) -> Condition:
+    """The attribute is there and is text."""
+    return Condition("attribute_type", attribute, "S")
+
+
+def is_over(now: datetime) -> Condition:
+    """There is no item, or its `until` is past."""
+    return absent() | where("expires_at_epoch", "<=", epoch(now))
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write, or a check, of an item: by itself, or as a part of a transaction.
+
+    An update sets the attributes of `document`, removes those in `remove`, adds to the numbers in `add`, and
+    sets `first` (a map, a key in it, a value) unless the map holds that key.
+    """
+
+    kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
+    key: Key
+    condition: Condition | None = None
+    document: Any = field(default_factory=dict)
+    until: datetime | None = None
+    remove: Sequence[str] = ()
+    add: Mapping[str, int] = field(default_factory=dict)
+    first: tuple[str, str, Any] | None = None
+
+
+def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
+    """Store the item, in place of what is there."""
+    return Write("Put", key, condition, document, **more)
+
+
+def insert(key: Key, document: object, **more: Any) -> Write:
+    """Store the item where there is none."""
+    return put(key, document, absent(), **more)
+
+
+def update(key: Key, changes: Document, condition: Condition | None = None, **more: Any) -> Write:
+    """Change attributes of the item."""
+    return Write("Update", key, condition, changes, **more)
+
+
+def delete(key: Key, condition: Condition | None = None) -> Write:
+    """Delete the item."""
+    return Write("Delete", key, condition)
+
+
+def check(key: Key, condition: Condition) -> Write:
+    """Let a transaction fail unless the condition holds."""
+    return Write("ConditionCheck", key, condition)
+
+
+def epoch(at: datetime) -> int:
+    """An `until` as it is stored: the attribute `expires_at_epoch`, in seconds."""
+    return int(at.timestamp())
+
+
+class Table(ABC):
+    """Every read sees what was last written. Any call may raise `CloudError`."""
+
+    @abstractmethod
+    def get(self, key: Key) -> Document | None:
+        """Return the item."""
+
+    @abstractmethod
+    def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        """Return the items of a partition whose sort key begins with the prefix, in order of sort keys.
+
+        With `after` only those behind that sort key.
+        """
+
+    @abstractmethod
+    def write(self, one: Write) -> Document:
+        """Carry out one write; return the item after an update. Raises: ConflictError."""
+
+    @abstractmethod
+    def transact(self, *writes: Write) -> None:
+        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError.
+
+        Where a lost response would make a retry see its own write as a conflict, use this for a single
+        write too: a transaction that is repeated is answered as the first time.
+        """
+
+    @abstractmethod
+    def hasty(self) -> Table:
+        """The same table for what is worth nothing later: writes are sent once and give up within seconds."""
+
+    @abstractmethod
+    def document(self, record: object) -> Document:
+        """Return the stored form of a record, of text, numbers, booleans and bytes alone."""
+
+    @abstractmethod
+    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        """Return the records of items, one by one. Raises: CloudError; it names the item."""
+
+    def read(self, kind: type[Record], key: Key) -> Record | None:
+        """Return the record of an item, or `None` where there is no item."""
+        item = self.get(key)
+        return next(self.records(kind, [item])) if item else None
+
+    def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
+        """Return the records of a `query`."""
+        return list(self.records(kind, self.query(pk, prefix)))
+
+    def holds(self, one: Write) -> bool:
+        """Carry out one write; return whether its condition held."""
+        try:
+            self.write(one)
+        except ConflictError:
+            return False
+        return True
+
+    def wins(self, *writes: Write) -> bool:
+        """Carry out a transaction; return whether its conditions held."""
+        try:
+            self.transact(*writes)
+        except ConflictError:
+            return False
+        return True
+
+    def write_all(self, writes: Sequence[Write]) -> None:
+        """Carry out any number of writes, a transaction's worth at a time."""
+        for part in in_parts(writes, TRANSACTION):
+            self.transact(*part)
+
+
+class Store:
+    """Items of one aggregate."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
