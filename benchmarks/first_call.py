@@ -49,6 +49,8 @@ def _write(out_path: str, began: float, initialised: float, total: float) -> Non
         assert frame.f_back is not None
         frame = frame.f_back
     called = frame.f_locals
+    # What a cold start has made and keeps, clients too, it may have put out of the collector's sight.
+    gc.unfreeze()
     clients = [one for one in gc.get_objects() if isinstance(one, BaseClient)]
     found = {
         "init_ms": 1000 * (initialised - began),

@@ -1,7 +1,8 @@
-"""boto3 clients, created on first use: a cold start pays only for what the function uses.
+"""AWS clients, created on first use: a cold start pays only for what the function uses.
 
-The endpoint and the credentials come from the environment, as for any AWS program. This module must not know
-what the clients are used for.
+They are those of botocore, which boto3 gives out too: loading its resources and transfers would cost a cold
+start 50 ms for nothing. The endpoint and the credentials come from the environment, as for any AWS program.
+This module must not know what the clients are used for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
@@ -47,15 +47,36 @@ class Clients:
         key = (service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
-                self._clients[key] = self._session(role).client(
+                self._clients[key] = self._session(role).create_client(
                     service, region_name=region, config=_config(repeat, patient)
                 )
             return self._clients[key]
 
     def _session(self, role_arn: str | None) -> Any:
         if role_arn not in self._sessions:
-            self._sessions[role_arn] = _own_session() if role_arn is None else _assumed_session(role_arn)
+            session = botocore.session.get_session()
+            if role_arn is not None:
+                session._credentials = self._assumed(role_arn)  # type: ignore[attr-defined]
+            self._sessions[role_arn] = session
         return self._sessions[role_arn]
+
+    def _assumed(self, role_arn: str) -> Any:
+        """Credentials of a role, renewed before they end, as botocore renews its own."""
+        sts = self._session(None).create_client("sts", config=_config(repeat=True))
+
+        def refresh() -> dict[str, str]:
+            with aws_errors("sts:AssumeRole"):
+                answer = sts.assume_role(
+                    RoleArn=role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_SECONDS
+                )["Credentials"]
+            return {
+                "access_key": answer["AccessKeyId"],
+                "secret_key": answer["SecretAccessKey"],
+                "token": answer["SessionToken"],
+                "expiry_time": answer["Expiration"].isoformat(),
+            }
+
+        return DeferredRefreshableCredentials(refresh_using=refresh, method="sts-assume-role")
 
 
 class Adapter:
@@ -94,28 +115,3 @@ def _config(repeat: bool, patient: bool = True) -> Config:
         max_pool_connections=16,
         user_agent_extra="gpu-governor",
     )
-
-
-def _own_session() -> Any:
-    return boto3.session.Session()
-
-
-def _assumed_session(role_arn: str) -> Any:
-    """A session whose credentials are renewed before they end, as botocore renews its own."""
-    sts = boto3.session.Session().client("sts", config=_config(repeat=True))
-
-    def refresh() -> dict[str, str]:
-        with aws_errors("sts:AssumeRole"):
-            answer = sts.assume_role(
-                RoleArn=role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_SECONDS
-            )["Credentials"]
-        return {
-            "access_key": answer["AccessKeyId"],
-            "secret_key": answer["SecretAccessKey"],
-            "token": answer["SessionToken"],
-            "expiry_time": answer["Expiration"].isoformat(),
-        }
-
-    inner = botocore.session.get_session()
-    inner._credentials = DeferredRefreshableCredentials(refresh_using=refresh, method="sts-assume-role")  # type: ignore[attr-defined]
-    return boto3.session.Session(botocore_session=inner)
