@@ -14,8 +14,7 @@ from governor.domain.instance import Lifecycle, Volume
 from governor.domain.policy.policy import Events, Mode
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.void_episode import VoidEpisode
-from governor.usecases.events.advise_elsewhere import AdviseElsewhere
-from governor.usecases.events.notify_warning import NotifyWarning, Reaction
+from governor.usecases.events.notify_warning import AdviseElsewhere, NotifyWarning, Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.events.send_checkpoint import SendCheckpoint
 from governor.usecases.once import Once

@@ -10,8 +10,7 @@ from governor.adapters.checkpoint import RunCommandHook
 from governor.adapters.spot_market import Ec2SpotMarket
 from governor.adapters.sqs import SqsDeadLetters
 from governor.ports import CheckpointHook, DeadLetters, LifecycleHooks, SiblingTypes, SpotMarket
-from governor.usecases.events.advise_elsewhere import AdviseElsewhere
-from governor.usecases.events.notify_warning import NotifyWarning
+from governor.usecases.events.notify_warning import AdviseElsewhere, NotifyWarning
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.events.send_checkpoint import SendCheckpoint
 from governor.wiring.basics import Ready

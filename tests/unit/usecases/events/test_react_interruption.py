@@ -379,18 +379,18 @@ def test_a_refusal_that_comes_too_late_begins_nothing_more(monkeypatch: pytest.M
     world = WarnedWorld()
     warnings, told, over = batch(world, 3), threading.Event(), threading.Event()
     world.hook.unmanaged.add(warnings[0].instance_id)
-    send, send_to_all = world.hook.send, send_checkpoint._send_to_all
+    send, to_all = world.hook.send, send_checkpoint._Sending.to_all
 
     def refuse_late(*arguments: Any, **named: Any) -> str:
         told.wait(20)
         return send(*arguments, **named)
 
     def watched(*arguments: Any) -> None:
-        send_to_all(*arguments)
+        to_all(*arguments)
         over.set()
 
     world.hook.send = refuse_late  # type: ignore[method-assign]
-    monkeypatch.setattr(send_checkpoint, "_send_to_all", watched)
+    monkeypatch.setattr(send_checkpoint._Sending, "to_all", watched)
     world.react(warnings)
     told.set()
 

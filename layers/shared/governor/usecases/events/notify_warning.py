@@ -1,29 +1,32 @@
 """Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one message.
 
-The rule is `events.mass_interruption_*` of the policy. This module must not know what else is done.
+The rule is `events.mass_interruption_*` of the policy. Advice where else the type is to be had comes after,
+and nothing waits for it: what fails is a note in the log. This module must not know what else is done, nor
+where prices come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
-from governor.domain.alerts.alert import Alert
-from governor.domain.alerts.owner import Owner, by_owner
-from governor.domain.events.event_messages import mass_alert, warning_alert
-from governor.domain.events.interruption import Checkpoint, HookAnswer, Warned
+from governor.domain.alerts.owner import NOBODY, Owner, by_owner
+from governor.domain.events.event_messages import elsewhere_alert, mass_alert, warning_alert
+from governor.domain.events.interruption import Checkpoint, HookAnswer, HookState, Warned
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.policy.policy import Policy
 from governor.domain.tags import AUTO_SCALING_TAG
-from governor.errors import CloudError, ConflictError
-from governor.ports import Announcer, Clock, InstanceReader
+from governor.errors import CloudError, ConflictError, GovernorError
+from governor.ports import Announcer, Clock, InstanceReader, SiblingTypes, SpotMarket
 from governor.stores import Burst, EventLog
-from governor.usecases.once import Once, run_all
+from governor.usecases.once import Once, joined, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
+_FEWEST_TYPES = 3
+"""Of fewer EC2 gives a low score whatever there is. Source: EC2 user guide, Spot placement score."""
 
 
 class Notified(StrEnum):
@@ -52,24 +55,50 @@ class Reaction:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One warning, what was done about it, and what failed."""
+
+    warned: Warned
+    reaction: Reaction = field(default_factory=Reaction)
+    failed: list[Exception] = field(default_factory=list)
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Try every step, whatever becomes of those before it."""
+        try:
+            run_all(steps)
+        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
+            self.failed.append(error)
+
+    def result(self) -> Reaction | Exception:
+        """What was done, or what failed."""
+        return joined(self.failed) if self.failed else self.reaction
+
+
+@dataclass(slots=True, kw_only=True)
+class Case(Attempt):
     """A warning of a governed instance, and what every step of the response needs.
 
     `checkpoint` is `None` in a stack without a document; `policy` is the one that applies to the instance.
     """
 
-    warned: Warned
     instance: Instance
     policy: Policy
-    checkpoint: Checkpoint | None
     owner: Owner
-    reaction: Reaction
+    checkpoint: Checkpoint | None
+    hook: HookAnswer = HookAnswer(HookState.NEXT)
+    hook_error: CloudError | None = None
+    """Why the hook was not sent, or could not be noted as sent."""
 
     @property
     def is_hooked(self) -> bool:
         """Whether the instance is asked to save its work."""
         return self.checkpoint is not None and self.checkpoint.send
+
+    @property
+    def is_unasked(self) -> bool:
+        """Whether its hook was not sent, as far as that is known."""
+        return self.hook_error is not None and not self.hook.was_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +111,12 @@ class NotifyWarning:
     once: Once
     announcer: Announcer
 
-    def __call__(self, case: Case, base: Policy, hook: HookAnswer, unasked: Collection[str] = ()) -> None:
+    def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
         """Notify the owner, unless this event was notified before.
 
         Args:
             case: the warning.
             base: the policy without overrides; its limits decide what a mass is.
-            hook: what became of the checkpoint hook.
             unasked: instances whose hook was not sent, as far as that is known: a summary names them.
 
         Raises:
@@ -99,7 +127,9 @@ class NotifyWarning:
         def notify() -> None:
             burst = self._count(case, base)
             if burst is None or burst.number <= base.events.mass_interruption_told_singly:
-                self.announcer.announce(self._alert(case, hook))
+                now, owner = self.clock.now(), case.owner
+                alert = warning_alert(case.instance, case.warned, case.checkpoint, owner, now, case.hook)
+                self.announcer.announce(alert)
                 case.reaction.notified = Notified.SINGLY
             elif self._summarise(case, base, burst, unasked):
                 case.reaction.notified = Notified.AS_A_MASS
@@ -107,9 +137,6 @@ class NotifyWarning:
                 case.reaction.notified = Notified.COUNTED
 
         self.once(f"{case.warned.event_id}#told", notify)
-
-    def _alert(self, case: Case, hook: HookAnswer) -> Alert:
-        return warning_alert(case.instance, case.warned, case.checkpoint, case.owner, self.clock.now(), hook)
 
     def _count(self, case: Case, base: Policy) -> Burst | None:
         window = timedelta(minutes=base.events.mass_interruption_window_minutes)
@@ -123,36 +150,25 @@ class NotifyWarning:
             return None
 
     def _summarise(self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]) -> bool:
-        instance, warned = case.instance, case.warned
+        instance, warned, since = case.instance, case.warned, burst.started_at
         place = f"{instance.target}#{warned.group or instance.availability_zone}"
 
         def notify() -> None:
-            endangered = self._endangered(case, base)
-            now, since = self.clock.now(), burst.started_at
-            if not endangered:
-                listed = None if endangered is None else ()
-                self.announcer.announce(mass_alert(instance, warned, listed, base, since, now))
-                return
+            endangered, now = self._endangered(case, base), self.clock.now()
             # One to each owner, who may be reached by nobody else's channel.
             alerts = [
-                mass_alert(
-                    instance,
-                    warned,
-                    theirs,
-                    base,
-                    since,
-                    now,
-                    owner=owner,
-                    unasked=unasked,
-                )
+                mass_alert(instance, warned, theirs, base, since, now, owner=owner, unasked=unasked)
                 for owner, theirs in endangered.items()
             ]
             run_all([partial(self.announcer.announce, alert) for alert in alerts])
 
-        return self.once(f"mass#{warned.kind}#{place}#{int(burst.started_at.timestamp())}", notify)
+        return self.once(f"mass#{warned.kind}#{place}#{int(since.timestamp())}", notify)
 
-    def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance]] | None:
-        """What runs in that zone on capacity that can be taken back, or in that group, by its owner."""
+    def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
+        """What runs in that zone on capacity that can be taken back, or in that group, by its owner.
+
+        Nobody's are none where nothing runs there, and `None` where that is not known.
+        """
         group, zone = case.warned.group, case.instance.availability_zone
 
         def is_meant(one: Instance) -> bool:
@@ -164,5 +180,54 @@ class NotifyWarning:
             listed = self.instances.list_selected(case.instance.target, base.selector)
         except CloudError as error:
             case.reaction.notes.append(f"the zone was not listed: {error}")
-            return None
-        return by_owner([one for one in listed if is_meant(one)], base.ownership)
+            return {NOBODY: None}
+        return by_owner([one for one in listed if is_meant(one)], base.ownership) or {NOBODY: ()}
+
+
+@dataclass(frozen=True, slots=True)
+class AdviseElsewhere:
+    """Compares Spot prices over the policy's Regions and names the cheapest zones; scores, if it says so."""
+
+    clock: Clock
+    market: SpotMarket
+    types: SiblingTypes
+    once: Once
+    announcer: Announcer
+
+    def __call__(self, case: Case) -> None:
+        """Advise where owners were notified of the warning just now; raises nothing that AWS refuses."""
+        instance, events = case.instance, case.policy.events
+        was_notified = case.reaction.notified in (Notified.SINGLY, Notified.AS_A_MASS)
+        if not (events.compare_spot_prices and was_notified and instance.lifecycle is Lifecycle.SPOT):
+            return
+        key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
+        window = timedelta(minutes=events.mass_interruption_window_minutes)
+        try:
+            self.once(key, partial(self._advise, case), keep=window)
+        except GovernorError as error:
+            case.reaction.notes.append(f"no advice: {error}")
+
+    def _advise(self, case: Case) -> None:
+        instance, reaction = case.instance, case.reaction
+        regions = (instance.target.region, *case.policy.events.spot_price_regions)
+        answer = self.market.prices(instance.target, regions, instance.instance_type, instance.platform)
+        reaction.notes += [f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()]
+        scores = self._scores(case, regions)
+        alert = elsewhere_alert(instance, answer.prices, scores, case.owner, self.clock.now())
+        if alert is not None:
+            self.announcer.announce(alert)
+            reaction.advised = True
+
+    def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
+        if not case.policy.events.placement_scores:
+            return {}
+        types = self.types.alike(case.instance.instance_type)
+        if len(types) < _FEWEST_TYPES:
+            why = f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than {_FEWEST_TYPES}"
+            case.reaction.notes.append(f"no placement scores: {why}")
+            return {}
+        try:
+            return self.market.scores(case.instance.target, regions, types)
+        except GovernorError as error:
+            case.reaction.notes.append(f"no placement scores: {error}")
+            return {}

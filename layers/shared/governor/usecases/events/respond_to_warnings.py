@@ -11,20 +11,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
 from governor.domain.alerts.owner import owner_of
 from governor.domain.episode.episode import Outcome
-from governor.domain.events.interruption import (
-    HookAnswer,
-    HookState,
-    LifecycleAction,
-    Warned,
-    decide_checkpoint,
-)
+from governor.domain.events.interruption import LifecycleAction, Warned, decide_checkpoint
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.tags import DELETE_AFTER_TAG, EVENT_TAG, INSTANCE_TAG, NAME_TAG
@@ -34,10 +28,9 @@ from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snap
 from governor.stores import Instances
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.void_episode import VoidEpisode
-from governor.usecases.events.advise_elsewhere import AdviseElsewhere
-from governor.usecases.events.notify_warning import Case, NotifyWarning, Reaction
-from governor.usecases.events.send_checkpoint import SEND, Results, SendCheckpoint, answer
-from governor.usecases.once import Once, joined, run_all
+from governor.usecases.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
+from governor.usecases.events.send_checkpoint import SEND, SendCheckpoint
+from governor.usecases.once import Once
 from governor.usecases.parallel import at_once, begin
 
 _PATIENCE_SECONDS = 10.0
@@ -46,37 +39,6 @@ _NOTE, _NOTE_SECONDS = "dynamodb:TransactWriteItems", 2.0
 """How long the notes of warnings may take after the hooks, beside which they are begun."""
 _GONE = ("shutting-down", "terminated")
 _Part = TypeVar("_Part")
-_Known = Mapping[Target, Mapping[str, Instance] | CloudError]
-
-
-@dataclass(slots=True)
-class _Progress:
-    """How far one warning has come. `case` is `None` where the instance is not ours, or not to be looked at.
-
-    `is_settled`: nothing more is to be done.
-    """
-
-    warned: Warned
-    case: Case | None = None
-    is_settled: bool = False
-    reaction: Reaction = field(default_factory=Reaction)
-    failed: list[Exception] = field(default_factory=list)
-
-    def run(self, *steps: Callable[[], object]) -> None:
-        """Try every step, whatever becomes of those before it."""
-        try:
-            run_all(steps)
-        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
-            self.failed.append(error)
-
-    def settle(self, note: str) -> None:
-        """Do nothing about it but say why."""
-        self.is_settled = True
-        self.reaction.notes.append(note)
-
-    def result(self) -> Reaction | Exception:
-        """What was done, or what failed."""
-        return joined(self.failed) if self.failed else self.reaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,83 +79,95 @@ class RespondToWarnings:
         all the same, and the warning should come again.
         """
         base = self.policies.base().policy
-        progresses = [_Progress(warned) for warned in batch]
-        governed = [one for one in progresses if self._is_governed(one, base)]
-        known = self._describe([one.warned for one in governed])
-        for one in governed:
-            self._look(one, known, base)
-        cases = [one.case for one in governed if one.case is not None]
-        noted = begin(partial(self._note_all, cases), _NOTE)
-        results = self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
-        unasked = frozenset(
-            case.warned.instance_id
-            for case in cases
-            if case.warned.event_id in results and not answer(case.warned, results).was_sent
-        )
-        unnoted = noted(_NOTE_SECONDS)
-        for one in governed:
-            if unnoted is not None and one.case is not None and one.warned.response.is_taken_back:
-                one.failed.append(unnoted)
-            if not one.is_settled:
-                one.run(*self._steps(one, base, results, unasked))
-        self._snapshot_all(governed)
-        for one in governed:
-            if one.case is not None and one.warned.response.advises:
-                one.run(partial(self._advise, one.case))
-        return [one.result() for one in progresses]
+        attempts = [Attempt(warned=warned) for warned in batch]
+        opened = self._open(attempts, base)
+        cases = [one for one in opened if isinstance(one, Case)]
+        taken_back = [case for case in cases if case.warned.response.is_taken_back]
+        noted = begin(partial(self._note_all, taken_back), _NOTE)
+        self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
+        unasked = frozenset(case.warned.instance_id for case in cases if case.is_unasked)
+        if (unnoted := noted(_NOTE_SECONDS)) is not None:
+            for case in taken_back:
+                case.failed.append(unnoted)
+        for one in opened:
+            one.run(*self._steps(one, base, unasked))
+        self._snapshot_all(taken_back)
+        for case in cases:
+            if case.warned.response.advises:
+                case.run(partial(self._advise, case))
+        return [one.result() for one in attempts]
 
-    def _is_governed(self, progress: _Progress, base: Policy) -> bool:
-        account, region = progress.warned.account, progress.warned.region
-        if self.accounts.governs(base, account, region):
-            return True
-        progress.reaction.ours = False
-        progress.settle(f"{account} in {region} is no target of the policy")
-        return False
+    def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
+        """Those with anything left to do, as `_look` says.
 
-    def _describe(self, batch: Sequence[Warned]) -> _Known:
-        """All instances, a few calls for each account and Region; one that hangs holds up no other."""
-        wanted: dict[Target, list[str]] = defaultdict(list)
-        for warned in batch:
-            wanted[self._target(warned)].append(warned.instance_id)
+        Instances are described in a few calls for each account and Region; one that hangs holds up no other.
+        """
+        wanted: dict[Target, list[Attempt]] = defaultdict(list)
+        for one in attempts:
+            account, region = one.warned.account, one.warned.region
+            if self.accounts.governs(base, account, region):
+                wanted[self._target(one.warned)].append(one)
+            else:
+                one.reaction.ours = False
+                one.reaction.notes.append(f"{account} in {region} is no target of the policy")
         calls = {
-            target: partial(self.instances.describe_all, target, tuple(dict.fromkeys(ids)))
-            for target, ids in wanted.items()
+            target: partial(
+                self.instances.describe_all,
+                target,
+                tuple(dict.fromkeys(one.warned.instance_id for one in theirs)),
+            )
+            for target, theirs in wanted.items()
         }
-        return at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
+        known = at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
+        opened: list[Attempt] = []
+        for target, theirs in wanted.items():
+            for one in theirs:
+                one.run(partial(self._look, one, known[target], base, opened))
+        return opened
 
     def _target(self, warned: Warned) -> Target:
         return self.accounts.target(warned.account, warned.region)
 
-    def _look(self, progress: _Progress, known: _Known, base: Policy) -> None:
-        """Find out what the warning is about, once for everything that follows."""
-        progress.run(lambda: self._judge(progress, known[self._target(progress.warned)], base))
-        progress.is_settled |= bool(progress.failed)
-
-    def _judge(
-        self, progress: _Progress, described: Mapping[str, Instance] | CloudError, base: Policy
+    def _look(
+        self,
+        attempt: Attempt,
+        described: Mapping[str, Instance] | CloudError,
+        base: Policy,
+        opened: list[Attempt],
     ) -> None:
+        """Open a `Case` of a governed instance; of any other, the attempt: its question is taken back."""
         if isinstance(described, CloudError):
             raise described
-        warned, reaction = progress.warned, progress.reaction
+        warned, reaction = attempt.warned, attempt.reaction
         instance = described.get(warned.instance_id)
         if instance is None or not base.selector.is_on(instance):
             reaction.ours = False
+            opened.append(attempt)
             return
         if (action := warned.waits) is not None:
             if instance.state in _GONE:
                 # The event came late: nobody can save anything any more, and nothing waits.
+                opened.append(attempt)
                 return
-            warned = progress.warned = self._until(warned, action, reaction)
+            warned = self._until(warned, action, reaction)
         # Past its heartbeat no group waits, unless somebody prolonged it: then it is left to them.
         if warned.is_over(instance, self.clock.now()):
-            progress.settle(
+            reaction.notes.append(
                 f"the event of {iso(warned.at)} came too late: it is about an earlier run, or is over"
             )
             return
         policy = self.policies.applied_to(instance).policy
-        checkpoint = decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None
-        owner = owner_of(instance, policy.ownership)
-        progress.case = Case(warned, instance, policy, checkpoint, owner, reaction)
+        opened.append(
+            Case(
+                warned=warned,
+                reaction=reaction,
+                failed=attempt.failed,
+                instance=instance,
+                policy=policy,
+                owner=owner_of(instance, policy.ownership),
+                checkpoint=decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None,
+            )
+        )
 
     def _until(self, warned: Warned, action: LifecycleAction, reaction: Reaction) -> Warned:
         """With the time for which the group waits, where that can be read."""
@@ -213,29 +187,21 @@ class RespondToWarnings:
         now = self.clock.now()
         until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
         for case in cases:
-            if case.warned.response.is_taken_back:
-                until[case.instance.target][case.warned.instance_id] = case.warned.stands_until(now)
+            until[case.instance.target][case.warned.instance_id] = case.warned.stands_until(now)
         for target, theirs in until.items():
             self.state.note_warned(target, theirs)
 
-    def _steps(
-        self, progress: _Progress, base: Policy, results: Results, unasked: Collection[str]
-    ) -> list[Callable[[], object]]:
+    def _steps(self, attempt: Attempt, base: Policy, unasked: Collection[str]) -> list[Callable[[], object]]:
         """Notification and hook in the order of the cause; then the question is taken back."""
-        case, warned = progress.case, progress.warned
-        void = partial(self._void, warned, progress.reaction)
-        if case is None:
+        void = partial(self._void, attempt.warned, attempt.reaction)
+        if not isinstance(attempt, Case):
             return [void]
-        if warned.response.hook_first:
-            notify = partial(self.notify, case, base, answer(warned, results), unasked)
-            return [notify, partial(self.checkpoint.report, case, results), void]
-        return [
-            partial(self.notify, case, base, HookAnswer(HookState.NEXT)),
-            lambda: results.update(self.checkpoint.send_all([case])),
-            lambda: self.checkpoint.report(case, results),
-            void,
-            lambda: self._complete(case, results),
-        ]
+        notify = partial(self.notify, attempt, base, unasked)
+        report = partial(self.checkpoint.report, attempt)
+        if attempt.warned.response.hook_first:
+            return [notify, report, void]
+        send = partial(self.checkpoint.send_all, [attempt])
+        return [notify, send, report, void, partial(self._complete, attempt)]
 
     def _void(self, warned: Warned, reaction: Reaction) -> None:
         if (reason := warned.void_reason) is None:
@@ -244,13 +210,13 @@ class RespondToWarnings:
         if record.open_episode is not None and warned.at >= record.open_episode.launch_time:
             reaction.voided = _wired(self.void)(record.open_episode, reason, Outcome.INTERRUPTED)
 
-    def _complete(self, case: Case, results: Results) -> None:
+    def _complete(self, case: Case) -> None:
         """Complete a hook that the policy names where nothing is saved, so that nobody pays for the wait.
 
         Where a checkpoint runs, or may be sent by a repeated event, the group's own time-out ends the wait:
         to complete the hook would end the instance under its checkpoint.
         """
-        action, failed = case.warned.waits, results.get(case.warned.event_id)
+        action, failed = case.warned.waits, case.hook_error
         is_refused = (
             failed is not None
             and failed.operation == SEND
@@ -266,19 +232,16 @@ class RespondToWarnings:
     def _advise(self, case: Case) -> None:
         _wired(self.advise)(case)
 
-    def _snapshot_all(self, progresses: Sequence[_Progress]) -> None:
+    def _snapshot_all(self, cases: Sequence[Case]) -> None:
         """At the same time: each takes EC2 most of a second. After the messages, which need none of them."""
         calls = {
             number: partial(self._snapshot, case)
-            for number, one in enumerate(progresses)
-            if (case := one.case) is not None
-            and one.warned.response.is_taken_back
-            and case.policy.events.snapshot_data_volumes
-            and len(case.instance.volumes) > 1
+            for number, case in enumerate(cases)
+            if case.policy.events.snapshot_data_volumes and len(case.instance.volumes) > 1
         }
         for number, failed in at_once(calls, _PATIENCE_SECONDS, "ec2:CreateSnapshots").items():
             if failed is not None:
-                progresses[number].failed.append(failed)
+                cases[number].failed.append(failed)
 
     def _snapshot(self, case: Case) -> None:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""

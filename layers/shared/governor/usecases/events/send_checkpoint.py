@@ -6,13 +6,13 @@ Never waits for a hook: the instance may be gone before it answers. This module 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 
 from governor.domain.events.event_messages import checkpoint_failed_alert
-from governor.domain.events.interruption import HookAnswer, HookState, Warned
+from governor.domain.events.interruption import HookAnswer, HookState
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime
@@ -27,11 +27,10 @@ _PATIENCE_SECONDS = 5.0
 SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
 """One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
-
-
-Results = dict[str, CloudError | None]
-"""What became of each hook, by event id: `None` where it was sent, else why not. A hook that was sent before
-is not in it."""
+_Results = dict[str, CloudError | None]
+"""What became of hooks, by event id or key: `None` where one was sent, else why not."""
+_Kind = tuple[Target, str, int, bool]
+"""What a command says: account and Region, reason, seconds left, whether GPU processes may get SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +42,53 @@ class SendCheckpoint:
     once: Once
     announcer: Announcer
 
-    def send_all(self, cases: Sequence[Case]) -> Results:
-        """Send the hooks of many warnings in as few commands as there are kinds of them.
+    def send_all(self, cases: Sequence[Case]) -> None:
+        """Send the hooks of many warnings in few commands, and note with each what became of it.
 
         A hook that was sent, but could not be noted as sent, counts as failed: a repeated event tries again.
         """
         hook = self.hook
         if hook is None:
-            return {}
-        by_key = {f"{case.warned.event_id}#checkpoint": case for case in cases if case.is_hooked}
+            return
+        by_key: dict[str, list[Case]] = defaultdict(list)
+        for case in cases:
+            if case.is_hooked:
+                by_key[f"{case.warned.event_id}#checkpoint"].append(case)
 
-        def send(keys: Sequence[str]) -> Mapping[str, CloudError | None]:
-            results = self._send(hook, [by_key[key] for key in keys])
-            return {key: results[by_key[key].warned.event_id] for key in keys}
+        def send(keys: Sequence[str]) -> _Results:
+            return self._send(hook, {key: by_key[key][0] for key in keys})
 
         results = self.once.of_many(tuple(by_key), send)
-        return {by_key[key].warned.event_id: failed for key, failed in results.items()}
+        for key, alike in by_key.items():
+            for case in alike:
+                case.hook, case.hook_error = _answer(results, key), results.get(key)
 
-    def report(self, case: Case, results: Results) -> None:
+    def report(self, case: Case) -> None:
         """Note what became of the hook of one warning; notify of a failure where the warning was sent singly.
 
         Raises:
             CloudError: the hook could not be sent, or not be noted as sent; a repeated event tries again.
         """
-        if case.warned.event_id not in results:
+        if case.hook_error is None:
+            case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
             return
-        error = results[case.warned.event_id]
-        if error is None:
-            case.reaction.checkpoint_sent = True
-            return
-        hook = answer(case.warned, results)
-        if case.reaction.notified is Notified.SINGLY and not hook.was_sent:
-            self._notify_failure(case, hook, error)
-        raise error
+        if case.reaction.notified is Notified.SINGLY and case.is_unasked:
+            self._notify_failure(case, case.hook_error)
+        raise case.hook_error
 
-    def _send(self, hook: CheckpointHook, cases: Sequence[Case]) -> Results:
+    def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
         """All commands at the same time, within the time that hooks have."""
-        budget, results = Budget.of(_PATIENCE_SECONDS), Results()
-        commands = _commands(hook, cases, self.clock.now())
-        calls = {
-            number: partial(_send_to_all, command, results, budget) for number, command in enumerate(commands)
-        }
-        at_once(calls, budget.left(), SEND)
+        sending = _Sending(hook, Budget.of(_PATIENCE_SECONDS), {})
+        commands = enumerate(_commands(cases.values(), self.clock.now()))
+        calls = {number: partial(sending.to_all, *command) for number, command in commands}
+        at_once(calls, sending.budget.left(), SEND)
         # A copy: an answer that comes later is nobody's result any more.
-        known = dict(results)
+        known = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
-        return {case.warned.event_id: known.get(case.warned.event_id, late) for case in cases}
+        return {key: known.get(case.warned.event_id, late) for key, case in cases.items()}
 
-    def _notify_failure(self, case: Case, hook: HookAnswer, error: CloudError) -> None:
-        alert = checkpoint_failed_alert(case.instance, case.warned, hook, case.owner, self.clock.now())
+    def _notify_failure(self, case: Case, error: CloudError) -> None:
+        alert = checkpoint_failed_alert(case.instance, case.warned, case.hook, case.owner, self.clock.now())
         try:
             announce = partial(self.announcer.announce, alert)
             self.once(f"{case.warned.event_id}#checkpoint-failed", announce)
@@ -99,96 +96,87 @@ class SendCheckpoint:
             error.add_note(f"and its owner could not be notified: {unsent}")
 
 
-def answer(warned: Warned, results: Results) -> HookAnswer:
-    """What `send_all` says of the hook of one warning that shall be sent, in the words of a message."""
-    if warned.event_id not in results:
+def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
+    """What became of one hook, for the message about its warning. One that is not there was sent before."""
+    if key not in results:
         return HookAnswer(HookState.EARLIER)
-    error = results[warned.event_id]
+    error = results[key]
     # Where only the note of it failed, it was sent.
     if error is None or error.operation.startswith("dynamodb:"):
         return HookAnswer(HookState.SENT)
-    state = HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED
-    return HookAnswer(state, str(error))
+    return HookAnswer(HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED, str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """What is sent in one call: the same to all of these instances of one account and Region."""
-
-    hook: CheckpointHook
-    target: Target
-    reason: str
-    seconds_left: int
-    signal: bool
-    to: Sequence[Case]
-
-    @property
-    def instance_ids(self) -> list[str]:
-        # Of two warnings about one instance: Systems Manager refuses what is named twice.
-        return list(dict.fromkeys(case.instance.instance_id for case in self.to))
-
-    def send(self, results: Results) -> CloudError | None:
-        """Send it and note what became of it; the error, where somebody in it may still be reached."""
-        error: CloudError | None = None
-        try:
-            self.hook.send(self.target, self.instance_ids, self.reason, self.seconds_left, signal=self.signal)
-        except CloudError as refused:
-            error = refused
-        if error is not None and error.code == _NOT_REACHABLE:
-            if len(self.to) > 1:
-                return error
-            error = _not_managed(self.to[0], error)
-        for case in self.to:
-            results[case.warned.event_id] = error
-        return None
-
-
-def _commands(hook: CheckpointHook, cases: Sequence[Case], now: UtcDatetime) -> list[_Command]:
+def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequence[Case]]]:
     """As few as there are kinds of them; the first of each account and Region before the second of any."""
-    alike: dict[tuple[Target, str, int, bool], list[Case]] = defaultdict(list)
+    alike: dict[_Kind, list[Case]] = defaultdict(list)
     for case in cases:
         warned, signal = case.warned, case.checkpoint is not None and case.checkpoint.signal
-        key = case.instance.target, warned.response.hook_reason, warned.seconds_left(now), signal
-        alike[key].append(case)
-    by_target: dict[Target, list[_Command]] = defaultdict(list)
+        kind = case.instance.target, warned.response.hook_reason, warned.seconds_left(now), signal
+        alike[kind].append(case)
+    by_target: dict[Target, list[tuple[_Kind, Sequence[Case]]]] = defaultdict(list)
     for kind, group in alike.items():
-        parts = in_parts(group, MOST_INSTANCES_A_COMMAND)
-        by_target[kind[0]] += [_Command(hook, *kind, part) for part in parts]
+        by_target[kind[0]] += [(kind, part) for part in in_parts(group, MOST_INSTANCES_A_COMMAND)]
     rounds = zip_longest(*by_target.values())
     return [command for each in rounds for command in each if command is not None]
 
 
-def _send_to_all(command: _Command, results: Results, budget: Budget) -> None:
-    """One command; where it is refused for some, one more to those that Systems Manager knows.
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """The commands that share a budget, and what became of each hook, by event id."""
 
-    Never halved until the culprits are found: of two hundred instances that nothing manages that would be
-    four hundred calls, one after the other.
-    """
-    refused = command.send(results)
-    if refused is None or budget.is_over:
-        return
-    try:
-        managed = command.hook.managed(command.target, command.instance_ids)
-    except CloudError:
-        _send_to_each(command, results, budget)
-        return
-    known = replace(command, to=[case for case in command.to if case.instance.instance_id in managed])
-    lost = [case for case in command.to if case.instance.instance_id not in managed]
-    for case in lost:
-        results[case.warned.event_id] = _not_managed(case, refused)
-    # One that it knows may not run any more: then nobody can say which.
-    still_refused = not lost or (known.to and known.send(results) is not None)
-    if still_refused:
-        _send_to_each(known, results, budget)
+    hook: CheckpointHook
+    budget: Budget
+    results: _Results
+
+    def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
+        """One command; where it is refused for some, one more to those that Systems Manager knows.
+
+        Never halved until the culprits are found: of two hundred instances that nothing manages that would be
+        four hundred calls, one after the other.
+        """
+        refused = self._send(kind, cases)
+        if refused is None or self.budget.is_over:
+            return
+        try:
+            managed = self.hook.managed(kind[0], _ids(cases))
+        except CloudError:
+            self._to_each(kind, cases)
+            return
+        known = [case for case in cases if case.instance.instance_id in managed]
+        lost = [case for case in cases if case.instance.instance_id not in managed]
+        for case in lost:
+            self.results[case.warned.event_id] = _not_managed(case, refused)
+        # One that it knows may not run any more: then nobody can say which.
+        if not lost or (known and self._send(kind, known) is not None):
+            self._to_each(kind, known)
+
+    def _to_each(self, kind: _Kind, cases: Sequence[Case]) -> None:
+        def send(case: Case) -> None:
+            if not self.budget.is_over:
+                self._send(kind, [case])
+
+        at_once({case.warned.event_id: partial(send, case) for case in cases}, self.budget.left(), SEND)
+
+    def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
+        """Send one command and note what became of it; the error, where some of many may still be reached."""
+        target, reason, seconds_left, signal = kind
+        error: CloudError | None = None
+        try:
+            self.hook.send(target, _ids(cases), reason, seconds_left, signal=signal)
+        except CloudError as refused:
+            error = refused
+        if error is not None and error.code == _NOT_REACHABLE:
+            if len(cases) > 1:
+                return error
+            error = _not_managed(cases[0], error)
+        self.results.update({case.warned.event_id: error for case in cases})
+        return None
 
 
-def _send_to_each(command: _Command, results: Results, budget: Budget) -> None:
-    def send(case: Case) -> None:
-        if not budget.is_over:
-            replace(command, to=[case]).send(results)
-
-    calls = {case.warned.event_id: partial(send, case) for case in command.to}
-    at_once(calls, budget.left(), SEND)
+def _ids(cases: Sequence[Case]) -> list[str]:
+    # Of two warnings about one instance: Systems Manager refuses what is named twice.
+    return list(dict.fromkeys(case.instance.instance_id for case in cases))
 
 
 def _not_managed(case: Case, error: CloudError) -> CloudError:
