@@ -94,9 +94,7 @@ class Contact(Section):
             yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
         for name, address in self.identities.items():
             if name.startswith("aws:") and not _OWN.fullmatch(name):
-                reason = (
-                    "is not one person: whoever assumes a role names the session; map IAM users or SSO roles"
-                )
+                reason = "whoever assumes a role chooses the session's name: map IAM users or SSO roles"
                 yield ("identities", name), reason
             if address not in self.emails:
                 yield ("identities", name), f"identities name {address!r}, which is not one of emails"
