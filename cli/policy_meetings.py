@@ -57,9 +57,12 @@ def meetings(book: PolicyBook, comparisons: int = MOST_COMPARISONS) -> Meetings:
         except PolicyError as error:
             refused.append(frozenset(together))
             where = f"where {', '.join(map(shown, names))} meet"
-            path = f"overrides.{together[-1]}"
+            above, path = f"overrides.{'+'.join(names)}.", f"overrides.{together[-1]}"
             line = book.document.line(("overrides", str(together[-1])))
-            problems += [PolicyProblem(path, f"{where}: {one.reason}", line) for one in error.problems]
+            problems += [
+                PolicyProblem(path, f"{where}: {one.path.removeprefix(above)}: {one.reason}", line)
+                for one in error.problems
+            ]
     all_tried = next(combinations, None) is None and not search.ended
     return Meetings(tuple(policies), tuple(problems), all_tried)
 

@@ -46,7 +46,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
             "metrics: {period_seconds: 60}\noverrides:\n"
             "  - {name: a, match: {}, set: {idle: {window_minutes: 61}}}\n"
             "  - {name: b, match: {tags: {A: a}}, set: {metrics: {period_seconds: 300}}}\n",
-            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes (61) must be a whole number",
+            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes: 61 is not a whole number",
         ),
         ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence is no yes"),
     ],

@@ -51,7 +51,8 @@ def test_three_that_contradict_only_together_are_found() -> None:
 """
     )
     (problem,) = meetings(book).problems
-    assert problem.reason.startswith("where 'a', 'b', 'c' meet: a question would stay open for 20 days")
+    reason = "where 'a', 'b', 'c' meet: approval.expire_after_minutes: a question would stay open for 20 days"
+    assert problem.reason.startswith(reason)
 
 
 def test_an_override_for_all_is_always_with_the_others() -> None:

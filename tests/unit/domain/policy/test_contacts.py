@@ -164,4 +164,4 @@ def test_a_list_stays_a_list_whoever_tags_it() -> None:
 def test_identities_that_nobody_chooses_are_mapped(identity: str) -> None:
     """An IAM user, and a session of Identity Center."""
     contact = replace(ML, identities={identity: "bob@example.com"})
-    assert "bob@example.com" == replace(DIRECTORY, contacts={"ml": contact}).person(identity)
+    assert "bob@example.com" == Ownership(contacts={"ml": contact}).person(identity)

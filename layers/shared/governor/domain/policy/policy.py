@@ -203,8 +203,8 @@ class PlanRule(Section):
     Data written after a snapshot began is not in it."""
 
 
-_LONGEST_QUESTION = timedelta(days=20)
-"""A key is accepted for 30 days after it has stopped to sign; nights and weekends come on top of this."""
+_MOST_DAYS = 20
+"""Of a question: its link is accepted for 30 days, and nights and weekends come on top of this."""
 
 Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 """What an answer amounts to."""
@@ -256,11 +256,11 @@ class ApprovalRule(Section):
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
             reason = "must be at least four times digest_after_seconds, for which questions wait unsent"
             yield ("delivery_limit_minutes",), reason
-        if self.total > _LONGEST_QUESTION:
-            reason = f"a question would stay open for {self.total.days} days; its link works for 20"
+        if self.total > timedelta(days=_MOST_DAYS):
+            reason = f"a question would stay open for {self.total.days} days; the most is {_MOST_DAYS}"
             yield ("expire_after_minutes",), reason
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
-            reason = "cannot go with terminate in broadcast_may: a list's link does not tell people apart"
+            reason = "cannot go with terminate in broadcast_may: a list's link does not tell two people apart"
             yield ("two_people_above_usd_per_hour",), reason
 
     @property
