@@ -10,10 +10,10 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import Any
 
 from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
@@ -24,6 +24,7 @@ from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
+from governor.domain.parts import in_parts
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import ApprovalRule
 from governor.domain.units import UtcDatetime
@@ -51,17 +52,9 @@ _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
 
 
-def new_digest_id() -> str:
-    """Return 128 random bits; by the prefix the page knows a digest."""
-    return DIGEST_PREFIX + secrets.token_hex(16)
-
-
-class Park(Protocol):
-    """Keeps an alert that was given up, where a person sees it and can put it back."""
-
-    def __call__(self, alert: Alert, why: str) -> None:
-        """`why` says which channels have not taken it, and what they said. Raises: CloudError."""
-        ...
+Park = Callable[[Alert, str], None]
+"""Keeps an alert that was given up, where a person sees it and can put it back; the text says which channels
+have not taken it, and what they said. Raises: CloudError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,31 +81,25 @@ def _soonest(waits: Sequence[int | None]) -> int | None:
     return None if None in waits else min((wait for wait in waits if wait is not None), default=None)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Item:
     """One alert on its way: its episode, and what became of it so far."""
 
     alert: Alert
     episode: Episode | None
+    expires_at: UtcDatetime
+    """When its link does: with the question, or after a month."""
     known: Sequence[Delivery]
     """All records of its episode."""
-    done: dict[tuple[str, str], Delivery]
-    waiting: dict[tuple[str, str], Delivery]
-    """Those that a channel wants not before a time, or that somebody is at."""
-    claimed: set[tuple[str, str]] = field(default_factory=set)
-    """By this worker."""
+    own: dict[tuple[str, str], Delivery]
+    """By the key of a route, what is on record of the alert itself."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """The deliveries that were settled now."""
-    given_up: list[tuple[Delivery, str]] = field(default_factory=list)
+    given_up: list[tuple[Route, str]] = field(default_factory=list)
     """With what the channel said."""
     unnoted: list[Delivery] = field(default_factory=list)
-    """Those of them that the table does not hold yet."""
-
-    @property
-    def is_nowhere(self) -> bool:
-        """Say whether no person will get it."""
-        return not self.left and not any(delivery.reached_people for delivery in self.done.values())
+    """News that the table does not hold yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +117,8 @@ class Dispatch:
     signer: LinkSigner
     registry: Registry
     park: Park
-    digest_id: Callable[[], str] = new_digest_id
+    digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_hex(16)
+    """By the prefix the page knows a digest."""
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
@@ -147,28 +135,19 @@ class Dispatch:
         if not items:
             return Dispatched(0, 0)
         for route in self.registry.routes(self._audience(items[0].alert), self._earlier(items[0])):
-            key = route.channel.name, route.target
-            open_items = [item for item in items if key not in item.done and not self._waits(item, key)]
-            if len(open_items) > 1 and route.channel.name not in _ONE_BY_ONE:
-                self._try(route, open_items)
-            else:
-                for item in open_items:
-                    self._try(route, [item])
+            together = 1 if route.channel.name in _ONE_BY_ONE else len(items)
+            for part in in_parts([item for item in items if self._is_open(route, item)], together):
+                self._try(route, part)
         for item in items:
             if item.given_up:
                 self._give_up(item)
         self._note_again(items)
         for item in items:
-            if item.is_nowhere:
-                self._note_nowhere(item)
-        waits = [seconds for item in items for seconds in item.left]
+            self._note_nowhere(item)
         news = [delivery for item in items for delivery in item.news]
-        return Dispatched(
-            taken=sum(delivery.was_taken for delivery in news),
-            refused=sum(not delivery.was_taken for delivery in news),
-            left=sum(len(item.left) for item in items),
-            retry_after_seconds=_soonest(waits),
-        )
+        taken = sum(delivery.was_taken for delivery in news)
+        waits = [seconds for item in items for seconds in item.left]
+        return Dispatched(taken, len(news) - taken, len(waits), _soonest(waits))
 
     def group(self, alert: Alert) -> str:
         """Equal for alerts of the same kind to the same people."""
@@ -184,28 +163,24 @@ class Dispatch:
 
     def _item(self, alert: Alert, again: bool) -> _Item | None:
         """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
-        name = alert.facts.get("episode")
+        name, now = alert.facts.get("episode"), self.clock.now()
         episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
+        expires_at = now + _RECORD_LINK
         if episode is not None and alert.kind in OPEN:
             approval = self.state.approval(episode.approval_id)
-            now = self.clock.now()
-            if approval is not None and (
-                approval.status is not ApprovalStatus.PENDING or approval.expires_at <= now
-            ):
-                return None
+            if approval is not None:
+                expires_at = approval.expires_at
+                if approval.status is not ApprovalStatus.PENDING or expires_at <= now:
+                    return None
         known = self.state.deliveries(subject_of(alert))
         own = {
-            (delivery.channel, delivery.target): delivery
+            delivery.key: delivery
             for delivery in known
-            if delivery.message == alert.dedup_id and delivery.channel != NOWHERE
+            if delivery.message == alert.dedup_id
+            and delivery.channel != NOWHERE
+            and not (again and delivery.given_up)
         }
-        done = {
-            key: delivery
-            for key, delivery in own.items()
-            if delivery.is_settled and not (again and delivery.given_up)
-        }
-        waiting = {key: delivery for key, delivery in own.items() if not delivery.is_settled}
-        return _Item(self._priced(alert), episode, known, done, waiting)
+        return _Item(self._priced(alert), episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
         """Return the alert with what its instance cost at the last sweep, where nobody has said it: what
@@ -220,59 +195,55 @@ class Dispatch:
         price = None if seen is None else seen.usd_per_hour
         return alert if price is None else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
 
-    def _waits(self, item: _Item, key: tuple[str, str]) -> bool:
-        """Say whether the channel has asked not to be tried yet, or somebody else is at it."""
-        delivery = item.waiting.get(key)
+    def _is_open(self, route: Route, item: _Item) -> bool:
+        """Say whether it is to be tried now: not settled, not before the channel wants it, and nobody is at
+        it."""
+        delivery = item.own.get(route.key)
         if delivery is None or delivery.not_before is None:
-            return False
+            return delivery is None
         seconds = (delivery.not_before - self.clock.now()).total_seconds()
         if seconds > 0:
             item.left.append(math.ceil(seconds))
-        return seconds > 0
+        return seconds <= 0
 
     def _try(self, route: Route, items: Sequence[_Item]) -> None:
         """One message by one route. What stands in its way stands in the way of no other."""
+        mine: list[_Item] = []
         try:
-            self._deliver(route, items)
+            message = self._message(route, items[0]) if len(items) == 1 else None
+            if message is not None and not route.channel.takes(message):
+                return
+            for item in items:
+                if self._claim(route, item):
+                    mine.append(item)
+                else:
+                    item.left.append(None)
+            if message is None and mine:
+                message = self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
         except CloudError:
             _log.exception("a delivery by %s is left", route.channel.name)
             for item in items:
-                self._leave(route, item, None)
-
-    def _deliver(self, route: Route, items: Sequence[_Item]) -> None:
-        message = self._message(route, items[0]) if len(items) == 1 else None
-        if message is not None and not route.channel.takes(message):
-            return
-        mine = [item for item in items if self._claim(route, item)]
-        if not mine:
-            return
-        if message is None:
-            message = self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
-        self._send(route, mine, message)
+                self._leave(route, item, None, is_mine=item in mine)
+        else:
+            if message is not None and mine:
+                self._send(route, mine, message)
 
     def _claim(self, route: Route, item: _Item) -> bool:
         """Claim it for this worker: the queue may give the same message to two at once."""
         now = self.clock.now()
         claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
-        if not self.state.claim_delivery(claim, now):
-            item.left.append(None)
-            return False
-        item.claimed.add((route.channel.name, route.target))
-        return True
+        return self.state.claim_delivery(claim, now)
 
     def _message(self, route: Route, item: _Item) -> Message:
-        alert, episode = item.alert, item.episode
-        thread = _threads(item.known).get((route.channel.name, route.target))
-        link = self._link(route, alert, episode)
-        picture = _picture(episode) if route.channel.name == "email" else None
+        is_mail = route.channel.name == "email"
         return message_of(
-            alert,
-            episode,
-            link=link,
-            thread=thread,
-            picture_png=picture,
+            item.alert,
+            item.episode,
+            link=self._link(route, item),
+            thread=_thread(route, item.known),
+            picture_png=_picture(item.episode) if is_mail and item.episode is not None else None,
             now=self.clock.now(),
-            expires_at=self._expiry(alert, episode) if episode and alert.kind in OPEN else None,
+            expires_at=item.expires_at,
         )
 
     def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
@@ -281,9 +252,7 @@ class Dispatch:
             raise AssertionError("only questions come together, and each has its episode")
         digest_id, now = self.digest_id(), self.clock.now()
         self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
-        expires_at = max(
-            self._expiry(item.alert, episode) for item, episode in zip(items, episodes, strict=True)
-        )
+        expires_at = max(item.expires_at for item in items)
         link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
         alerts = [item.alert for item in items]
         return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
@@ -298,26 +267,24 @@ class Dispatch:
         except DeliveryRefused as error:
             _log.error("a delivery was refused: %s", error)
             for item in items:
-                self._settle(item, replace(self._record(route, item), refused=str(error)))
+                self._settle(route, item, refused=str(error))
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
             _log.exception("a delivery by %s failed", route.channel.name)
             for item in items:
                 self._postpone(route, item, f"{route.channel.name}: {type(error).__name__}", None)
         else:
+            # A digest is the message of many episodes: none of them may change it at its end.
+            thread = (found.thread or message.thread) if len(items) == 1 else None
             for item in items:
-                # A digest is the message of many episodes: none of them may change it at its end.
-                thread = (found.thread or message.thread) if len(items) == 1 else None
-                taken = replace(self._record(route, item), delivery_id=found.delivery_id, thread=thread)
-                self._settle(item, taken)
+                self._settle(route, item, delivery_id=found.delivery_id, thread=thread)
 
     def _postpone(self, route: Route, item: _Item, why: str, wanted: int | None) -> None:
         """Tried again later, unless it has been tried for long enough."""
         if self.clock.now() - item.alert.at <= TRIED_FOR:
             self._leave(route, item, wanted)
-            return
-        _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
-        given_up = replace(self._record(route, item), refused=f"given up: {why}", given_up=True)
-        item.given_up.append((given_up, why))
+        else:
+            _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
+            item.given_up.append((route, why))
 
     def _give_up(self, item: _Item) -> None:
         """One message for all its channels. It counts as given up only where a person can put it back."""
@@ -325,23 +292,23 @@ class Dispatch:
             self.park(item.alert, "; ".join(why for _, why in item.given_up))
         except CloudError:
             _log.exception("%s could not be parked", item.alert.dedup_id)
-            for delivery, _ in item.given_up:
-                item.left.append(None)
-                self._is_noted(replace(delivery, refused=None, given_up=False, not_before=self.clock.now()))
-            return
-        for delivery, _ in item.given_up:
-            self._settle(item, delivery)
+            for route, _ in item.given_up:
+                self._leave(route, item, None)
+        else:
+            for route, why in item.given_up:
+                self._settle(route, item, refused=f"given up: {why}", given_up=True)
 
-    def _settle(self, item: _Item, delivery: Delivery) -> None:
-        item.done[delivery.channel, delivery.target] = delivery
+    def _settle(self, route: Route, item: _Item, **outcome: Any) -> None:
+        delivery = self._record(route, item, **outcome)
+        item.own[route.key] = delivery
         item.news.append(delivery)
         if not self._is_noted(delivery):
             item.unnoted.append(delivery)
 
-    def _leave(self, route: Route, item: _Item, wanted: int | None) -> None:
-        """To be tried again, and by whoever comes first: the claim on it ends."""
+    def _leave(self, route: Route, item: _Item, wanted: int | None, *, is_mine: bool = True) -> None:
+        """To be tried again, and by whoever comes first: this worker's claim on it ends."""
         item.left.append(wanted)
-        if (route.channel.name, route.target) in item.claimed:
+        if is_mine:
             later = self.clock.now() + timedelta(seconds=wanted or 0)
             self._is_noted(self._record(route, item, not_before=later))
 
@@ -363,22 +330,20 @@ class Dispatch:
             return False
         return True
 
-    def _record(self, route: Route, item: _Item, *, not_before: UtcDatetime | None = None) -> Delivery:
-        return Delivery(
-            subject=subject_of(item.alert),
-            message=item.alert.dedup_id,
-            channel=route.channel.name,
-            target=route.target,
-            at=self.clock.now(),
-            not_before=not_before,
-        )
+    def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
+        alert = item.alert
+        return Delivery(subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), **outcome)
 
     def _note_nowhere(self, item: _Item) -> None:
-        alert, refused = item.alert, sum(not delivery.was_taken for delivery in item.done.values())
+        """Record that no person will get it, where that is so."""
+        settled = [delivery for delivery in item.own.values() if delivery.is_settled]
+        if item.left or any(delivery.reached_people for delivery in settled):
+            return
+        alert, refused = item.alert, sum(not delivery.was_taken for delivery in settled)
         if refused:
             why = f"all {refused} channels of people have refused it"
         else:
-            why = _ONLY_MACHINES if item.done else _NO_CHANNEL
+            why = _ONLY_MACHINES if settled else _NO_CHANNEL
         _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
         self.state.note_delivery(
             Delivery(subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
@@ -386,10 +351,10 @@ class Dispatch:
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """By the policy as it is now: who joined since is notified, who left is not."""
-        directory = self.policies.base().policy.ownership
-        asked = directory.asked(alert.owner, alert.project)
+        ownership = self.policies.base().policy.ownership
+        asked = ownership.asked(alert.owner, alert.project)
         if alert.kind in ESCALATED:
-            return (*asked, *directory.escalated(alert.owner, alert.project))
+            return (*asked, *ownership.escalated(alert.owner, alert.project))
         return asked
 
     def _earlier(self, item: _Item) -> Sequence[Recipient]:
@@ -400,8 +365,7 @@ class Dispatch:
         """
         if item.alert.kind not in _FOLLOWS:
             return ()
-        directory = self.policies.base().policy.ownership
-        people = addresses(tuple(directory.contacts.values()))
+        people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
         is_open = item.alert.kind in OPEN
         return [
             Recipient(one.channel, one.target, one.target if one.target in people else None)
@@ -409,23 +373,18 @@ class Dispatch:
             if one.was_taken and not (is_open and one.channel == "email" and one.target not in people)
         ]
 
-    def _link(self, route: Route, alert: Alert, episode: Episode | None) -> str | None:
+    def _link(self, route: Route, item: _Item) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
         question."""
+        alert, episode = item.alert, item.episode
         if episode is None or (alert.link is None and alert.kind not in OPEN | ENDS):
             return alert.link
-        return self.signer.link(episode.approval_id, route.person or BROADCAST, self._expiry(alert, episode))
-
-    def _expiry(self, alert: Alert, episode: Episode) -> UtcDatetime:
-        approval = self.state.approval(episode.approval_id) if alert.kind in OPEN else None
-        return approval.expires_at if approval else self.clock.now() + _RECORD_LINK
+        return self.signer.link(episode.approval_id, route.person or BROADCAST, item.expires_at)
 
 
-def _picture(episode: Episode | None) -> bytes | None:
+def _picture(episode: Episode) -> bytes | None:
     from governor.channels.picture_png import evidence_png
 
-    if episode is None:
-        return None
     try:
         return evidence_png(episode.evidence, episode.idle_below_percent)
     except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
@@ -433,10 +392,7 @@ def _picture(episode: Episode | None) -> bytes | None:
         return None
 
 
-def _threads(deliveries: Sequence[Delivery]) -> Mapping[tuple[str, str], str]:
-    """Return the thread that each channel named for the first message of the subject."""
-    found: dict[tuple[str, str], str] = {}
-    for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
-        if delivery.thread is not None:
-            found.setdefault((delivery.channel, delivery.target), delivery.thread)
-    return found
+def _thread(route: Route, known: Sequence[Delivery]) -> str | None:
+    """Return the thread that the channel named for the first message of the subject."""
+    named = [delivery for delivery in known if delivery.key == route.key and delivery.thread is not None]
+    return min(named, key=lambda delivery: delivery.at).thread if named else None

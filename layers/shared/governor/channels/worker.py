@@ -89,25 +89,20 @@ class Worker:
     def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
         found = self.parse(body)
         if isinstance(found, Flush):
-            return self._flush(dispatch, found.group)
-        if isinstance(found, Alert) and found.kind in FOR_MACHINES:
+            # Every message has asked for it; whoever comes first sends for all.
+            with self._lease(found.group):
+                return self._send_group(dispatch, found.group)
+        alert = found.alert if isinstance(found, Again) else found
+        if alert.kind in FOR_MACHINES:
             return Dispatched(0, 0)
-        if isinstance(found, Again):
-            with self._lease(subject_of(found.alert)):
-                return dispatch([found.alert], again=True)
-        rule = dispatch.rule()
-        if found.kind not in QUESTIONS or rule.digest_from == 0:
-            with self._lease(subject_of(found)):
-                return dispatch([found])
-        group = dispatch.group(found)
-        self.state.put_outbox(group, found.dedup_id, body, found.at)
+        again, rule = alert is not found, dispatch.rule()
+        if again or alert.kind not in QUESTIONS or rule.digest_from == 0:
+            with self._lease(subject_of(alert)):
+                return dispatch([alert], again=again)
+        group = dispatch.group(alert)
+        self.state.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
-
-    def _flush(self, dispatch: Dispatch, group: str) -> Dispatched:
-        """Sends what waits. Every message has asked for it; whoever comes first sends for all."""
-        with self._lease(group):
-            return self._send_group(dispatch, group)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:

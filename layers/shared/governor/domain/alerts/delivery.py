@@ -38,6 +38,11 @@ class Delivery:
     have died."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Name the way it took, as `Route.key` does."""
+        return self.channel, self.target
+
+    @property
     def is_settled(self) -> bool:
         """Say whether nothing is left to be tried."""
         return self.not_before is None
