@@ -20,7 +20,7 @@ from governor.domain.alerts.owner import owner_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.episode.quiet import quiet_until
-from governor.domain.evidence import Evidence, MetricSource, Window, window_before
+from governor.domain.evidence import MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import schedule
@@ -36,10 +36,10 @@ from governor.domain.sweep.breaker import (
 from governor.domain.sweep.judging import (
     after_reading,
     before_reading,
-    is_released,
+    judge_again,
     judge_question,
-    may_ask_sooner,
     remembered,
+    sooner_window,
     wanted_figures,
     wants_memory,
     window_to_prove,
@@ -214,24 +214,20 @@ class _Sweeps:
             verdict = verdicts[track.instance_id]
             window = window_to_prove(track.instance, track.memory, verdict, track.policy)
             if window is not None:
-                found[track.instance_id] = self._question(track, window, now)[0]
+                found[track.instance_id] = self._question(track, window, now)
         return found
 
-    def _question(
-        self, track: Track, window: timedelta, now: UtcDatetime, *, always: bool = False
-    ) -> tuple[Verdict, Evidence]:
-        request = replace(_request(track, now, length=window), always=always)
-        evidence = self._gathered([request], now)[track.instance_id].evidence
-        return judge_question(track.instance, NO_HOLD, evidence, track.policy, window, now), evidence
+    def _question(self, track: Track, window: timedelta, now: UtcDatetime) -> Verdict:
+        evidence = self._gathered([_request(track, now, length=window)], now)[track.instance_id].evidence
+        return judge_question(track.instance, NO_HOLD, evidence, track.policy, window, now)
 
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
-        """As `InspectInstance`: over the shorter window only while memory is released now."""
+        """As `InspectInstance`."""
         policy = track.policy
-        verdict, evidence = self._question(track, policy.ask_window, now, always=True)
-        released = may_ask_sooner(policy) and is_released(evidence, policy)
-        if not verdict.is_idle and released and policy.released_window < policy.ask_window:
-            verdict, _ = self._question(track, policy.released_window, now)
-        return verdict
+        request = _request(track, now, length=policy.ask_window)
+        request = replace(request, always=True, shorter=sooner_window(policy))
+        found = self._gathered([request], now)[track.instance_id]
+        return judge_again(track.instance, NO_HOLD, found.evidence, found.shorter, policy, now)[0]
 
     def _gathered(self, requests: Sequence[EvidenceRequest], now: UtcDatetime) -> Mapping[str, Gathered]:
         return self._gather(requests[0].instance.target, requests, now) if requests else {}
@@ -506,9 +502,9 @@ def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
     unsteady = track.steady.find(0, end)
     ends = [len(track.steady) if unsteady < 0 else unsteady + 1]
     ends.append(-((start - memory.idle_since - policy.ask_window) // PERIOD))
-    if may_ask_sooner(policy) and policy.released_window < policy.ask_window:
-        sooner = -((start - memory.idle_since - policy.released_window) // PERIOD)
-        released = track.released.find(1, max(end, sooner - 1))
+    if (sooner := sooner_window(policy)) is not None:
+        first = -((start - memory.idle_since - sooner) // PERIOD)
+        released = track.released.find(1, max(end, first - 1))
         if released >= 0:
             ends.append(released + 1)
     return min(ends) - end

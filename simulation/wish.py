@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.policy.policy import Metrics, Policy, TagMatch
-from governor.domain.sweep.judging import may_ask_sooner, wanted_figures
+from governor.domain.sweep.judging import sooner_window, wanted_figures
 from simulation.replay import ReplayError, replayable
 
 _HOUR = timedelta(hours=1)
@@ -53,5 +53,4 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 def _figures(policy: Policy) -> frozenset[str]:
     """What may veto, and the memory where it may bring a question forward."""
-    sooner = may_ask_sooner(policy) and policy.released_window < policy.ask_window
-    return wanted_figures(policy) | ({"memory"} if sooner else set())
+    return wanted_figures(policy) | (set() if sooner_window(policy) is None else {"memory"})

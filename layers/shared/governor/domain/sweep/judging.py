@@ -123,9 +123,8 @@ def window_to_prove(
     idle_for = evidence.window.end - since
     if idle_for >= policy.ask_window:
         return policy.ask_window
-    if idle_for >= policy.released_window and may_ask_sooner(policy) and is_released(evidence, policy):
-        return policy.released_window
-    return None
+    sooner = sooner_window(policy)
+    return sooner if sooner and idle_for >= sooner and is_released(evidence, policy) else None
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
@@ -135,10 +134,8 @@ def wanted_figures(policy: Policy) -> frozenset[str]:
 
 def wants_memory(memory: Memory | None, policy: Policy, now: datetime) -> bool:
     """Whether the memory its GPUs hold may let a question start sooner, so that it is worth reading."""
-    if not (policy.can_ask and may_ask_sooner(policy)):
-        return False
-    since = memory.idle_since if memory else None
-    return since is None or now - since >= policy.released_window
+    sooner, since = sooner_window(policy), memory.idle_since if memory else None
+    return policy.can_ask and sooner is not None and (since is None or now - since >= sooner)
 
 
 def judge_question(
@@ -152,9 +149,9 @@ def judge_question(
     if not policy.can_ask:
         reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
-    sooner = policy.released_window <= window < policy.ask_window
-    if window < policy.ask_window and not (
-        sooner and may_ask_sooner(policy) and is_released(evidence, policy)
+    sooner = sooner_window(policy)
+    if window < policy.ask_window and (
+        sooner is None or window < sooner or not is_released(evidence, policy)
     ):
         needed = f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
         return Verdict(VerdictKind.NO_DATA, needed, evidence=evidence)
@@ -167,6 +164,27 @@ def judge_question(
         return unproved
     idle_for = evidence.window.length
     return replace(verdict, reason=asked_because(idle_for, policy, verdict))
+
+
+def judge_again(
+    instance: Instance,
+    hold: Hold,
+    evidence: Evidence,
+    shorter: Evidence | None,
+    policy: Policy,
+    now: datetime,
+) -> tuple[Verdict, Evidence]:
+    """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
+
+    Args:
+        evidence: over `policy.ask_window`.
+        shorter: its newest part, over `sooner_window`; judged while memory is released.
+    """
+    verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
+    sooner = sooner_window(policy)
+    if verdict.is_idle or shorter is None or sooner is None or not is_released(evidence, policy):
+        return verdict, evidence
+    return judge_question(instance, hold, shorter, policy, sooner, now), shorter
 
 
 def asked_because(idle_for: timedelta, policy: Policy, verdict: Verdict) -> str:
@@ -182,9 +200,13 @@ def is_released(evidence: Evidence, policy: Policy) -> bool:
     return held is not None and held < policy.approval.released_memory_below_percent
 
 
-def may_ask_sooner(policy: Policy) -> bool:
-    """Whether released memory shortens the proof: never where something may be done unasked."""
-    return policy.mode is not Mode.AUTO and policy.approval.on_expiry != "act"
+def sooner_window(policy: Policy) -> timedelta | None:
+    """The window of a proof while memory is released; `None` where that shortens nothing.
+
+    It never does where something may be done unasked.
+    """
+    unasked = policy.mode is Mode.AUTO or policy.approval.on_expiry == "act"
+    return policy.released_window if not unasked and policy.released_window < policy.ask_window else None
 
 
 def remembered(

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from statistics import median_low
 from typing import NamedTuple
 
@@ -23,12 +23,12 @@ from governor.domain.evidence import (
     Series,
     Window,
     coverage_percent,
-    empty_evidence,
     last_at_or_above,
     last_not_zero,
     last_reading_end,
     longest_hole,
     newest_peak,
+    padded,
     peak,
     window_before,
 )
@@ -46,6 +46,8 @@ _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
+_OF_EC2 = ("cpu", "in", "out", "agentless")
+"""Series in periods of their own."""
 _AGENTLESS_NAMESPACE = "AWS/EC2"
 _AGENTLESS_METRIC = "GPUPowerUtilization"
 
@@ -62,6 +64,7 @@ class EvidenceRequest:
         figures: which of `power`, `memory`, `cpu`, `network` to read for a candidate.
         always: read the figures whatever utilization says.
         length: how far to look back; `None` takes the policy's idle window.
+        shorter: a part of it whose evidence is wanted, too.
     """
 
     instance: Instance
@@ -73,6 +76,7 @@ class EvidenceRequest:
     figures: frozenset[str] = frozenset()
     always: bool = False
     length: timedelta | None = None
+    shorter: timedelta | None = None
 
     @property
     def window(self) -> timedelta:
@@ -82,12 +86,16 @@ class EvidenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Evidence, and what was learnt about where it is found. `searched` says that a search took place."""
+    """Evidence, and what was learnt about where it is found. `searched` says that a search took place.
+
+    `shorter` is the same over the newest part of the window, where the request asks for one.
+    """
 
     evidence: Evidence
     dimensions: tuple[Dimensions, ...] | None
     source: str | None
     searched: bool
+    shorter: Evidence | None = None
 
 
 @dataclass(slots=True)
@@ -96,16 +104,17 @@ class _Work:
 
     request: EvidenceRequest
     shape: Shape | None
-    readings: dict[str, Series] = field(default_factory=dict)
+    dimensions: tuple[Dimensions, ...] | None
+    figures: dict[str, dict[str, Series]] = field(default_factory=dict)
+    """Series by figure and GPU; the GPU is `all` in an aggregate and in EC2's figures."""
+    jobs: list[tuple[str, Series]] = field(default_factory=list)
+    """What jobs say of themselves, by namespace and metric."""
     aggregated: Series = ()
     sets: tuple[Dimensions, ...] = ()
     source: MetricSource = MetricSource.NONE
-    dimensions: tuple[Dimensions, ...] | None = None
     searched: bool = False
     problem: str | None = None
-    agentless: float | None = None
-    figures: dict[tuple[str, str], Series] = field(default_factory=dict)
-    """Other series by figure and GPU; of EC2's figures the GPU is `all`."""
+    read: frozenset[str] = frozenset()
 
     @property
     def instance_id(self) -> str:
@@ -115,6 +124,16 @@ class _Work:
     def aggregate(self) -> Dimensions:
         return (("InstanceId", self.instance_id),)
 
+    @property
+    def expected(self) -> int | None:
+        """How many GPUs its type has."""
+        return self.shape.accelerator_count if self.shape else None
+
+    @property
+    def readings(self) -> Mapping[str, Series]:
+        """Utilization by GPU."""
+        return self.figures.get("utilization", {})
+
     def whole(self, figure: str) -> int | None:
         """The limit of a GPU's power in W, or its memory in MiB; `None` where it is not known."""
         if self.shape is None:
@@ -123,24 +142,37 @@ class _Work:
 
     def series(self, figure: str) -> Series | None:
         """The highest reading of all GPUs in each period; `None` where nothing was published."""
-        found = [series for (name, _), series in self.figures.items() if name == figure]
-        return reduce(merged, found) if found else None
+        if figure == "network":
+            return _sum(self.series("in"), self.series("out"))
+        found = list(self.figures.get(figure, {}).values())
+        return reduce(merged, found[1:], found[0]) if found else None
 
-    def parts(self, figure: str, *gpus: str) -> list[Series]:
-        """The series of each GPU; empty where one publishes nothing."""
-        return [self.figures.get((figure, gpu), ()) for gpu in gpus]
+    def parts(self, figure: str) -> list[Series]:
+        """Every GPU's series, or both directions of the network; empty where one publishes nothing."""
+        if figure in ("cpu", "network"):
+            names = ("in", "out") if figure == "network" else (figure,)
+            return [self.figures.get(name, {}).get("all", ()) for name in names]
+        found = self.figures.get(figure, {})
+        return [found.get(gpu, ()) for gpu in self.readings]
+
+    def note(self, asked: _Asked, series: Series) -> None:
+        """Keep what was published."""
+        if asked.figure == WORK:
+            self.jobs.append((f"{asked.namespace} {asked.metric}", series))
+            return
+        known, label = self.figures.setdefault(asked.figure, {}), gpu_label(asked.dimensions)
+        known[label] = merged(known.get(label), series)
 
     def silent(self) -> bool:
-        return self.problem is None and all(peak(series) is None for series in self.readings.values())
+        return self.problem is None and not self.reporting()
 
     def reporting(self) -> int:
         return sum(peak(series) is not None for series in self.readings.values())
 
     def lacks_gpus(self) -> bool:
         """Whether it is read GPU by GPU, and some that its type has are not among them."""
-        count = self.shape.accelerator_count if self.shape else None
         known = self.source is MetricSource.PER_GPU and self.problem is None
-        return known and count is not None and self.reporting() < count
+        return known and self.expected is not None and self.reporting() < self.expected
 
 
 class _Asked(NamedTuple):
@@ -152,12 +184,6 @@ class _Asked(NamedTuple):
     metric: str
     dimensions: Dimensions
     statistic: str = "Maximum"
-
-
-class _Answer(NamedTuple):
-    asked: _Asked
-    series: Series | None
-    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,37 +215,41 @@ class _Batch:
         self._metrics = gather.metrics
         self._target = target
         policy = requests[0].policy
-        self._names = policy.metrics
-        length = requests[0].window
-        self._window = window_before(now, length, policy.period, policy.lag)
-        period = max(policy.period, _EC2_PERIOD)
-        self._ec2_window = window_before(now, max(length, period), period, policy.lag)
+        self._names, self._policy, self._now = policy.metrics, policy, now
+        self._window, self._ec2_window = self._windows(requests[0].window)
         self._work = [
-            _Work(
-                request, gather.catalogue.shape(request.instance.instance_type), dimensions=request.dimensions
-            )
+            _Work(request, gather.catalogue.shape(request.instance.instance_type), request.dimensions)
             for request in requests
         ]
+
+    def _windows(self, length: timedelta) -> tuple[Window, Window]:
+        """The window that looks back so far, and that of the figures of EC2."""
+        now, period, lag = self._now, self._policy.period, self._policy.lag
+        of_ec2 = max(period, _EC2_PERIOD)
+        return window_before(now, length, period, lag), window_before(now, max(length, of_ec2), of_ec2, lag)
 
     def gather(self) -> dict[str, Gathered]:
         self._read_utilization(self._work)
         self._search([work for work in self._work if self._wants_search(work)])
-        evidence = {work.instance_id: self._utilization_evidence(work) for work in self._work}
+        for work in self._work:
+            if work.silent():
+                work.source = MetricSource.NONE
         candidates = [
             work
             for work in self._work
             if work.request.figures
-            and (work.request.always or is_candidate(evidence[work.instance_id], work.request.policy))
+            and (work.request.always or is_candidate(self._evidence(work), work.request.policy))
         ]
-        self._read_figures(candidates, evidence)
+        self._read_figures(candidates)
         if self._names.work is not None and candidates:
-            self._read_work(candidates, evidence, self._names.work)
+            self._read_work(candidates, self._names.work)
         return {
             work.instance_id: Gathered(
-                evidence=evidence[work.instance_id],
+                evidence=self._evidence(work),
                 dimensions=work.dimensions,
                 source=None if work.source is MetricSource.NONE else work.source.value,
                 searched=work.searched,
+                shorter=None if work.request.shorter is None else self._newest(work, work.request.shorter),
             )
             for work in self._work
         }
@@ -244,13 +274,9 @@ class _Batch:
             work.source = MetricSource.PER_GPU if use_known and has_gpus else MetricSource.AGGREGATE
             if work.source is MetricSource.PER_GPU:
                 work.aggregated = work.readings.get("all", ())
-            work.readings = {}
+            work.figures.pop("utilization", None)
             asked += [self._asked(work, "utilization", self._names.utilization, one) for one in work.sets]
-        for (work, _, _, _, dimensions, _), series, problem in self._read(asked, self._window):
-            work.problem = problem or work.problem
-            if series is not None:
-                label = gpu_label(dimensions)
-                work.readings[label] = merged(work.readings.get(label), series)
+        self._read(asked, self._window)
 
     def _search(self, works: list[_Work]) -> None:
         """One pass over the namespace's series for all that need it; then reads those that were found."""
@@ -289,57 +315,28 @@ class _Batch:
         except CloudError:
             # Only colours the sentence of a verdict that is `no-data` with or without it.
             return
-        asked = [
-            _Asked(work, "agentless", _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions))
-            for work in works
-            for dimensions in found.get(work.instance_id, ())
-        ]
-        for one, series, _ in self._read(asked, self._ec2_window):
-            tops = (one.work.agentless, peak(series or ()))
-            one.work.agentless = max((top for top in tops if top is not None), default=None)
-
-    def _utilization_evidence(self, work: _Work) -> Evidence:
-        expected = work.shape.accelerator_count if work.shape else None
-        if work.silent():
-            work.source = MetricSource.NONE
-            return replace(
-                empty_evidence(self._window), gpus_expected=expected, agentless_power_percent=work.agentless
-            )
-        reporting = None
-        if work.source is MetricSource.PER_GPU:
-            reporting = work.reporting()
-        elif expected == 1:
-            reporting = 1
-        return Evidence(
-            window=self._window,
-            source=work.source,
-            gpus=tuple(
-                GpuReadings(gpu, series)
-                for gpu, series in sorted(work.readings.items(), key=lambda item: by_index(item[0]))
-            ),
-            aggregate=work.aggregated,
-            gpus_expected=expected,
-            gpus_reporting=reporting,
-            read_problem=work.problem,
+        self._read(
+            [
+                _Asked(work, "agentless", _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions))
+                for work in works
+                for dimensions in found.get(work.instance_id, ())
+            ],
+            self._ec2_window,
         )
 
     # the other figures
 
-    def _read_figures(self, works: list[_Work], evidence: dict[str, Evidence]) -> None:
+    def _read_figures(self, works: list[_Work]) -> None:
+        for work in works:
+            work.read = work.request.figures
         asked = [one for work in works for one in self._gpu_figures(work)]
         of_ec2 = [one for work in works for one in self._ec2_figures(work)]
         # Together in one pass where the windows agree, so that calls are filled to their limit.
         if self._window == self._ec2_window:
-            answers = self._read(asked + of_ec2, self._window)
+            self._read(asked + of_ec2, self._window)
         else:
-            answers = [*self._read(asked, self._window), *self._read(of_ec2, self._ec2_window)]
-        for (work, figure, _, _, dimensions, _), series, problem in answers:
-            work.problem = work.problem or problem
-            if series is not None:
-                key = figure, gpu_label(dimensions)
-                work.figures[key] = merged(work.figures.get(key), series)
-        for work in works:
-            evidence[work.instance_id] = self._with_figures(work, evidence[work.instance_id])
+            self._read(asked, self._window)
+            self._read(of_ec2, self._ec2_window)
 
     def _gpu_figures(self, work: _Work) -> Iterator[_Asked]:
         figures, names = work.request.figures, self._names
@@ -347,7 +344,7 @@ class _Batch:
             yield from (self._asked(work, "power", names.power_draw, one) for one in work.sets)
         if "memory" in figures and work.whole("memory"):
             yield from (self._asked(work, "memory", names.memory_used, one) for one in work.sets)
-        if work.source is MetricSource.AGGREGATE and _may_have_several(work.shape):
+        if work.source is MetricSource.AGGREGATE and work.expected != 1:
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
             yield self._asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
 
@@ -358,95 +355,27 @@ class _Batch:
             yield _Asked(work, "in", "AWS/EC2", "NetworkIn", work.aggregate, "Sum")
             yield _Asked(work, "out", "AWS/EC2", "NetworkOut", work.aggregate, "Sum")
 
-    def _with_figures(self, work: _Work, evidence: Evidence) -> Evidence:
-        # Every GPU and both directions of the network: one alone says nothing about the others.
-        parts = {figure: work.parts(figure, *work.readings) for figure in ("power", "memory")}
-        parts |= {"cpu": work.parts("cpu", "all")}
-        parts |= {"network": [*work.parts("in", "all"), *work.parts("out", "all")]}
-        ec2 = self._ec2_window
-        scales = {"cpu": 1.0, "network": 1.0 / ec2.period.total_seconds()}
-        values: dict[str, float | None] = dict.fromkeys(FIGURES)
-        last_active: dict[str, datetime] = {}
-        last_measured: dict[str, datetime] = {}
-        measured: dict[str, float] = {}
-        hole_minutes: dict[str, float] = {}
-        for figure in FIGURES:
-            window = ec2 if figure in scales else self._window
-            series = work.series(figure)
-            if figure == "network":
-                series = _merge_sum(work.series("in"), work.series("out"))
-            if series is None:
-                continue
-            own = parts[figure] or [series]
-            measured[figure] = round(min(map(coverage_percent, own)), 3)
-            last_measured[figure] = min(last_reading_end(part, window) for part in own)
-            hole_minutes[figure] = max(longest_hole(part, window) for part in own) / timedelta(minutes=1)
-            top = peak(series)
-            if top is not None:
-                scale = scales.get(figure) or 100.0 / (work.whole(figure) or 1)
-                values[figure] = round(top * scale, 3)
-                last_active[figure] = window.bin_end(last_at_or_above(series, top) or 0)
-        samples = work.series("samples")
-        return replace(
-            evidence,
-            gpus_reporting=self._reporting(work, evidence, samples),
-            memory_used_percent=values["memory"],
-            power_percent_of_limit=values["power"],
-            cpu_percent=values["cpu"],
-            network_bytes_per_second=values["network"],
-            measured_percent=measured,
-            read=work.request.figures,
-            read_problem=work.problem,
-            last_active=last_active,
-            samples=samples or (),
-            memory_newest_percent=self._memory_newest(work),
-            last_measured=last_measured,
-            longest_hole_minutes=hole_minutes,
-        )
-
-    def _memory_newest(self, work: _Work) -> float | None:
-        """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
-        whole = work.whole("memory")
-        length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        peaks = [newest_peak(one, self._window, length) for one in work.parts("memory", *work.readings)]
-        known = [value for value in peaks if value is not None]
-        if not whole or not known or len(known) < len(peaks):
-            return None
-        return round(max(known) * 100.0 / whole, 3)
-
-    def _reporting(self, work: _Work, evidence: Evidence, samples: Series | None) -> int | None:
-        if work.source is not MetricSource.AGGREGATE or samples is None:
-            return evidence.gpus_reporting
-        per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
-        # The middle period: where the agent drifts, one period catches a collection more and another one
-        # less. The fullest would then count a GPU that is hidden, the emptiest would miss one that is not.
-        counts = [count for count in samples if count is not None]
-        return round(median_low(counts) / per_gpu) if counts else None
-
     # what jobs say of themselves
 
-    def _read_work(self, works: list[_Work], evidence: dict[str, Evidence], rule: WorkMetrics) -> None:
-        """Adds the metric by which a job has said last that it works; a read that failed is no silence."""
+    def _read_work(self, works: list[_Work], rule: WorkMetrics) -> None:
+        """The metrics by which a job may have said that it works; a read that failed is no silence."""
         try:
             published = self._list_work(works, rule)
         except CloudError as error:
-            problem = f"the metrics of jobs could not be listed: {error}"
             for work in works:
-                known = evidence[work.instance_id]
-                evidence[work.instance_id] = replace(known, read_problem=known.read_problem or problem)
+                work.problem = work.problem or f"the metrics of jobs could not be listed: {error}"
             return
-        asked = [
-            _Asked(work, WORK, rule.namespace, metric, tuple(dimensions))
-            for work in works
-            for metric, dimensions in published.get(work.instance_id, ())
-            if not rule.names or metric in rule.names
-        ]
         for work in works:
-            known = evidence[work.instance_id]
-            evidence[work.instance_id] = replace(known, read=known.read | {WORK})
-        for answer in self._read(asked, self._window):
-            instance_id = answer.asked.work.instance_id
-            evidence[instance_id] = self._with_work(evidence[instance_id], answer)
+            work.read |= {WORK}
+        self._read(
+            [
+                _Asked(work, WORK, rule.namespace, metric, tuple(dimensions))
+                for work in works
+                for metric, dimensions in published.get(work.instance_id, ())
+                if not rule.names or metric in rule.names
+            ],
+            self._window,
+        )
 
     def _list_work(
         self, works: list[_Work], rule: WorkMetrics
@@ -454,25 +383,10 @@ class _Batch:
         """A few candidates one by one, many by one pass over the namespace."""
         # What was published longer ago is in the window of a policy that looks so far back.
         recently = self._window.length <= _RECENTLY_ACTIVE
+        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
         if len(works) > _LISTED_SINGLY:
-            return self._metrics.list_published(self._target, rule.namespace, recently=recently)
-        found: dict[str, Sequence[tuple[str, Dimensions]]] = {}
-        for work in works:
-            found |= self._metrics.list_published(
-                self._target, rule.namespace, work.instance_id, recently=recently
-            )
-        return found
-
-    def _with_work(self, evidence: Evidence, answer: _Answer) -> Evidence:
-        evidence = replace(evidence, read_problem=evidence.read_problem or answer.problem)
-        index = last_not_zero(answer.series or ())
-        if index is None:
-            return evidence
-        ended, before = self._window.bin_end(index), evidence.last_active.get(WORK)
-        if before is not None and before >= ended:
-            return evidence
-        name = f"{answer.asked.namespace} {answer.asked.metric}"
-        return replace(evidence, work=name, last_active={**evidence.last_active, WORK: ended})
+            return listed()
+        return {key: found for work in works for key, found in listed(work.instance_id).items()}
 
     # reading
 
@@ -481,25 +395,126 @@ class _Batch:
     ) -> _Asked:
         return _Asked(work, figure, self._names.namespace, metric, dimensions, statistic)
 
-    def _read(self, asked: Sequence[_Asked], window: Window) -> list[_Answer]:
+    def _read(self, asked: Sequence[_Asked], window: Window) -> None:
+        """Add the series to their instances; what could not be read is noted there, too."""
         if not asked:
-            return []
+            return
         queries = [
             MetricQuery(str(number), one.namespace, one.metric, one.dimensions, one.statistic)
             for number, one in enumerate(asked)
         ]
         answer = self._metrics.read(self._target, queries, window)
-        return [
-            _Answer(one, answer.series.get(query.key), answer.problems.get(query.key))
-            for one, query in zip(asked, queries, strict=True)
-        ]
+        for one, query in zip(asked, queries, strict=True):
+            if one.figure != "agentless":
+                one.work.problem = one.work.problem or answer.problems.get(query.key)
+            if (series := answer.series.get(query.key)) is not None:
+                one.work.note(one, series)
+
+    # putting together
+
+    def _newest(self, work: _Work, length: timedelta) -> Evidence:
+        """The evidence over the newest part of the window, from the same readings."""
+        window, of_ec2 = self._windows(max(length, _SHORTEST))
+
+        def part(series: Series, figure: str = "") -> Series:
+            by_ec2 = figure in _OF_EC2
+            whole = padded(series, self._ec2_window if by_ec2 else self._window)
+            return whole[-(of_ec2 if by_ec2 else window).bins :]
+
+        newest = replace(
+            work,
+            figures={
+                figure: {gpu: part(series, figure) for gpu, series in found.items()}
+                for figure, found in work.figures.items()
+            },
+            jobs=[(name, part(series)) for name, series in work.jobs],
+            aggregated=part(work.aggregated) if work.aggregated else (),
+        )
+        return self._evidence(newest, window, of_ec2)
+
+    def _evidence(self, work: _Work, window: Window | None = None, of_ec2: Window | None = None) -> Evidence:
+        """What was read of an instance; of the whole windows, unless others are given."""
+        window, of_ec2 = window or self._window, of_ec2 or self._ec2_window
+        source = MetricSource.NONE if work.silent() else work.source
+        gpus = sorted(work.readings, key=by_index) if source is not MetricSource.NONE else ()
+        values: dict[str, float | None] = dict.fromkeys(FIGURES)
+        last_active: dict[str, datetime] = {}
+        last_measured: dict[str, datetime] = {}
+        measured: dict[str, float] = {}
+        hole_minutes: dict[str, float] = {}
+        for figure in FIGURES:
+            highest = work.series(figure)
+            if highest is None:
+                continue
+            own = of_ec2 if figure in ("cpu", "network") else window
+            # Every GPU and both directions of the network: one alone says nothing about the others.
+            parts = work.parts(figure) or [highest]
+            measured[figure] = round(min(map(coverage_percent, parts)), 3)
+            last_measured[figure] = min(last_reading_end(part, own) for part in parts)
+            hole_minutes[figure] = max(longest_hole(part, own) for part in parts) / timedelta(minutes=1)
+            top = peak(highest)
+            if top is not None:
+                values[figure] = round(top * self._scale(work, figure), 3)
+                last_active[figure] = own.bin_end(last_at_or_above(highest, top) or 0)
+        works = None
+        for name, series in work.jobs:
+            last = last_not_zero(series)
+            if last is not None and window.bin_end(last) > last_active.get(WORK, window.start):
+                last_active[WORK], works = window.bin_end(last), name
+        return Evidence(
+            window=window,
+            source=source,
+            gpus=tuple(GpuReadings(gpu, work.readings[gpu]) for gpu in gpus),
+            aggregate=work.aggregated if gpus else (),
+            gpus_expected=work.expected,
+            gpus_reporting=self._reporting(work, source),
+            memory_used_percent=values["memory"],
+            power_percent_of_limit=values["power"],
+            cpu_percent=values["cpu"],
+            network_bytes_per_second=values["network"],
+            agentless_power_percent=peak(work.series("agentless") or ()),
+            measured_percent=measured,
+            read=work.read,
+            read_problem=work.problem,
+            last_active=last_active,
+            work=works,
+            samples=work.series("samples") or (),
+            memory_newest_percent=self._memory_newest(work, window),
+            last_measured=last_measured,
+            longest_hole_minutes=hole_minutes,
+        )
+
+    def _scale(self, work: _Work, figure: str) -> float:
+        """What makes a reading percent, or bytes a second."""
+        if figure == "network":
+            return 1.0 / self._ec2_window.period.total_seconds()
+        return 1.0 if figure == "cpu" else 100.0 / (work.whole(figure) or 1)
+
+    def _memory_newest(self, work: _Work, window: Window) -> float | None:
+        """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
+        if "memory" not in work.figures:
+            return None
+        length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
+        peaks = [newest_peak(one, window, length) for one in work.parts("memory")]
+        known = [value for value in peaks if value is not None]
+        if not known or len(known) < len(peaks):
+            return None
+        return round(max(known) * self._scale(work, "memory"), 3)
+
+    def _reporting(self, work: _Work, source: MetricSource) -> int | None:
+        """How many GPUs publish; `None` where an aggregate does not tell."""
+        if source is not MetricSource.AGGREGATE:
+            return work.reporting() if source is MetricSource.PER_GPU else None
+        if work.expected == 1:
+            return 1
+        per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
+        # The middle period: where the agent drifts, one period catches a collection more and another one
+        # less. The fullest would then count a GPU that is hidden, the emptiest would miss one that is not.
+        counts = [count for count in work.series("samples") or () if count is not None]
+        return round(median_low(counts) / per_gpu) if counts else None
 
 
-def _may_have_several(shape: Shape | None) -> bool:
-    return shape is None or shape.accelerator_count is None or shape.accelerator_count > 1
-
-
-def _merge_sum(left: Series | None, right: Series | None) -> Series | None:
+def _sum(left: Series | None, right: Series | None) -> Series | None:
     """Per period the sum of both; where only one was published, that one."""
     if left is None or right is None:
         return right if left is None else left

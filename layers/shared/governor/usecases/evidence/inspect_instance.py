@@ -13,8 +13,8 @@ from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
-from governor.domain.sweep.judging import is_released, judge_question, may_ask_sooner
-from governor.domain.sweep.verdict import FIGURES, Hold, Verdict, VerdictKind, activity
+from governor.domain.sweep.judging import judge_again, sooner_window
+from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import span
 from governor.errors import Unavailable
@@ -52,29 +52,30 @@ class InspectInstance:
             Unavailable: CloudWatch could not be read. Waiting is right then, judging is not.
         """
         hold = self.state.record(instance.target, instance.instance_id).hold
-        verdict, gathered = self._look(instance, hold, policy, policy.ask_window, now)
-        released = may_ask_sooner(policy) and is_released(gathered.evidence, policy)
-        if not verdict.is_idle and released and policy.released_window < policy.ask_window:
-            verdict, gathered = self._look(instance, hold, policy, policy.released_window, now)
-        if verdict.is_idle:
-            newest = self._newest(instance, policy, gathered, now)
-            verdict = _changed_since(gathered.evidence, newest, policy, now) or verdict
-        return verdict, gathered.evidence
-
-    def _look(
-        self, instance: Instance, hold: Hold, policy: Policy, window: timedelta, now: UtcDatetime
-    ) -> tuple[Verdict, Gathered]:
         request = EvidenceRequest(
             instance=instance,
             policy=policy,
             per_gpu=True,
             figures=frozenset(FIGURES),
             always=True,
-            length=window,
+            length=policy.ask_window,
+            shorter=sooner_window(policy),
         )
+        gathered = self._read(request, now)
+        verdict, evidence = judge_again(instance, hold, gathered.evidence, gathered.shorter, policy, now)
+        if verdict.is_idle:
+            newest = self._newest(instance, policy, gathered, now)
+            verdict = _changed_since(evidence, newest, policy, now) or verdict
+        return verdict, evidence
+
+    def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
+        instance = request.instance
         gathered = self.gather(instance.target, [request], now)[instance.instance_id]
-        _must_be_read(gathered, instance)
-        return judge_question(instance, hold, gathered.evidence, policy, window, now), gathered
+        problem = gathered.evidence.read_problem
+        if problem is not None:
+            text = f"metrics of {instance.instance_id} could not be read: {problem}"
+            raise Unavailable(text, operation="cloudwatch:GetMetricData")
+        return gathered
 
     def _newest(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> Evidence:
         """What was measured since the window ended. What is not there yet proves nothing, either way.
@@ -98,10 +99,7 @@ class InspectInstance:
             # Five minutes more, because EC2's periods do not begin with the look.
             length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out + 5) + _AHEAD_MINUTES),
         )
-        until = now + timedelta(minutes=_AHEAD_MINUTES)
-        look = self.gather(instance.target, [request], until)[instance.instance_id]
-        _must_be_read(look, instance)
-        return look.evidence
+        return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
@@ -135,10 +133,3 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     return None
-
-
-def _must_be_read(gathered: Gathered, instance: Instance) -> None:
-    problem = gathered.evidence.read_problem
-    if problem is not None:
-        text = f"metrics of {instance.instance_id} could not be read: {problem}"
-        raise Unavailable(text, operation="cloudwatch:GetMetricData")
