@@ -46,7 +46,13 @@ _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
-_OF_EC2 = ("cpu", "in", "out", "agentless")
+_EC2_FIGURES = (
+    ("cpu", "cpu", "CPUUtilization", "Average"),
+    ("network", "in", "NetworkIn", "Sum"),
+    ("network", "out", "NetworkOut", "Sum"),
+)
+"""Figure, name of the series, metric, statistic."""
+_OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
 _AGENTLESS_NAMESPACE = "AWS/EC2"
 _AGENTLESS_METRIC = "GPUPowerUtilization"
@@ -149,8 +155,8 @@ class _Work:
 
     def parts(self, figure: str) -> list[Series]:
         """Every GPU's series, or both directions of the network; empty where one publishes nothing."""
-        if figure in ("cpu", "network"):
-            names = ("in", "out") if figure == "network" else (figure,)
+        if figure in _OF_EC2:
+            names = [series for of, series, _, _ in _EC2_FIGURES if of == figure]
             return [self.figures.get(name, {}).get("all", ()) for name in names]
         found = self.figures.get(figure, {})
         return [found.get(gpu, ()) for gpu in self.readings]
@@ -240,7 +246,9 @@ class _Batch:
             if work.request.figures
             and (work.request.always or is_candidate(self._evidence(work), work.request.policy))
         ]
-        self._read_figures(candidates)
+        for work in candidates:
+            work.read = work.request.figures
+        self._read([one for work in candidates for one in self._figures(work)])
         if self._names.work is not None and candidates:
             self._read_work(candidates, self._names.work)
         return {
@@ -276,7 +284,7 @@ class _Batch:
                 work.aggregated = work.readings.get("all", ())
             work.figures.pop("utilization", None)
             asked += [self._asked(work, "utilization", self._names.utilization, one) for one in work.sets]
-        self._read(asked, self._window)
+        self._read(asked)
 
     def _search(self, works: list[_Work]) -> None:
         """One pass over the namespace's series for all that need it; then reads those that were found."""
@@ -320,40 +328,22 @@ class _Batch:
                 _Asked(work, "agentless", _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions))
                 for work in works
                 for dimensions in found.get(work.instance_id, ())
-            ],
-            self._ec2_window,
+            ]
         )
 
     # the other figures
 
-    def _read_figures(self, works: list[_Work]) -> None:
-        for work in works:
-            work.read = work.request.figures
-        asked = [one for work in works for one in self._gpu_figures(work)]
-        of_ec2 = [one for work in works for one in self._ec2_figures(work)]
-        # Together in one pass where the windows agree, so that calls are filled to their limit.
-        if self._window == self._ec2_window:
-            self._read(asked + of_ec2, self._window)
-        else:
-            self._read(asked, self._window)
-            self._read(of_ec2, self._ec2_window)
-
-    def _gpu_figures(self, work: _Work) -> Iterator[_Asked]:
+    def _figures(self, work: _Work) -> Iterator[_Asked]:
         figures, names = work.request.figures, self._names
-        if "power" in figures and work.whole("power"):
-            yield from (self._asked(work, "power", names.power_draw, one) for one in work.sets)
-        if "memory" in figures and work.whole("memory"):
-            yield from (self._asked(work, "memory", names.memory_used, one) for one in work.sets)
+        for figure, metric in (("power", names.power_draw), ("memory", names.memory_used)):
+            if figure in figures and work.whole(figure):
+                yield from (self._asked(work, figure, metric, one) for one in work.sets)
         if work.source is MetricSource.AGGREGATE and work.expected != 1:
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
             yield self._asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
-
-    def _ec2_figures(self, work: _Work) -> Iterator[_Asked]:
-        if "cpu" in work.request.figures:
-            yield _Asked(work, "cpu", "AWS/EC2", "CPUUtilization", work.aggregate, "Average")
-        if "network" in work.request.figures:
-            yield _Asked(work, "in", "AWS/EC2", "NetworkIn", work.aggregate, "Sum")
-            yield _Asked(work, "out", "AWS/EC2", "NetworkOut", work.aggregate, "Sum")
+        for figure, series, metric, statistic in _EC2_FIGURES:
+            if figure in figures:
+                yield _Asked(work, series, "AWS/EC2", metric, work.aggregate, statistic)
 
     # what jobs say of themselves
 
@@ -373,8 +363,7 @@ class _Batch:
                 for work in works
                 for metric, dimensions in published.get(work.instance_id, ())
                 if not rule.names or metric in rule.names
-            ],
-            self._window,
+            ]
         )
 
     def _list_work(
@@ -395,20 +384,23 @@ class _Batch:
     ) -> _Asked:
         return _Asked(work, figure, self._names.namespace, metric, dimensions, statistic)
 
-    def _read(self, asked: Sequence[_Asked], window: Window) -> None:
+    def _read(self, asked: Iterable[_Asked]) -> None:
         """Add the series to their instances; what could not be read is noted there, too."""
-        if not asked:
-            return
-        queries = [
-            MetricQuery(str(number), one.namespace, one.metric, one.dimensions, one.statistic)
-            for number, one in enumerate(asked)
-        ]
-        answer = self._metrics.read(self._target, queries, window)
-        for one, query in zip(asked, queries, strict=True):
-            if one.figure != "agentless":
-                one.work.problem = one.work.problem or answer.problems.get(query.key)
-            if (series := answer.series.get(query.key)) is not None:
-                one.work.note(one, series)
+        # In one pass where the windows agree, so that calls are filled to their limit.
+        parts: dict[Window, list[_Asked]] = defaultdict(list)
+        for one in asked:
+            parts[self._ec2_window if one.figure in _OF_EC2 else self._window].append(one)
+        for window, part in parts.items():
+            queries = [
+                MetricQuery(str(number), one.namespace, one.metric, one.dimensions, one.statistic)
+                for number, one in enumerate(part)
+            ]
+            answer = self._metrics.read(self._target, queries, window)
+            for one, query in zip(part, queries, strict=True):
+                if one.figure != "agentless":
+                    one.work.problem = one.work.problem or answer.problems.get(query.key)
+                if (series := answer.series.get(query.key)) is not None:
+                    one.work.note(one, series)
 
     # putting together
 
@@ -446,7 +438,7 @@ class _Batch:
             highest = work.series(figure)
             if highest is None:
                 continue
-            own = of_ec2 if figure in ("cpu", "network") else window
+            own = of_ec2 if figure in _OF_EC2 else window
             # Every GPU and both directions of the network: one alone says nothing about the others.
             parts = work.parts(figure) or [highest]
             measured[figure] = round(min(map(coverage_percent, parts)), 3)
