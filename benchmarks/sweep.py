@@ -30,7 +30,7 @@ from governor.usecases.health.read_health import ReadHealth
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
-from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_target import SweepTarget
 from local.templates import expand_template
 from tests.twins import (
@@ -117,7 +117,7 @@ class Bench:
             close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),
-            notify_managed=NotifyManaged(AwsBatch(clients), Once(self.clock, log), announcer),
+            alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log)),
         )
         self.check_health = CheckHealth(
             clock=self.clock,

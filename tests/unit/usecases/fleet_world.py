@@ -20,7 +20,7 @@ from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
-from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import SweepSummary
 from governor.usecases.sweep.sweep_target import SweepTarget
 from tests.builders import NOW, QUIET_BEFORE, TARGET, make_instance
@@ -74,7 +74,7 @@ class FleetWorld:
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
-            notify_managed=NotifyManaged(self.batch, Once(self.clock, self.log), self.announcer),
+            alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log)),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -8,7 +8,7 @@ from governor.adapters.batch import AwsBatch
 from governor.ports import BatchReader
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.money.count_costs import CountCosts
-from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.wiring.instances import InstanceParts
 
 
@@ -28,5 +28,5 @@ class SweepParts(InstanceParts):
         return self.fill(CountCosts)
 
     @cached_property
-    def notify_managed(self) -> NotifyManaged:
-        return self.fill(NotifyManaged)
+    def alerts(self) -> SweepAlerts:
+        return self.fill(SweepAlerts)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.sweep.judging import (
@@ -15,71 +13,60 @@ from governor.domain.sweep.judging import (
     window_to_prove,
 )
 from governor.ports import Catalogue
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their GPU checks are spread over the whole interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeCases:
-    """Two batches of reads at most: the idle window of all, a longer one where a question may start."""
+def judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> None:
+    """Give every case its verdict, and its proof where a question may start.
 
-    gather: GatherEvidence
-    catalogue: Catalogue
+    Two batches of reads at most: the idle window of all, a longer one where a question may start.
+    """
+    _spread_gpu_checks(sweep, catalogue)
+    to_read = []
+    for case in sweep.cases:
+        if (verdict := case.unread_verdict) is None:
+            to_read.append(case)
+        else:
+            case.verdict = verdict
+    gathered = gather(sweep.target, [_request(case) for case in to_read], sweep.now)
+    windows = {}
+    for case in to_read:
+        case.gathered = gathered[case.id]
+        case.verdict = after_reading(
+            case.instance,
+            case.record.hold,
+            case.memory,
+            case.gathered.evidence,
+            case.policy,
+            sweep.now,
+            people_know=case.people_know,
+        )
+        window = window_to_prove(case.instance, case.memory, case.verdict, case.policy)
+        if window is not None and not case.people_know:
+            windows[case.id] = window
+    to_prove = [case for case in to_read if case.id in windows]
+    longer = gather(sweep.target, [_longer(case, windows[case.id]) for case in to_prove], sweep.now)
+    for case in to_prove:
+        evidence, hold = longer[case.id].evidence, case.record.hold
+        case.proof = judge_question(case.instance, hold, evidence, case.policy, windows[case.id], sweep.now)
 
-    def __call__(self, sweep: Sweep) -> None:
-        """Give every case its verdict, and its proof where a question may start."""
-        self._spread_gpu_checks(sweep)
-        to_read = []
-        for case in sweep.cases:
-            if (verdict := case.unread_verdict) is None:
-                to_read.append(case)
-            else:
-                case.verdict = verdict
-        gathered = self._gather(sweep, {case.id: _request(case) for case in to_read})
-        for case in to_read:
-            case.gathered = gathered[case.id]
-            case.verdict = after_reading(
-                case.instance,
-                case.record.hold,
-                case.memory,
-                case.gathered.evidence,
-                case.policy,
-                sweep.now,
-                people_know=case.people_know,
-            )
-        self._prove(sweep, {case.id: case for case in to_read if not case.people_know})
 
-    def _prove(self, sweep: Sweep, cases: Mapping[str, Case]) -> None:
-        windows = {}
-        for case in cases.values():
-            window = window_to_prove(case.instance, case.memory, case.verdict, case.policy)
-            if window is not None:
-                windows[case.id] = window
-        found = self._gather(sweep, {one: _longer(cases[one], window) for one, window in windows.items()})
-        for one, window in windows.items():
-            case = cases[one]
-            case.proof = judge_question(
-                case.instance, case.record.hold, found[one].evidence, case.policy, window, sweep.now
-            )
-
-    def _gather(self, sweep: Sweep, requests: Mapping[str, EvidenceRequest]) -> Mapping[str, Gathered]:
-        return self.gather(sweep.target, list(requests.values()), sweep.now) if requests else {}
-
-    def _spread_gpu_checks(self, sweep: Sweep) -> None:
-        """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large one
-        spread over the whole interval by a hash of the id, so that no sweep reads them all."""
-        several = [case for case in sweep.cases if self._has_several_gpus(case)]
-        share = min(1.0, len(several) / _SPREAD_OVER)
-        for case in several:
-            if not case.before.verdict:
-                case.next_gpu_check_at = sweep.now + case.gpu_check_every * share * _hash_fraction(case.id)
-
-    def _has_several_gpus(self, case: Case) -> bool:
-        shape = self.catalogue.shape(case.instance.instance_type)
-        return shape is not None and (shape.accelerator_count or 0) > 1
+def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
+    """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large one
+    spread over the whole interval by a hash of the id, so that no sweep reads them all."""
+    shapes = {case.id: catalogue.shape(case.instance.instance_type) for case in sweep.cases}
+    several = [
+        case for case in sweep.cases if (shape := shapes[case.id]) and (shape.accelerator_count or 0) > 1
+    ]
+    share = min(1.0, len(several) / _SPREAD_OVER)
+    for case in several:
+        if not case.before.verdict:
+            by_hash = zlib.crc32(case.id.encode()) / 2**32
+            case.next_gpu_check_at = sweep.now + case.gpu_check_every * share * by_hash
 
 
 def _request(case: Case) -> EvidenceRequest:
@@ -113,7 +100,3 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
         figures=wanted_figures(case.policy) | {"memory"},
         length=window,
     )
-
-
-def _hash_fraction(text: str) -> float:
-    return zlib.crc32(text.encode()) / 2**32

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from governor.domain.policy.policy import Mode
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
@@ -16,42 +14,37 @@ from governor.stores import Instances
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 
-@dataclass(frozen=True, slots=True)
-class MarkIdle:
-    """A dry run leaves no tag behind; the state table remembers that it was tried."""
+def mark_idle(sweep: Sweep, tagger: InstanceTagger, state: Instances) -> None:
+    """Set and remove the marks that differ from the verdicts.
 
-    tagger: InstanceTagger
-    state: Instances
+    A dry run leaves no tag behind; the state table remembers that it was tried.
+    """
+    to_mark: dict[bool, list[str]] = defaultdict(list)
+    to_unmark: dict[bool, list[str]] = defaultdict(list)
+    for case in sweep.cases:
+        dry_run = case.policy.mode is Mode.OBSERVE
+        present = [tag in case.instance.tags for tag in MARKS]
+        noted = case.record.marked_at is not None
+        outdated = _has_outdated_marks(case)
+        if case.is_idle and (outdated or not (noted if dry_run else all(present))):
+            to_mark[dry_run].append(case.id)
+        elif outdated or (case.verdict.kind in (*WORKING, *LEFT_ALONE) and (noted or any(present))):
+            to_unmark[dry_run].append(case.id)
 
-    def __call__(self, sweep: Sweep) -> None:
-        """Set and remove the marks that differ from the verdicts."""
-        to_mark: dict[bool, list[str]] = defaultdict(list)
-        to_unmark: dict[bool, list[str]] = defaultdict(list)
-        for case in sweep.cases:
-            dry_run = case.policy.mode is Mode.OBSERVE
-            present = [tag in case.instance.tags for tag in MARKS]
-            noted = case.record.marked_at is not None
-            outdated = _has_outdated_marks(case)
-            if case.is_idle and (outdated or not (noted if dry_run else all(present))):
-                to_mark[dry_run].append(case.id)
-            elif outdated or (case.verdict.kind in (*WORKING, *LEFT_ALONE) and (noted or any(present))):
-                to_unmark[dry_run].append(case.id)
-        tags = {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
-        for dry_run, ids in to_mark.items():
-            failures = self.tagger.set_tags(sweep.target, ids, tags, dry_run=dry_run)
-            sweep.summary.marked += self._note(sweep, ids, failures, sweep.now)
-        for dry_run, ids in to_unmark.items():
-            failures = self.tagger.remove_tags(sweep.target, ids, MARKS, dry_run=dry_run)
-            sweep.summary.unmarked += self._note(sweep, ids, failures, None)
-
-    def _note(
-        self, sweep: Sweep, ids: Sequence[str], failures: Mapping[str, str], at: datetime | None
-    ) -> int:
+    def note(ids: Sequence[str], failures: Mapping[str, str], at: UtcDatetime | None) -> int:
         sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failures.items()]
         done = [one for one in ids if one not in failures]
         for one in done:
-            sweep.attempt(f"note of the tags of {one}", self.state.set_marked, sweep.target, one, at)
+            sweep.attempt(f"note of the tags of {one}", state.set_marked, sweep.target, one, at)
         return len(done)
+
+    tags = {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
+    for dry_run, ids in to_mark.items():
+        failures = tagger.set_tags(sweep.target, ids, tags, dry_run=dry_run)
+        sweep.summary.marked += note(ids, failures, sweep.now)
+    for dry_run, ids in to_unmark.items():
+        failures = tagger.remove_tags(sweep.target, ids, MARKS, dry_run=dry_run)
+        sweep.summary.unmarked += note(ids, failures, None)
 
 
 def _has_outdated_marks(case: Case) -> bool:

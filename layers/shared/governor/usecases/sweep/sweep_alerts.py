@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from governor.domain.alerts.owner import Owner, by_owner, owner_of
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
 from governor.domain.sweep.idle_messages import idle_event
-from governor.domain.sweep.managed import IdleMember
+from governor.domain.sweep.managed import (
+    Home,
+    IdleMember,
+    Kind,
+    advice_for,
+    group_key,
+    home_of,
+    managed_alert,
+)
 from governor.domain.sweep.silence_messages import silent_alert
 from governor.domain.sweep.verdict import UNREAD
-from governor.ports import Announcer
-from governor.usecases.sweep.notify_managed import Candidate, NotifyManaged
-from governor.usecases.sweep.sweep_case import Case, Sweep
+from governor.errors import CloudError
+from governor.ports import Announcer, BatchReader
+from governor.usecases.once import Once
+from governor.usecases.sweep.sweep_case import Sweep
 
+_EARLIER = timedelta(minutes=10)
+"""The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
 _MOST_EVENTS = 200
 """Idle events of one sweep; the next sweeps publish the others."""
 
@@ -27,7 +40,8 @@ class SweepAlerts:
     """What is sent is noted on the case, so that the next sweep does not send it again."""
 
     announcer: Announcer
-    managed: NotifyManaged
+    batch: BatchReader
+    once: Once
 
     def idle(self, sweep: Sweep) -> None:
         """Publish one event per idle stretch, for machines; so many a sweep that it ends in time."""
@@ -55,27 +69,47 @@ class SweepAlerts:
                     silent[one.instance_id].notified = True
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of environments that other services manage; nothing new during a freeze."""
+        """Notify the owners of environments that other services manage; nothing new during a freeze.
+
+        One message for each environment and owner, at most once in the policy's time, with the advice that
+        fits; never any action.
+        """
         if sweep.summary.frozen:
             return
-        base = sweep.base
-        notified = self.managed(
-            sweep.target,
-            [one for case in sweep.cases if (one := _candidate(case, rates[case.id])) is not None],
-            [(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance)) is not None],
-            base.ownership,
-            timedelta(hours=base.managed.tell_again_after_hours),
-            sweep.now,
-        )
-        sweep.summary.problems += notified.problems
+        rule, again_after = sweep.base.ownership, timedelta(hours=sweep.base.managed.tell_again_after_hours)
+        governed = Counter(home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance)))
+        groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
         for case in sweep.cases:
-            case.notified |= case.id in notified.instance_ids
+            since, manager = case.managed_idle_since, case.verdict.manager
+            if since is not None and manager is not None:
+                group = home_of(case.instance, manager), owner_of(case.instance, rule)
+                member = IdleMember(case.instance, since, rates[case.id].usd_per_hour)
+                groups.setdefault(group, {})[case.id] = member
+        due = {case.id for case in sweep.cases if case.is_managed_due}
+        notified: set[str] = set()
+        for (home, owner), idle in groups.items():
+            notify = partial(self._notify_managed, sweep, home, owner, [*idle.values()], governed[home])
+            key, keep = group_key(sweep.target, home, owner), again_after - _EARLIER
+            if due & idle.keys() and sweep.attempt(home.title, self.once, key, notify, keep=keep):
+                # Those that have joined since the last message are in the next one.
+                notified |= idle.keys()
+        for case in sweep.cases:
+            case.notified |= case.id in notified
 
-
-def _candidate(case: Case, rate: Rate) -> Candidate | None:
-    since, manager, evidence = case.idle_since, case.verdict.manager, case.verdict.evidence
-    if since is None or manager is None or evidence is None:
-        return None
-    if evidence.window.end - since < timedelta(minutes=case.policy.managed.idle_for_minutes):
-        return None
-    return Candidate(IdleMember(case.instance, since, rate.usd_per_hour), manager, case.is_managed_due)
+    def _notify_managed(
+        self, sweep: Sweep, home: Home, owner: Owner, idle: Sequence[IdleMember], governed: int
+    ) -> None:
+        advice: tuple[str, ...] = ()
+        environment = None
+        if home.kind is Kind.BATCH and home.name:
+            try:
+                environment = self.batch.environment(sweep.target, home.name)
+            except CloudError as error:
+                advice = (f"Its settings and jobs could not be read: {error}",)
+        if environment is not None:
+            # What the tags of the instances leave open, those of the compute environment say.
+            first = idle[0].instance
+            owner = owner_of(replace(first, tags={**environment.tags, **first.tags}), sweep.base.ownership)
+        advice = (*advice_for(home, environment), *advice)
+        alert = managed_alert(home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice)
+        self.announcer.announce(alert)

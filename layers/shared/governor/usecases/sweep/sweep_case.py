@@ -130,6 +130,15 @@ class Case:
         return at is None or self.now - at >= timedelta(hours=self.policy.managed.tell_again_after_hours)
 
     @property
+    def managed_idle_since(self) -> UtcDatetime | None:
+        """From when on an instance that another service runs is idle, where that is long enough to say so."""
+        since, evidence = self.idle_since, self.verdict.evidence
+        enough = timedelta(minutes=self.policy.managed.idle_for_minutes)
+        if not self.is_managed or since is None or evidence is None or evidence.window.end - since < enough:
+            return None
+        return since
+
+    @property
     def people_know(self) -> bool:
         """Whether people know of its idleness: then only whether work resumed is worth a read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due

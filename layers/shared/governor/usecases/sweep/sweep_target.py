@@ -7,12 +7,11 @@ and repaired by the next sweep. This module must not act on an instance beyond i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Instance, Target
-from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import PolicyError
@@ -26,9 +25,8 @@ from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
-from governor.usecases.sweep.judge_cases import JudgeCases
-from governor.usecases.sweep.mark_idle import MarkIdle
-from governor.usecases.sweep.notify_managed import NotifyManaged
+from governor.usecases.sweep.judge_cases import judge_cases
+from governor.usecases.sweep.mark_idle import mark_idle
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import Case, Sweep, SweepSummary
 
@@ -51,7 +49,7 @@ class SweepTarget:
     close_dead: CloseDead
     remind: RemindNotices
     costs: CountCosts
-    notify_managed: NotifyManaged
+    alerts: SweepAlerts
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target.
@@ -62,19 +60,21 @@ class SweepTarget:
         now, base = self.clock.now(), self.policies.base().policy
         before = self.state.observations(target)
         sweep = self._list(target, base, before, now)
-        summary, alerts = sweep.summary, SweepAlerts(self.announcer, self.notify_managed)
-        JudgeCases(self.gather, self.catalogue)(sweep)
+        summary = sweep.summary
+        judge_cases(sweep, self.gather, self.catalogue)
         just_froze = FreezePlans(self.state, self.announcer)(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
-        MarkIdle(self.tagger, self.state)(sweep)
+        mark_idle(sweep, self.tagger, self.state)
         FollowUp(self.state, self.workflow, self.void, self.deliver, self.close_dead)(sweep)
-        alerts.idle(sweep)
+        self.alerts.idle(sweep)
         if not just_froze:
-            alerts.silence(sweep)
-        summary.problems += self.remind(target, [case.instance for case in sweep.cases], base, now)
-        rates = self._count_costs(sweep, before)
-        alerts.managed_idle(sweep, rates)
+            self.alerts.silence(sweep)
+        instances = [case.instance for case in sweep.cases]
+        summary.problems += self.remind(target, instances, base, now)
+        rates = self.costs.rates([(case.instance, case.policy) for case in sweep.cases])
+        sweep.attempt("costs", self.costs, target, instances, rates, before, now)
+        self.alerts.managed_idle(sweep, rates)
         self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
         counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
         self.state.save_sweep(target, now, counts)
@@ -103,9 +103,3 @@ class SweepTarget:
         except PolicyError as error:
             applied, unknown = self.policies.base(), str(error)
         return Case(instance, applied, record, before, now, unknown)
-
-    def _count_costs(self, sweep: Sweep, before: Mapping[str, Observation]) -> Mapping[str, Rate]:
-        instances: Sequence[Instance] = [case.instance for case in sweep.cases]
-        rates = self.costs.rates([(case.instance, case.policy) for case in sweep.cases])
-        sweep.attempt("costs", self.costs, sweep.target, instances, rates, before, sweep.now)
-        return rates
