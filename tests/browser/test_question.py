@@ -128,7 +128,7 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
     for person, address in ((alice, "alice@example.com"), (bob, "bob@example.com")):
         person.open(stage.personal(link, address))
         if person is bob:
-            assert "alice@example.com approved on" in bob.text()
+            assert "alice@example.com (mail link) approved on" in bob.text()
         person.page.get_by_label("I accept that data on its local disks is lost for good").check()
         person.page.get_by_label("Type the instance id to terminate it").fill(instance_id)
         assert 200 == person.press("Terminate it")
@@ -148,7 +148,7 @@ def test_a_broadcast_link_offers_only_what_it_may(stage: Stage, new_visitor: New
     assert 200 == visitor.open(link)
 
     assert ["Keep it"] == visitor.offered()
-    assert "it may not be used to terminate or exempt" in visitor.text()
+    assert "It cannot be used to terminate or exempt" in visitor.text()
     visitor.assert_at_ease()
 
 

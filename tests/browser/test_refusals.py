@@ -64,7 +64,7 @@ def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 409 == visitor.press("Stop it")
 
-    assert "Nothing was done" in visitor.text()
+    assert "Nothing was changed" in visitor.text()
     assert [] == visitor.offered()
     assert "running" == stage.ec2_state(instance_id)
     visitor.assert_at_ease()
@@ -80,7 +80,7 @@ def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisito
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     visitor.press("Stop it")
 
-    visitor.await_text("woke-up on")
+    visitor.await_text("Working again on")
     assert "running" == stage.ec2_state(instance_id)
     visitor.assert_at_ease()
 
