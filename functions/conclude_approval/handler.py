@@ -7,7 +7,7 @@ from typing import Any
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import EpisodeOnlyPayload
 from governor.observability import logger, observed
-from governor.usecases.approvals.conclude_approval import ConcludeApproval
+from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.wiring.parts import Parts
 
 

@@ -21,7 +21,7 @@ import pytest_socket
 
 from governor.adapters.oidc import HttpsFetch
 from governor.adapters.seals import HmacSealer
-from governor.domain.approvals.identity import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from local.cloud import LocalCloud

@@ -169,7 +169,7 @@ def test_a_second_press_is_told_who_was_first() -> None:
     slack.press("keep", user="U0EVE")
 
     assert ApprovalStatus.APPROVED is slack.status
-    assert "slack:U0BOB has already decided" in slack.said[1][2]
+    assert "U0BOB (Slack) has already decided" in slack.said[1][2]
 
 
 def test_a_late_press_is_told_that_it_came_late() -> None:

@@ -20,7 +20,7 @@ from governor.domain.policy.policy import Action
 from governor.errors import InputError
 from governor.ports import UndoAnswer
 from governor.usecases.approvals.ask_owner import AskOwner
-from governor.usecases.approvals.conclude_approval import ConcludeApproval
+from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway

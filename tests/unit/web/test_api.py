@@ -12,7 +12,6 @@ from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.list_questions import ListQuestions
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from tests.builders import TARGET
@@ -26,10 +25,10 @@ STOP = {"answer": "approve", "losses_accepted": True}
 def api(world: Any) -> ApprovalApi:
     """Over a world."""
     return ApprovalApi(
-        questions=ListQuestions(world.state, world.clock, [TARGET]),
         show=ShowApproval(world.state, world.clock),
         decide=Decide(world.state, world.workflow, world.clock, world.announcer),
-        directory=lambda: world.policies.policy.ownership,
+        targets=[TARGET],
+        ownership=world.policies.policy.ownership,
         clock=world.clock,
     )
 

@@ -11,8 +11,7 @@ import pytest
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.seals import HmacSealer
 from governor.domain.approvals.approval import ApprovalStatus, Decision
-from governor.domain.approvals.identity import Role, SignedIn
-from governor.domain.approvals.terms import BROADCAST
+from governor.domain.approvals.terms import BROADCAST, Role, SignedIn
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action

@@ -12,11 +12,11 @@ import pytest
 
 from governor.adapters.links import HmacLinkSigner
 from governor.adapters.seals import HmacSealer
-from governor.domain.approvals.identity import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
-from governor.web.sign_in import SIGN_IN_COOKIE, Rules, SignInSite
+from governor.web.sign_in import SIGN_IN_COOKIE, SignInSite
 from tests.builders import NOW
 from tests.twins import FakeClock
 
@@ -66,7 +66,8 @@ class World:
             sealer=SEALER,
             sessions=SESSIONS,
             signer=SIGNER,
-            rules=Rules("groups", "gpu"),
+            groups_claim="groups",
+            approver_group="gpu",
             base_url=BASE,
             clock=self.clock,
         )

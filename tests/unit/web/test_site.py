@@ -28,7 +28,6 @@ from governor.errors import Unavailable
 from governor.ports import UndoAnswer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
-from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
@@ -103,10 +102,8 @@ class World:
             )
         )
         self.state.await_answer(ID, TOKEN, "ask", LATER)
-        show = ShowApproval(self.state, self.clock)
         self.site = ApprovalSite(
-            show=show,
-            show_digest=ShowDigest(self.state, show),
+            show=ShowApproval(self.state, self.clock),
             decide=Decide(self.state, self.workflow, self.clock, self.announcer),
             undoer=self.undoer,
             signer=SIGNER,

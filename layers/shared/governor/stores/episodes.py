@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.approval import (
+    STATUS_AFTER,
     Approval,
     ApprovalStatus,
     Decision,
     first_approval,
     hold_after,
-    status_after,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.money.ledger import LedgerEntry
@@ -197,7 +197,7 @@ class Episodes(Store):
         standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
         holds = {name: value for name, value in standing.items() if value is not None}
         on_record = [update(_record(approval.episode), holds)] if holds else []
-        changes = {"status": status_after(decision.answer), "decision": decision}
+        changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         self._table.transact(update(keys.approval(approval_id), changes, _PENDING), *on_record)
         return self._existing(approval_id)
 

@@ -5,22 +5,22 @@ Pure of AWS: the handler parses API Gateway's event into an `ApiRequest` and ser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from governor.domain.approvals.approval import Answer, Decision, has_controls
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
+from governor.domain.instance import Target
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.list_questions import ListQuestions
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
-_LONGEST_REASON = 300
+LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class ApiResponse:
 class ApprovalApi:
     """Answers requests of the command line."""
 
-    questions: ListQuestions
     show: ShowApproval
     decide: Decide
-    directory: Callable[[], Ownership]
+    targets: Sequence[Target]
+    ownership: Ownership
     clock: Clock
 
     def handle(self, request: ApiRequest) -> ApiResponse:
@@ -59,34 +59,36 @@ class ApprovalApi:
         """
         try:
             if request.approval_id is None:
-                return ApiResponse(200, {"questions": [_brief(view) for view in self.questions()]})
+                briefs = [_brief(view) for view in self.show.open_in(self.targets)]
+                return ApiResponse(200, {"questions": briefs})
             if request.method == "POST":
                 return self._decide(request, request.approval_id)
             return ApiResponse(200, question_document(self.show(request.approval_id)))
         except NotFound:
-            return _refusal(404, "there is no such question")
-        except InputError as error:
-            return _refusal(400, str(error))
-        except NotAllowed as error:
-            return _refusal(403, str(error))
-        except DecisionRefused as error:
-            return _refusal(400 if error.status == "PENDING" else 409, str(error))
+            return ApiResponse(404, {"error": "there is no such question"})
+        except (InputError, DecisionRefused) as error:
+            return ApiResponse(status_of(error), {"error": str(error)})
 
     def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
         identity = f"aws:{request.caller}"
-        decision = _decision(request.document, identity, self._person(identity), self.clock.now())
+        # A known person's address, else the identity itself: AWS has proven it.
+        person = self.ownership.person(identity) or identity
         decided = self.decide(
             approval_id,
-            decision,
+            _decision(request.document, identity, person, self.clock.now()),
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
         document = question_document(self.show(approval_id))
         return ApiResponse(200, {**document, "needs_another": decided.needs_another})
 
-    def _person(self, identity: str) -> str:
-        """A known person's address, else the identity itself: AWS has proven it."""
-        return self.directory().person(identity) or identity
+
+def status_of(error: InputError | DecisionRefused) -> int:
+    """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too late."""
+    if isinstance(error, NotAllowed):
+        return 403
+    is_wrong = isinstance(error, InputError) or error.status == ApprovalStatus.PENDING
+    return 400 if is_wrong else 409
 
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def _brief(view: ApprovalView) -> dict[str, Any]:
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
-    """Raises: InputError with what to send."""
+    """Return the answer of a document. Raises: InputError with what to send."""
     unknown = sorted(set(document) - _FIELDS)
     if unknown:
         raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}")
@@ -139,10 +141,9 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
     except ValueError:
         raise InputError(f"answer: one of {', '.join(answer.value for answer in Answer)}") from None
     reason = document.get("reason")
-    if reason is not None and not (_is_text(reason) and len(reason) <= _LONGEST_REASON):
-        raise InputError(
-            f"reason: a text of at most {_LONGEST_REASON} characters, without control characters"
-        )
+    is_text = isinstance(reason, str) and len(reason) <= LONGEST_REASON and not has_controls(reason)
+    if reason is not None and not is_text:
+        raise InputError(f"reason: a text of at most {LONGEST_REASON} characters, without control characters")
     if not isinstance(document.get("instance_id"), str | None):
         raise InputError("instance_id: the id of the instance as text, where the plan terminates it")
     if not isinstance(document.get("losses_accepted", False), bool):
@@ -161,18 +162,3 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
         reason=reason.strip() or None if reason else None,
         person=person,
     )
-
-
-def _is_text(value: object) -> bool:
-    """JSON can name halves of characters (`\\ud800`), which no table stores and no page shows."""
-    if not isinstance(value, str) or has_controls(value):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _refusal(status: int, text: str) -> ApiResponse:
-    return ApiResponse(status, {"error": text})

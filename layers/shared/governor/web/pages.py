@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from functools import cache
 from zoneinfo import ZoneInfo
 
-from jinja2 import Environment, pass_context
+from jinja2 import pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
 
 from governor.domain.alerts.delivery import NOWHERE, Delivery
 from governor.domain.approvals.approval import Answer
-from governor.domain.approvals.identity import Role, permits
 from governor.domain.approvals.messages import (
     cost_lines,
     idle_text,
@@ -26,16 +23,17 @@ from governor.domain.approvals.messages import (
     step_text,
     verb,
 )
-from governor.domain.approvals.terms import may, may_undo
+from governor.domain.approvals.terms import Role, may, may_undo, permits
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
 from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.sweep.figures import gpu_rows
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, people, usd
+from governor.domain.wording import clock, people, sentence, usd
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web import frame, picture
+from governor.web import picture
+from governor.web.responses import TEMPLATES
 
 _NINE = 9
 _OUTCOMES = {
@@ -47,29 +45,6 @@ _OUTCOMES = {
     Outcome.REFUSED: "refused by a safety check",
 }
 _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
-
-
-def _latest(view: ApprovalView) -> str:
-    """The last date whose nine o'clock, where a date is read as, lies within the policy's maximum."""
-    end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
-    day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
-    return day.isoformat()
-
-
-@cache
-def _environment() -> Environment:
-    templates = frame.environment()
-    templates.filters["when"] = _when_here
-    templates.filters["step"] = step_text
-    templates.filters["readable"] = readable
-    templates.filters["people"] = people
-    templates.filters["outcome"] = lambda outcome: _OUTCOMES.get(outcome, outcome.value)
-    templates.filters["answered"] = lambda answer: _ANSWERED[answer]
-    return templates
-
-
-def _render(template: str, **values: object) -> str:
-    return _environment().get_template(template).render(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +64,43 @@ class Visitor:
     """Where to sign in, when nothing can be decided before that."""
 
 
-def approval_page(
-    view: ApprovalView, *, visitor: Visitor, csrf: str, action: str, problem: str | None = None
-) -> str:
-    """The question, or the record once it is answered. `action` is where the form goes: the link itself."""
-    episode, person = view.episode, visitor.person
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What every page of a link holds. `action` is where its forms go: the link itself."""
+
+    visitor: Visitor
+    csrf: str
+    action: str
+    problem: str | None = None
+    """Why an answer was not taken."""
+
+
+def _render(template: str, form: Form, **values: object) -> str:
+    return TEMPLATES.get_template(template).render(
+        visitor=form.visitor,
+        csrf=form.csrf,
+        action=form.action,
+        problem=sentence(form.problem or ""),
+        **values,
+    )
+
+
+def approval_page(view: ApprovalView, form: Form) -> str:
+    """Return the question, or the record once it is answered."""
+    episode, visitor = view.episode, form.visitor
+    evidence, threshold = episode.evidence, episode.idle_below_percent
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    price = episode.price.usd_per_hour
+    price, history = episode.price.usd_per_hour, episode.history
     idle, measured = idle_text(episode, episode.closed_at or view.now)
     return _render(
         "approval.html",
+        form,
         view=view,
         episode=episode,
         plan=episode.plan,
-        picture=Markup(  # noqa: S704 - built of numbers
-            picture.window_svg(episode.evidence, episode.idle_below_percent)
-        ),
-        day=None
-        if episode.history is None
-        else Markup(  # noqa: S704 - built of numbers
-            picture.day_svg(episode.history, episode.idle_below_percent, episode.evidence.window)
-        ),
-        rows=gpu_rows(episode.evidence),
+        picture=picture.window_svg(evidence, threshold),
+        day=None if history is None else picture.day_svg(history, threshold, evidence.window),
+        rows=gpu_rows(evidence),
         costs=cost_lines(episode),
         per_hour=None if price is None else usd(price),
         per_day=None if price is None else usd(price * 24),
@@ -121,23 +111,21 @@ def approval_page(
         restart=restart_text(episode),
         rebuild=_rebuild(episode),
         console=console_url(episode.instance),
-        keep_options=keep_options(view),
+        keep_options=_keep_options(view),
         latest=_latest(view),
         silence=silence_text(episode, view.approval.expires_at, view.now),
         people_needed=people_text(episode),
         told=_told(view.deliveries, episode.time_zone),
-        person=person,
-        visitor=visitor,
-        may_undo=approves and may_undo(episode.terms, person),
-        may={
-            answer.value: permits(visitor.role, answer) and may(episode.terms, episode.plan, answer, person)
-            for answer in Answer
-        },
+        person=visitor.person,
+        may_undo=approves and may_undo(episode.terms, visitor.person),
+        may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
-        csrf=csrf,
-        action=action,
-        problem=problem,
     )
+
+
+def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
+    episode = view.episode
+    return permits(visitor.role, answer) and may(episode.terms, episode.plan, answer, visitor.person)
 
 
 def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
@@ -157,72 +145,42 @@ def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class _DigestRow:
-    """One question of a digest."""
-
-    view: ApprovalView
-    link: str
-    measured: str
-    silence: str
-    cost: str
-    plan: str
-    losses: str
-    status: str
-    page_only: bool
-
-
 def digest_page(
-    views: Sequence[ApprovalView],
-    *,
-    links: Sequence[str],
-    visitor: Visitor,
-    csrf: str,
-    action: str,
-    problem: str | None = None,
-    results: Sequence[tuple[str, str]] = (),
+    views: Sequence[ApprovalView], links: Sequence[str], form: Form, results: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Several questions. `links` lead to each one's own page, in the same order."""
-    rows = [_digest_row(view, link) for view, link in zip(views, links, strict=True)]
+    """Return several questions. `links` lead to each one's own page, in the same order."""
     prices = [view.episode.price.usd_per_hour for view in views]
     known = [price * 24 for price in prices if price is not None]
     return _render(
         "digest.html",
-        rows=rows,
+        form,
+        rows=[_digest_row(view, link) for view, link in zip(views, links, strict=True)],
         total=usd(sum(known, Decimal(0))),
         unpriced=len(prices) - len(known),
         is_open=any(view.can_decide for view in views),
-        may_stop=visitor.role is Role.APPROVER
-        and any(
-            view.can_decide and may(view.episode.terms, view.episode.plan, Answer.APPROVE, visitor.person)
-            for view in views
-        ),
-        keep_options=keep_options(views[0]),
-        visitor=visitor,
-        csrf=csrf,
-        action=action,
-        problem=problem,
+        may_stop=any(view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views),
+        keep_options=_keep_options(views[0]),
         results=results,
     )
 
 
-def _digest_row(view: ApprovalView, link: str) -> _DigestRow:
+def _digest_row(view: ApprovalView, link: str) -> Mapping[str, object]:
     episode, decision = view.episode, view.approval.decision
     if decision is not None:
         status = f"{_ANSWERED[decision.answer]} {people(decision.by)}"
     else:
         status = readable(view.approval.void_reason or "the time to decide is over")
-    return _DigestRow(
-        view=view,
-        link=link,
-        measured=idle_text(episode, view.now)[1],
-        silence=silence_text(episode, view.approval.expires_at, view.now),
-        cost=cost_lines(episode)[0],
-        plan="; then ".join(step_text(step) for step in episode.plan.steps) or "nothing",
-        losses="; ".join(episode.plan.losses),
-        status=status,
-        page_only=episode.plan.destroys,
-    )
+    return {
+        "view": view,
+        "episode": episode,
+        "link": link,
+        "measured": idle_text(episode, view.now)[1],
+        "silence": silence_text(episode, view.approval.expires_at, view.now),
+        "cost": cost_lines(episode)[0],
+        "plan": "; then ".join(step_text(step) for step in episode.plan.steps) or "nothing",
+        "losses": "; ".join(episode.plan.losses),
+        "status": status,
+    }
 
 
 def _rebuild(episode: Episode) -> Mapping[str, str]:
@@ -244,8 +202,8 @@ def _rebuild(episode: Episode) -> Mapping[str, str]:
     return {label: value for label, value in facts.items() if value}
 
 
-def keep_options(view: ApprovalView) -> Mapping[str, str]:
-    """Value and label of the offered ends of a snooze, within the policy's maximum."""
+def _keep_options(view: ApprovalView) -> Mapping[str, str]:
+    """Return value and label of the offered ends of a snooze, within the policy's maximum."""
     now, zone = view.now, view.episode.time_zone
     offered = {
         "for 4 hours": now + timedelta(hours=4),
@@ -256,8 +214,15 @@ def keep_options(view: ApprovalView) -> Mapping[str, str]:
     return {iso(end): label for label, end in offered.items() if end < latest}
 
 
+def _latest(view: ApprovalView) -> str:
+    """Return the last date whose nine o'clock, where a date is read as, lies within the policy's maximum."""
+    end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
+    day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
+    return day.isoformat()
+
+
 @pass_context
-def _when_here(context: Context, moment: UtcDatetime) -> str:
+def _when_here(context: Context, moment: UtcDatetime | None) -> str:
     return _when(moment, context["episode"].time_zone)
 
 
@@ -267,3 +232,13 @@ def _when(moment: UtcDatetime | None, zone: str) -> str:
         return ""
     day = moment.astimezone(ZoneInfo(zone)).date()
     return f"{day} {clock(moment, zone, moment).partition(' ')[2]}"
+
+
+TEMPLATES.filters.update(
+    when=_when_here,
+    step=step_text,
+    readable=readable,
+    people=people,
+    outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
+    answered=lambda answer: _ANSWERED[answer],
+)

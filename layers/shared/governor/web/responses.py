@@ -1,12 +1,54 @@
-"""What every page of the approval site answers with: the headers that keep it closed, and refusals."""
+"""What every page of the approval site answers with: templates, the headers that keep it closed, refusals."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from governor.web import frame
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from governor.errors import LinkError, LinkExpired
+
+_FOLDER = Path(__file__).parent / "templates"
+_STYLE, _SCRIPT = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "follow.js"))
+TEMPLATES = Environment(
+    loader=FileSystemLoader(_FOLDER),
+    autoescape=select_autoescape(default=True, default_for_string=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+"""`pages` adds the filters of those that show an instance."""
+TEMPLATES.globals["style"] = Markup(_STYLE)  # noqa: S704 - our own file
+TEMPLATES.globals["follow"] = Markup(_SCRIPT)  # noqa: S704 - our own file
+
+
+def _source(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+HEADERS: Mapping[str, str] = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Robots-Tag": "noindex, nofollow",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+    "Strict-Transport-Security": "max-age=63072000",
+}
+"""For every answer: no cache, no frame, no referrer, no script and no style but our own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,48 +68,30 @@ class Response:
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Says why a request was refused, and nothing about any instance."""
-    return Response(status, frame.refusal_page(title, text), headers(), note, cookies)
+    """Say why a request was refused, and nothing about any instance."""
+    body = TEMPLATES.get_template("refusal.html").render(title=title, text=text)
+    return Response(status, body, HEADERS, note, cookies)
 
 
 def bad_request(text: str) -> Response:
-    """The answer to a request that cannot be read."""
+    """Refuse a request that cannot be read."""
     return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
 
 
+def bad_link(error: LinkError) -> Response:
+    """Refuse a link that is not good, or not any more."""
+    if isinstance(error, LinkExpired):
+        return refusal(410, "This link has expired", "The time to decide is over.")
+    text = "It was not made by this governor, or was altered on its way. Use the link of the message."
+    return refusal(403, "This link is not valid", text)
+
+
 def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...] = ()) -> Response:
-    """To be fetched by GET, whatever this request was."""
-    return Response(303, "", {**headers(), "Location": location}, note, cookies)
-
-
-def headers() -> dict[str, str]:
-    """For every answer: no cache, no frame, no referrer, no script and no style but our own."""
-    return {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": (
-            f"default-src 'none'; style-src {frame.source('page.css')}; "
-            f"script-src {frame.source('follow.js')}; "
-            "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-        ),
-        "Cache-Control": "no-store",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-        "X-Robots-Tag": "noindex, nofollow",
-        "Cross-Origin-Opener-Policy": "same-origin",
-        "Cross-Origin-Resource-Policy": "same-origin",
-        "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-        "Strict-Transport-Security": "max-age=63072000",
-    }
+    """Send the browser on, by GET, whatever this request was."""
+    return Response(303, "", {**HEADERS, "Location": location}, note, cookies)
 
 
 def to_lambda(response: Response) -> dict[str, Any]:
-    """As the HTTP API takes it (payload 2.0)."""
-    answer: dict[str, Any] = {
-        "statusCode": response.status,
-        "headers": dict(response.headers),
-        "body": response.body,
-    }
-    if response.cookies:
-        answer["cookies"] = list(response.cookies)
-    return answer
+    """Return it as the HTTP API takes it (payload 2.0)."""
+    answer = {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}
+    return {**answer, "cookies": list(response.cookies)} if response.cookies else answer

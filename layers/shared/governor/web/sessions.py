@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.identity import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn
 from governor.domain.units import UtcDatetime
 from governor.ports import Sealer
 

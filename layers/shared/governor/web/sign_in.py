@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.approvals.identity import signed_in
+from governor.domain.approvals.terms import signed_in
 from governor.errors import (
     CloudError,
     ConfigurationError,
     GovernorError,
     IssuerUnavailable,
-    LinkExpired,
-    LinkForged,
+    LinkError,
     SignInRefused,
 )
 from governor.ports import Clock, IdentityProvider, LinkSigner, Sealer
-from governor.web.responses import Response, redirect, refusal
+from governor.web.responses import Response, bad_link, redirect, refusal
 from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
 
 SIGN_IN_COOKIE = "__Host-governor-sign-in"
@@ -40,23 +39,19 @@ _ERROR = re.compile(r"[a-z_]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What makes somebody an approver: see `domain.identity.signed_in`."""
-
-    groups_claim: str
-    approver_group: str
-
-
-@dataclass(frozen=True, slots=True)
 class SignInSite:
-    """Answers `GET /sign-in` and `GET /sign-in/callback`. `base_url` is the API's, without a slash at the
-    end."""
+    """Answers `GET /sign-in` and `GET /sign-in/callback`.
+
+    `groups_claim` and `approver_group` make somebody an approver: see `signed_in`. `base_url` is the API's,
+    without a slash at the end.
+    """
 
     provider: IdentityProvider
     sealer: Sealer
     sessions: Sessions
     signer: LinkSigner
-    rules: Rules
+    groups_claim: str
+    approver_group: str
     base_url: str
     clock: Clock
 
@@ -65,20 +60,17 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Sends the browser to the issuer. `return` must be a link that we have signed, as the page gives
-        it."""
+        """Send the browser to the issuer. `return` must be a link of ours, as the page gives it."""
         link = query.get("return", "")
         approval_id, _, fields = link.partition("?")
         approval_id = unquote(approval_id)
         now = self.clock.now()
         try:
             self.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
-        except LinkForged:
-            return refusal(403, "Not signed in", "Open the link of the message, and sign in from its page.")
-        except LinkExpired:
-            return refusal(410, "This link has expired", "The time to decide is over.")
+        except LinkError as error:
+            return bad_link(error)
         if len(link) > _LONGEST_LINK:
-            return refusal(400, "Not signed in", "The link is too long to come back to after a sign-in.")
+            return _refused("The link is too long to come back to after a sign-in.", 400)
         state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
         try:
             address = self.provider.authorization_url(
@@ -91,15 +83,13 @@ class SignInSite:
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
-        """Takes the issuer's answer, and sends the browser back to the page with a session."""
+        """Take the issuer's answer, and send the browser back to the page with a session."""
         now = self.clock.now()
         kept = self.sealer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         if kept is None or not hmac.compare_digest(kept["state"].encode(), _bytes(query.get("state", ""))):
-            return refusal(
-                403,
-                "Not signed in",
+            return _refused(
                 "This sign-in was not the latest one begun in this browser, or took longer than ten minutes. "
-                "Open the link of the message again.",
+                "Open the link of the message again."
             )
         spent = (clear_cookie(SIGN_IN_COOKIE),)
         code = query.get("code", "")
@@ -107,31 +97,34 @@ class SignInSite:
             said = query.get("error", "")
             why = f" It says {said}." if _ERROR.fullmatch(said) else ""
             text = f"The issuer did not let you in.{why} Open the link of the message to try again."
-            return refusal(403, "Not signed in", text, cookies=spent)
+            return _refused(text, cookies=spent)
         try:
             claims = self.provider.redeem(
                 code=code, nonce=kept["nonce"], verifier=kept["verifier"], redirect_uri=self._callback
             )
-            who = signed_in(claims, self.rules.groups_claim, self.rules.approver_group)
+            who = signed_in(claims, self.groups_claim, self.approver_group)
         except SignInRefused as error:
             text = f"It was not proven who you are: {error}. Open the link of the message to try again."
-            return refusal(403, "Not signed in", text, note=f"a sign-in was refused: {error}", cookies=spent)
+            return _refused(text, note=f"a sign-in was refused: {error}", cookies=spent)
         except (IssuerUnavailable, ConfigurationError, CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
-        location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{_same(kept['query'])}"
+        # Written anew from the fields that were checked: nothing that is no field gets into the address.
+        fields = urlencode(parse_qsl(kept["query"], keep_blank_values=True))
+        location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
         return redirect(location, cookies=(self.sessions.cookie(session, now), *spent))
+
+
+def _refused(
+    text: str, status: int = 403, *, note: str | None = None, cookies: tuple[str, ...] = ()
+) -> Response:
+    return refusal(status, "Not signed in", text, note=note, cookies=cookies)
 
 
 def _unavailable(error: GovernorError, cookies: tuple[str, ...] = ()) -> Response:
     # The status raises the alarm of the page's errors; the note says what to do.
     text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
-    return refusal(503, "Not signed in", text, note=f"a sign-in failed: {error}", cookies=cookies)
-
-
-def _same(query: str) -> str:
-    """The fields that were checked, written anew: nothing that is no field gets into the address."""
-    return urlencode(parse_qsl(query, keep_blank_values=True))
+    return _refused(text, 503, note=f"a sign-in failed: {error}", cookies=cookies)
 
 
 def _bytes(text: str) -> bytes:

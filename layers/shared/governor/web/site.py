@@ -13,15 +13,15 @@ from zoneinfo import ZoneInfo
 
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.identity import Role, check_role, person_of
-from governor.domain.approvals.terms import BROADCAST, may_undo
+from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of
+from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import (
     CloudError,
     DecisionRefused,
     InputError,
-    LinkExpired,
+    LinkError,
     LinkForged,
     NotAllowed,
     NotFound,
@@ -29,14 +29,12 @@ from governor.errors import (
 from governor.ports import Clock, LinkSigner, Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
-from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web import pages
+from governor.web.api import LONGEST_REASON, status_of
 from governor.web.pages import Visitor
-from governor.web.responses import Response, headers, redirect, refusal
+from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
 
-_LONGEST_REASON = 300
-_SIGN_IN_FIRST = "Sign in first: nothing was decided."
 _UNDO = "undo"
 """Not an answer to the question: the record's own button."""
 _SIGN_OUT = "sign-out"
@@ -54,6 +52,16 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     cookies: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_digest(self) -> bool:
+        """Whether the link is that of several questions."""
+        return self.approval_id.startswith(DIGEST_PREFIX)
+
+    @property
+    def address(self) -> str:
+        """The link itself, relative: the page never leaves the address it was opened by."""
+        return f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -68,7 +76,6 @@ class ApprovalSite:
     """Answers requests for one page. Without a gate the link alone says who it is."""
 
     show: ShowApproval
-    show_digest: ShowDigest
     decide: Decide
     undoer: Undoer
     signer: LinkSigner
@@ -81,25 +88,24 @@ class ApprovalSite:
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
             recipient = self.signer.check(request.approval_id, request.query, self.clock.now())
-        except LinkForged:
-            text = "It was not made by this governor, or was altered on its way. Use the link of the message."
-            return refusal(403, "This link is not valid", text)
-        except LinkExpired:
-            text = "The time to decide is over."
-            return refusal(410, "This link has expired", text)
+        except LinkError as error:
+            return bad_link(error)
         visitor = self._visitor(request, recipient)
-        is_digest = request.approval_id.startswith(DIGEST_PREFIX)
-        page = self._digest_page if is_digest else self._page
         try:
-            if request.method != "POST":
-                return page(request, visitor, 200)
-            if visitor.sign_in is not None:
-                return page(request, visitor, 403, problem=_SIGN_IN_FIRST)
-            return self._refused_form(request, visitor) or (
-                self._decide_several(request, visitor) if is_digest else self._decide_one(request, visitor)
-            )
+            if request.method == "POST":
+                return self._answer(request, visitor)
+            return self._page(request, visitor)
         except NotFound:
             return refusal(404, "Not found", "This question does not exist (any more).")
+
+    def _answer(self, request: Request, visitor: Visitor) -> Response:
+        """Do what the form says, or show the page again with why not."""
+        try:
+            if visitor.sign_in is not None:
+                raise NotAllowed("sign in first: nothing was decided")
+            return self._refused_form(request, visitor) or self._posted(request, visitor)
+        except (InputError, DecisionRefused) as error:
+            return self._page(request, visitor, status_of(error), problem=str(error))
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Return the person of the session where a gate stands, else the recipient of the link."""
@@ -108,69 +114,15 @@ class ApprovalSite:
             return Visitor(recipient, by=f"link:{recipient}", person=person)
         session = self.gate.sessions.read(request.cookies, self.clock.now())
         if session is None:
-            return Visitor(recipient, by="nobody", person=None, sign_in=_sign_in_address(request))
+            # Relative to the page, with the link to come back to.
+            sign_in = f"../sign-in?{urlencode({'return': request.address})}"
+            return Visitor(recipient, by="nobody", person=None, sign_in=sign_in)
         who = session.who
         known_as = person_of(self.gate.directory(), who)
         return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
 
-    def _decide_several(self, request: Request, visitor: Visitor) -> Response:
-        """Answer all questions of a digest that are ticked, each by itself."""
-        if request.form.get("answer") == _SIGN_OUT:
-            return _signed_out(request)
-        views = {view.approval.approval_id: view for view in self.show_digest(request.approval_id)}
-        picked = [approval_id for approval_id in views if request.form.get(f"pick-{approval_id}") == "yes"]
-        if not picked:
-            return self._digest_page(request, visitor, 400, problem="Tick at least one of them.")
-        try:
-            zone = next(iter(views.values())).episode.time_zone
-            decision = _decision(request.form, visitor, self.clock.now(), zone)
-            check_role(visitor.role, decision.answer, "PENDING")
-        except InputError as error:
-            return self._digest_page(request, visitor, 400, problem=str(error))
-        except NotAllowed as error:
-            return self._digest_page(request, visitor, 403, problem=str(error))
-        accepted = request.form.get("losses") == "accepted"
-        results = []
-        for approval_id in picked:
-            name = views[approval_id].episode.instance.name
-            try:
-                decided = self.decide(approval_id, decision, losses_accepted=accepted)
-            except DecisionRefused as error:
-                results.append((name, f"not recorded: {error}"))
-                continue
-            text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
-            results.append((name, text))
-        return self._digest_page(request, visitor, 200, results=results)
-
-    def _digest_page(
-        self,
-        request: Request,
-        visitor: Visitor,
-        status: int,
-        *,
-        problem: str | None = None,
-        results: Sequence[tuple[str, str]] = (),
-    ) -> Response:
-        views = self.show_digest(request.approval_id)
-        expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
-        body = pages.digest_page(
-            views,
-            links=[
-                self.signer.relative(v.approval.approval_id, visitor.recipient, expires_at) for v in views
-            ],
-            visitor=visitor,
-            csrf=self._csrf(request, visitor, expires_at),
-            action=_address(request),
-            problem=problem,
-            results=results,
-        )
-        return Response(status, "" if request.method == "HEAD" else body, headers())
-
-    def _csrf(self, request: Request, visitor: Visitor, expires_at: UtcDatetime) -> str:
-        return self.signer.csrf(request.approval_id, visitor.recipient, expires_at, visitor.session_id)
-
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
-        """The refusal of a form that is not our page's, or `None`."""
+        """Return the refusal of a form that is not our page's, or `None`."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -180,43 +132,52 @@ class ApprovalSite:
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 
-    def _decide_one(self, request: Request, visitor: Visitor) -> Response:
-        if request.form.get("answer") == _SIGN_OUT:
-            return _signed_out(request)
-        if request.form.get("answer") == _UNDO:
-            return self._undo(request, visitor)
-        try:
-            zone = self.show(request.approval_id).episode.time_zone
-            decision = _decision(request.form, visitor, self.clock.now(), zone)
-        except InputError as error:
-            return self._page(request, visitor, 400, problem=str(error))
-        try:
-            check_role(visitor.role, decision.answer, "PENDING")
-            decided = self.decide(
-                request.approval_id,
-                decision,
-                typed_instance_id=request.form.get("typed_instance_id"),
-                losses_accepted=request.form.get("losses") == "accepted",
-            )
-        except NotAllowed as error:
-            return self._page(request, visitor, 403, problem=str(error))
-        except DecisionRefused as error:
-            status = 400 if error.status == "PENDING" else 409
-            return self._page(request, visitor, status, problem=str(error))
+    def _posted(self, request: Request, visitor: Visitor) -> Response:
+        """Do what the button says. Raises: InputError, DecisionRefused, NotFound."""
+        button = request.form.get("answer")
+        if button == _SIGN_OUT:
+            return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
+        if request.is_digest:
+            return self._decide_several(request, visitor)
+        episode = self.show(request.approval_id).episode
+        if button == _UNDO:
+            return self._undo(request, visitor, episode)
+        decided = self.decide(
+            request.approval_id,
+            _decision(request.form, visitor, self.clock.now(), episode.time_zone),
+            typed_instance_id=request.form.get("typed_instance_id"),
+            losses_accepted=request.form.get("losses") == "accepted",
+        )
         # Redirected, so that a refresh of the result is a GET.
         note = None if decided.delivered else "decided; the workflow does not have it yet"
-        return redirect(_address(request), note=note)
+        return redirect(request.address, note=note)
 
-    def _undo(self, request: Request, visitor: Visitor) -> Response:
-        view = self.show(request.approval_id)
+    def _decide_several(self, request: Request, visitor: Visitor) -> Response:
+        """Answer all questions of a digest that are ticked, each by itself."""
+        views = self.show.digest(request.approval_id)
+        picked = [v for v in views if request.form.get(f"pick-{v.approval.approval_id}") == "yes"]
+        if not picked:
+            raise InputError("tick at least one of them")
+        decision = _decision(request.form, visitor, self.clock.now(), views[0].episode.time_zone)
+        accepted = request.form.get("losses") == "accepted"
+        results = []
+        for view in picked:
+            try:
+                decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
+            except DecisionRefused as error:
+                text = f"not recorded: {error}"
+            else:
+                text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
+            results.append((view.episode.instance.name, text))
+        return self._page(request, visitor, results=results)
+
+    def _undo(self, request: Request, visitor: Visitor, episode: Episode) -> Response:
         if visitor.role is not Role.APPROVER:
-            text = "You are signed in, but not in the group that may start an instance."
-            return self._page(request, visitor, 403, problem=text)
-        if not may_undo(view.episode.terms, visitor.person):
-            text = "This link went to a list, and the policy lets nobody start an instance by it."
-            return self._page(request, visitor, 403, problem=text)
+            raise NotAllowed("you are signed in, but not in the group that may start an instance")
+        if not may_undo(episode.terms, visitor.person):
+            raise NotAllowed("this link went to a list, and the policy lets nobody start an instance by it")
         try:
-            answer = self.undoer.undo(view.episode.ref, visitor.by, "page")
+            answer = self.undoer.undo(episode.ref, visitor.by, "page")
         except CloudError as error:
             text = (
                 "Whether it was started is not certain. Open this page again in a minute, and press once "
@@ -224,39 +185,42 @@ class ApprovalSite:
             )
             return self._page(request, visitor, 503, problem=text, note=f"an undo failed: {error}")
         if not answer.done:
-            return self._page(request, visitor, 409, problem=f"Not started: {answer.text}.")
-        return redirect(_address(request))
+            raise DecisionRefused(f"not started: {answer.text}")
+        return redirect(request.address)
 
     def _page(
         self,
         request: Request,
         visitor: Visitor,
-        status: int,
+        status: int = 200,
         *,
         problem: str | None = None,
         note: str | None = None,
+        results: Sequence[tuple[str, str]] = (),
     ) -> Response:
-        view = self.show(request.approval_id)
+        page_id, recipient = request.approval_id, visitor.recipient
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
-        body = pages.approval_page(
-            view,
-            visitor=visitor,
-            csrf=self._csrf(request, visitor, expires_at),
-            action=_address(request),
-            problem=problem,
-        )
-        return Response(status, "" if request.method == "HEAD" else body, headers(), note)
+        csrf = self.signer.csrf(page_id, recipient, expires_at, visitor.session_id)
+        form = pages.Form(visitor, csrf, request.address, problem)
+        if request.is_digest:
+            views = self.show.digest(page_id)
+            links = [self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views]
+            body = pages.digest_page(views, links, form, results)
+        else:
+            body = pages.approval_page(self.show(page_id), form)
+        return Response(status, "" if request.method == "HEAD" else body, HEADERS, note)
 
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:
-    """Raises InputError with what to do."""
+    """Return the answer of a form. Raises: InputError with what to do, NotAllowed."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
-        raise InputError("Choose one of the buttons: stop or terminate, keep, exempt.") from None
+        raise InputError("choose one of the buttons: stop or terminate, keep, exempt") from None
     reason = form.get("reason", "").strip()
-    if len(reason) > _LONGEST_REASON:
-        raise InputError(f"The reason is longer than {_LONGEST_REASON} characters.")
+    if len(reason) > LONGEST_REASON:
+        raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
+    check_role(visitor.role, answer)
     return Decision(
         answer=answer,
         by=visitor.by,
@@ -277,18 +241,4 @@ def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
             return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
         return parse_iso(offered)
     except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
-        raise InputError("Say until when it shall be kept: a date like 2026-12-01.") from None
-
-
-def _signed_out(request: Request) -> Response:
-    return redirect(_address(request), cookies=(clear_cookie(SESSION_COOKIE),))
-
-
-def _sign_in_address(request: Request) -> str:
-    """Relative to the page, with the link to come back to."""
-    return f"../sign-in?{urlencode({'return': _address(request)})}"
-
-
-def _address(request: Request) -> str:
-    """The link itself, relative: the page never leaves the address it was opened by."""
-    return f"{quote(request.approval_id, safe='')}?{urlencode(dict(request.query))}"
+        raise InputError("say until when it shall be kept: a date like 2026-12-01") from None

@@ -9,7 +9,6 @@ from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.list_questions import ListQuestions
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
@@ -24,8 +23,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
-        questions = ListQuestions(parts.state, parts.clock, targets)
-        return ApprovalApi(questions, show, decide, lambda: base.ownership, parts.clock)
+        return ApprovalApi(show, decide, targets, base.ownership, parts.clock)
 
     return ready(or_defaults(parts), make)
 

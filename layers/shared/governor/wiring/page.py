@@ -6,7 +6,6 @@ from governor.adapters.undo import LambdaUndoer
 from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
-from governor.usecases.approvals.show_digest import ShowDigest
 from governor.web.site import ApprovalSite, Gate
 from governor.wiring.keys import sessions
 from governor.wiring.parts import Parts
@@ -14,11 +13,9 @@ from governor.wiring.parts import Parts
 
 def approval_site(parts: Parts, undoer: Undoer | None = None) -> ApprovalSite:
     """For `serve_approval`."""
-    show = parts.fill(ShowApproval)
     return parts.fill(
         ApprovalSite,
-        show=show,
-        show_digest=ShowDigest(parts.state, show),
+        show=parts.fill(ShowApproval),
         decide=parts.fill(Decide),
         undoer=undoer or LambdaUndoer(parts.clients, parts.settings.need("undo_function_name")),
         gate=_gate(parts) if parts.settings.signs_in else None,

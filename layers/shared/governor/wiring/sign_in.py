@@ -5,7 +5,7 @@ from __future__ import annotations
 from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secret
 from governor.adapters.secrets import SecretDocument
 from governor.ports import IdentityProvider
-from governor.web.sign_in import Rules, SignInSite
+from governor.web.sign_in import SignInSite
 from governor.wiring.basics import Basics
 from governor.wiring.keys import sealer, sessions
 
@@ -18,7 +18,8 @@ def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> Sig
         sealer=sealer(parts),
         sessions=sessions(parts),
         signer=parts.signer,
-        rules=Rules(known.oidc_groups_claim, known.oidc_approver_group),
+        groups_claim=known.oidc_groups_claim,
+        approver_group=known.oidc_approver_group,
         base_url=known.need("approval_base_url"),
         clock=parts.clock,
     )

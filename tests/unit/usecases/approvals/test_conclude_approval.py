@@ -8,7 +8,7 @@ import pytest
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.errors import SafetyError
-from governor.usecases.approvals.conclude_approval import ConcludeApproval
+from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from tests.builders import NOW
 from tests.unit.usecases.world import APPROVAL_ID, World
 

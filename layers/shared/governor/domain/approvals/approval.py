@@ -6,15 +6,21 @@ This module must not know HTTP, signatures or Step Functions.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
 
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, as_utc
+from governor.domain.wording import people
 from governor.errors import DecisionRefused
+
+_KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
+_EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
+_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Marks of direction. Other invisible marks are part of names and emoji."""
 
 
 class ApprovalStatus(StrEnum):
@@ -91,17 +97,12 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
-def status_after(answer: Answer) -> ApprovalStatus:
-    """The status an answer leads to."""
-    match answer:
-        case Answer.APPROVE:
-            return ApprovalStatus.APPROVED
-        case Answer.KEEP:
-            return ApprovalStatus.KEPT
-        case Answer.EXEMPT:
-            return ApprovalStatus.EXEMPTED
-        case _:
-            assert_never(answer)
+STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
+    Answer.APPROVE: ApprovalStatus.APPROVED,
+    Answer.KEEP: ApprovalStatus.KEPT,
+    Answer.EXEMPT: ApprovalStatus.EXEMPTED,
+}
+"""The status an answer leads to."""
 
 
 def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
@@ -110,21 +111,17 @@ def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> H
     Raises:
         DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
     """
-    match decision.answer:
-        case Answer.APPROVE:
-            return hold
-        case Answer.KEEP:
-            until = hold_until or decision.keep_until
-            if until is None:
-                raise DecisionRefused("say until when the instance shall be kept")
-            return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
-        case Answer.EXEMPT:
-            reason = (decision.reason or "").strip()
-            if not reason:
-                raise DecisionRefused("an exemption needs a reason")
-            return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
-        case _:
-            assert_never(decision.answer)
+    if decision.answer is Answer.APPROVE:
+        return hold
+    if decision.answer is Answer.KEEP:
+        until = hold_until or decision.keep_until
+        if until is None:
+            raise DecisionRefused(_KEEP_NEEDS_A_DATE)
+        return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
+    reason = (decision.reason or "").strip()
+    if not reason:
+        raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
+    return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
@@ -147,42 +144,33 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
 def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:
-            return "say until when the instance shall be kept"
+            return _KEEP_NEEDS_A_DATE
         if decision.keep_until <= now:
             return "the date to keep until is in the past"
         if decision.keep_until > now + keep_at_most:
             return f"the policy allows to keep for at most {keep_at_most.days} days"
     if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
-        return "an exemption needs a reason"
+        return _EXEMPTION_NEEDS_A_REASON
     if has_controls(decision.reason or ""):
         return "the reason holds control characters: write it in plain text"
     return None
 
 
-_TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Marks of direction. Other invisible marks are part of names and emoji."""
-
-
 def has_controls(text: str) -> bool:
-    """Whether it holds control characters but line feeds, or marks that turn or break lines: terminals, logs
-    and pages that show a record obey them."""
+    """Whether it holds what a record may not: control characters but line feeds, marks that turn or break
+    lines (terminals, logs and pages obey them), or halves of characters, which JSON can name (`\\ud800`)."""
     return any(
-        unicodedata.category(character) in ("Cc", "Zl", "Zp") or character in _TURNING
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _TURNING
         for character in text
         if character != "\n"
     )
 
 
 def _why_closed(approval: Approval) -> str:
-    match approval.status:
-        case ApprovalStatus.VOID:
-            return f"the question is void: {approval.void_reason or 'the instance changed'}; nothing was done"
-        case ApprovalStatus.EXPIRED:
-            return "the time to decide is over"
-        case ApprovalStatus.APPROVED | ApprovalStatus.KEPT | ApprovalStatus.EXEMPTED:
-            who = approval.decision.by if approval.decision else "somebody"
-            return f"{who} has already decided: {approval.status.value.lower()}"
-        case ApprovalStatus.PENDING:
-            raise AssertionError("a pending approval is not closed")
-        case _:
-            assert_never(approval.status)
+    if approval.status is ApprovalStatus.VOID:
+        why = approval.void_reason or "the instance changed"
+        return f"the question was canceled ({why}); nothing was changed"
+    if approval.status is ApprovalStatus.EXPIRED:
+        return "the time to decide is over"
+    who = people(approval.decision.by) if approval.decision else "somebody"
+    return f"{who} has already decided: {approval.status.value.lower()}"

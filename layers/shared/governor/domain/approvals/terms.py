@@ -1,24 +1,101 @@
-"""Who may decide what: the terms of a question, frozen when it is opened.
+"""Who may decide what: the role of a sign-in, and the terms of a question, frozen when it is opened.
 
 A link that went to a list proves nothing about who presses; a personal link, a sign-in, a signed chat message
-or an AWS identity names a person. This module must not know how an identity is proven.
+or an AWS identity names a person. This module must not know how an identity is proven or remembered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
 from governor.domain.approvals.approval import Answer, Approval, Decision
 from governor.domain.episode.episode import Terms
 from governor.domain.episode.plan import Plan, Price
-from governor.domain.policy.contacts import addresses
+from governor.domain.policy.contacts import Ownership, addresses, is_address
 from governor.domain.policy.policy import Policy, Power
-from governor.errors import NotAllowed
+from governor.errors import NotAllowed, SignInRefused
 
 BROADCAST = "broadcast"
 """The recipient named in links of messages that go to a topic, not to a person."""
+_SUBJECT_CHARACTERS = 255
+"""OpenID Connect Core 1.0, section 2, `sub`: ASCII, no longer than this."""
+
+
+class Role(StrEnum):
+    """What a group makes of somebody. The terms of a question may allow less, never more."""
+
+    APPROVER = "approver"
+    """May give every answer."""
+    VIEWER = "viewer"
+    """May look, and keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """An identity that the issuer has proven. `email` only where the issuer says that it is verified."""
+
+    subject: str
+    email: str | None
+    role: Role
+
+    @property
+    def identity(self) -> str:
+        """As the policy's `identities` name it."""
+        return f"oidc:{self.subject}"
+
+    @property
+    def by(self) -> str:
+        """For the record: what people recognise."""
+        return f"oidc:{self.email or self.subject}"
+
+
+def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
+    """Return who the claims of a verified ID token are about.
+
+    With an empty `approver_group` everybody who can sign in is an approver; else everybody with that group
+    among those of `groups_claim`, a list of texts or one text. A claim that is missing makes no approver.
+
+    Raises:
+        SignInRefused: the claims name nobody.
+    """
+    subject = claims.get("sub")
+    if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
+        raise SignInRefused("the issuer did not say who you are")
+    if not (subject.isascii() and subject.isprintable()):
+        raise SignInRefused("the issuer names you by characters that no subject may have")
+    email, groups = claims.get("email"), claims.get(groups_claim)
+    # Some issuers write the truth value as a text.
+    verified = claims.get("email_verified") in (True, "true")
+    known = isinstance(email, str) and verified and is_address(email)
+    held = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+    role = Role.APPROVER if not approver_group or approver_group in held else Role.VIEWER
+    return SignedIn(subject, str(email).lower() if known else None, role)
+
+
+def person_of(directory: Ownership, who: SignedIn) -> str:
+    """Return the address of the contact, by subject, else by verified address; else the identity."""
+    by_email = directory.person(who.email) if who.email else None
+    return directory.person(who.identity) or by_email or who.identity
+
+
+def permits(role: Role, answer: Answer) -> bool:
+    """Whether a role may give an answer at all."""
+    return role is Role.APPROVER or answer is Answer.KEEP
+
+
+def check_role(role: Role, answer: Answer) -> None:
+    """Let an answer through. Raises: NotAllowed, which says who may give it."""
+    if not permits(role, answer):
+        raise NotAllowed(
+            f"you are signed in, but not in the group that may {answer.value}: you may keep it, or ask "
+            "somebody of that group"
+        )
 
 
 def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
-    """The terms of a question about this plan. An unknown price counts as above every limit."""
+    """Return the terms of a question about this plan. An unknown price counts as above every limit."""
     limit, usd = policy.approval.two_people_above_usd_per_hour, price.usd_per_hour
     dear = limit is not None and (usd is None or usd > limit)
     known = addresses(tuple(policy.ownership.contacts.values()))
@@ -42,7 +119,7 @@ def may_undo(terms: Terms, person: str | None) -> bool:
 
 
 def power(answer: Answer, plan: Plan) -> Power:
-    """What an answer to this plan amounts to."""
+    """Return the power that an answer to this plan takes."""
     if answer is Answer.APPROVE:
         return "terminate" if plan.destroys else "stop"
     return "keep" if answer is Answer.KEEP else "exempt"
@@ -56,33 +133,24 @@ def is_known(terms: Terms, person: str | None) -> bool:
     return person is not None and person in terms.known_people
 
 
-def check_terms(terms: Terms, plan: Plan, approval: Approval, decision: Decision) -> None:
-    """Lets an answer through, or says who may give it.
-
-    Raises:
-        NotAllowed: it may not come from this person.
-    """
+def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
+    """Let an answer through. Raises: NotAllowed, which says who may give it."""
     if may(terms, plan, decision.answer, decision.person):
         return
-    status = approval.status.value
+    by = decision.by
     if decision.answer is Answer.APPROVE and terms.people_needed > 1:
+        else_do = f"have somebody map {by} to your address in ownership.contacts"
+        if decision.channel == "page":
+            else_do = "sign in as one of them"
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must approve this one: use "
-            f"the link of your own mail, or {_how_to_be_known(decision)}",
-            status=status,
+            f"the link of your own mail, or {else_do}"
         )
     wanted = power(decision.answer, plan)
+    why = f"this link went to a list, and the policy lets nobody {wanted} by it"
     if decision.channel == "slack":
-        why = f"the policy does not know {decision.by}, and lets nobody in particular {wanted} by a button"
-    else:
-        why = f"this link went to a list, and the policy lets nobody {wanted} by it"
-    raise NotAllowed(f"{why}: use the link of your own mail, or the command line", status=status)
-
-
-def _how_to_be_known(decision: Decision) -> str:
-    if decision.channel == "page":
-        return "sign in as one of them"
-    return f"have somebody map {decision.by} to your address in ownership.contacts"
+        why = f"the policy does not know {by}, and lets nobody in particular {wanted} by a button"
+    raise NotAllowed(f"{why}: use the link of your own mail, or the command line")
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:

@@ -1,21 +1,20 @@
-"""Tells or asks about an episode, and binds the waiting task to the approval."""
+"""Notifies or asks about an episode, and binds the waiting task to the approval."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_never
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.messages import Stage, stage_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef
-from governor.domain.policy.policy import ApprovalRule, Mode
+from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
 from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
 from governor.stores import Episodes
-from governor.usecases.approvals.deliver_decision import answer_document
+from governor.usecases.approvals.deliver_decision import answer_document, asked_about
 
 _TOLD_LINK = timedelta(days=30)
 
@@ -51,9 +50,7 @@ class AskOwner:
         if (task_token is None) != (stage in (Stage.TELL, Stage.ASK)):
             needs = "needs one" if task_token is None else "takes none"
             raise InputError(f"task_token: stage {stage.value} {needs}")
-        episode = self.state.episode(ref)
-        if episode is None:
-            raise SafetyError("the episode does not exist")
+        episode = asked_about(self.state, ref)
         by_people = episode.mode is Mode.OBSERVE or self.announcer.must_be_heard()
         now = self.clock.now()
         if stage is Stage.TELL:
@@ -68,8 +65,7 @@ class AskOwner:
             return Asked(heard=True, settled=True)
         if stage is not Stage.AWAIT:
             # A first message may wait for a channel; the time to answer begins when one has it.
-            late = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
-            until = expires_at - late if stage is Stage.ASK else expires_at
+            until = expires_at - self._delivery_limit(episode) if stage is Stage.ASK else expires_at
             link = self._link(episode, expires_at)
             self.announcer.announce(stage_alert(episode, stage, now, link, until))
         return Asked(heard=by_people)
@@ -78,24 +74,14 @@ class AskOwner:
         planned = episode.schedule
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
-        match stage:
-            case Stage.ASK:
-                # Its time begins when a channel has taken it; until then it may be answered all the same.
-                limit = timedelta(minutes=self._rule(episode).delivery_limit_minutes)
-                return now + (planned.expire_at - planned.ask_at) + limit
-            case Stage.AWAIT:
-                return now + (planned.expire_at - planned.ask_at)
-            case Stage.REMIND:
-                return now + (planned.expire_at - planned.remind_at)
-            case Stage.ESCALATE:
-                return now + (planned.expire_at - planned.escalate_at)
-            case Stage.TELL:
-                raise InputError("stage tell waits for nothing")
-            case _:
-                assert_never(stage)
+        begins = {Stage.REMIND: planned.remind_at, Stage.ESCALATE: planned.escalate_at}
+        expires_at = now + (planned.expire_at - begins.get(stage, planned.ask_at))
+        # The time to answer begins when a channel has taken the message; until then it may be answered, too.
+        return expires_at + self._delivery_limit(episode) if stage is Stage.ASK else expires_at
 
-    def _rule(self, episode: Episode) -> ApprovalRule:
-        return self.policies.applied_to(episode.instance).policy.approval
+    def _delivery_limit(self, episode: Episode) -> timedelta:
+        rule = self.policies.applied_to(episode.instance).policy.approval
+        return timedelta(minutes=rule.delivery_limit_minutes)
 
     def _link(self, episode: Episode, expires_at: UtcDatetime) -> str:
         return self.signer.link(episode.approval_id, BROADCAST, expires_at)

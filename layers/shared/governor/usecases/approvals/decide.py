@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from governor.domain.approvals.approval import Answer, Approval, Decision, check_decision
+from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, check_decision
 from governor.domain.approvals.messages import first_yes_alert
 from governor.domain.approvals.terms import check_terms
 from governor.domain.episode.episode import Episode
@@ -66,17 +66,15 @@ class Decide:
             NotFound: no such question.
             DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
         """
-        approval = self.state.approval(approval_id)
-        if approval is None:
-            raise NotFound(f"approval {approval_id} does not exist")
+        approval = self._approval(approval_id)
         if _is_the_same(approval.decision, decision):
             return self._again(approval)
         check_decision(approval, decision, self.clock.now())
         episode = self.state.episode(approval.episode)
         if episode is None:
-            raise DecisionRefused("the episode of this question does not exist", status=approval.status.value)
-        check_terms(episode.terms, episode.plan, approval, decision)
-        _check_confirmed(episode, approval, decision, typed_instance_id, losses_accepted)
+            raise NotFound(f"the episode of approval {approval_id} does not exist")
+        check_terms(episode.terms, episode.plan, decision)
+        _check_confirmed(episode, decision, typed_instance_id, losses_accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
             if approval.first_yes is None and stored.first_yes == decision:
@@ -85,8 +83,8 @@ class Decide:
                 return Decided(stored, delivered=True, needs_another=True)
         try:
             settled = self.state.settle(approval_id, decision, decision.keep_until)
-        except ConflictError as error:
-            return self._lost(approval_id, decision, error)
+        except ConflictError:
+            return self._lost(approval_id, decision)
         # Before the first task waits there is nobody to hand it to; that task finds it in the table.
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
 
@@ -97,16 +95,20 @@ class Decide:
         except CloudError:
             _log.exception("a first yes could not be announced")
 
-    def _lost(self, approval_id: str, decision: Decision, error: ConflictError) -> Decided:
+    def _approval(self, approval_id: str) -> Approval:
+        approval = self.state.approval(approval_id)
+        if approval is None:
+            raise NotFound(f"approval {approval_id} does not exist")
+        return approval
+
+    def _lost(self, approval_id: str, decision: Decision) -> Decided:
         """Somebody was faster: another person, or this one's own repeated request."""
-        stored = self.state.approval(approval_id)
-        if stored is None:
-            raise NotFound(f"approval {approval_id} does not exist") from error
+        stored = self._approval(approval_id)
         if _is_the_same(stored.decision, decision):
             return self._again(stored)
         check_decision(stored, decision, self.clock.now())
         # Still pending: the table was busy, not decided. The person may press again.
-        raise DecisionRefused("please try again", status=stored.status.value) from error
+        raise DecisionRefused("please try again", status=stored.status.value)
 
     def _again(self, approval: Approval) -> Decided:
         """A repeated request. Tried again in case the first was lost; that it was taken before is no news."""
@@ -121,23 +123,17 @@ class Decide:
             return False
 
 
-def _check_confirmed(
-    episode: Episode, approval: Approval, decision: Decision, typed: str | None, accepted: bool
-) -> None:
+def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
     """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
     if decision.answer is not Answer.APPROVE:
         return
+    plan, status = episode.plan, ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
-    if episode.plan.destroys and (typed or "").strip() != episode.ref.instance_id:
-        raise DecisionRefused(
-            f"this plan terminates the instance: {to_type} to approve",
-            status=approval.status.value,
-        )
-    if episode.plan.loses_local_disks and not accepted:
-        raise DecisionRefused(
-            f"what is on its local disks would be lost for good: {to_accept} to approve",
-            status=approval.status.value,
-        )
+    if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
+        raise DecisionRefused(f"this plan terminates the instance: {to_type} to approve", status=status)
+    if plan.loses_local_disks and not accepted:
+        lost = "what is on its local disks would be lost for good"
+        raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:

@@ -1,4 +1,4 @@
-"""Hands a decision that stands in the state table to the workflow that waits for it."""
+"""Hands the end of a question to the workflow that waits: an answer, or that nobody gave one."""
 
 from __future__ import annotations
 
@@ -7,45 +7,39 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.episode.episode import Phase
+from governor.domain.episode.episode import Episode, EpisodeRef, Phase
+from governor.errors import ConflictError, SafetyError
 from governor.ports import Workflow
 from governor.stores import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """What the waiting task gets: plain JSON data, the same for the same decision.
+    """Return what the waiting task gets: plain JSON data, the same for the same decision.
 
     Raises:
         ValueError: the approval is pending; there is nothing to deliver.
     """
-    decision = approval.decision
+    decision, status = approval.decision, approval.status
     by = decision.by if decision else "the governor"
-    match approval.status:
+    match status:
         case ApprovalStatus.APPROVED:
             first = f"{approval.first_yes.by} and " if approval.first_yes else ""
-            return {"decision": "approve", "reason": f"approved by {first}{by}", "by": by}
+            answer, reason = "approve", f"approved by {first}{by}"
         case ApprovalStatus.KEPT:
-            return {"decision": "keep", "reason": f"kept by {by}", "by": by}
+            answer, reason = "keep", f"kept by {by}"
         case ApprovalStatus.EXEMPTED:
             why = decision.reason if decision and decision.reason else "no reason given"
-            return {"decision": "exempt", "reason": f"exempted by {by}: {why}", "by": by}
+            answer, reason = "exempt", f"exempted by {by}: {why}"
         case ApprovalStatus.EXPIRED:
-            return {
-                "decision": "expired",
-                "reason": approval.void_reason or "nobody answered in time",
-                "by": by,
-            }
+            answer, reason = "expired", approval.void_reason or "nobody answered in time"
         case ApprovalStatus.VOID:
-            return {
-                "decision": "void",
-                "reason": approval.void_reason or "the instance changed",
-                "by": by,
-                "outcome": approval.void_outcome or "void",
-            }
+            reason, outcome = approval.void_reason or "the instance changed", approval.void_outcome or "void"
+            return {"decision": "void", "reason": reason, "by": by, "outcome": outcome}
         case ApprovalStatus.PENDING:
             raise ValueError(f"approval {approval.approval_id} is pending; there is nothing to deliver")
         case _:
-            assert_never(approval.status)
+            assert_never(status)
+    return {"decision": answer, "reason": reason, "by": by}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +65,34 @@ class DeliverDecision:
         if episode is None or episode.phase is not Phase.ASKING:
             return False
         return self.workflow.answer(approval.task_token, answer_document(approval))
+
+
+@dataclass(frozen=True, slots=True)
+class ConcludeApproval:
+    """Ends the question when its last stage has passed. Safe to repeat: the first answer stands."""
+
+    state: Episodes
+
+    def __call__(self, ref: EpisodeRef) -> Mapping[str, object]:
+        """Return the answer document; its `decision` is `expired` when nobody answered.
+
+        Raises:
+            SafetyError: the episode or its approval does not exist.
+        """
+        approval_id = asked_about(self.state, ref).approval_id
+        try:
+            approval = self.state.void(approval_id, "nobody answered in time", expired=True)
+        except ConflictError:
+            stored = self.state.approval(approval_id)
+            if stored is None:
+                raise SafetyError("there is no approval for this episode") from None
+            approval = stored
+        return answer_document(approval)
+
+
+def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:
+    """Return the episode. Raises: SafetyError when it does not exist."""
+    episode = state.episode(ref)
+    if episode is None:
+        raise SafetyError("the episode does not exist")
+    return episode

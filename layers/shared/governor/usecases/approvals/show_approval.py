@@ -1,4 +1,4 @@
-"""Loads what the approval page shows. Changes nothing."""
+"""Loads questions as pages and the command line show them: one, those of one message, all that are open."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
 from governor.domain.history import IdleSpan, idle_span
+from governor.domain.instance import Target
 from governor.domain.money.ledger import cost_between
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
@@ -58,31 +59,51 @@ class ApprovalView:
 
     @property
     def cost_since_idle(self) -> Usd | None:
-        """What it has cost since then: until it was put away, or until now. `None` when not known."""
+        """What it has cost since then: until it was stopped, or until now. `None` when not known."""
         idle, price = self.idle, self.episode.price.usd_per_hour
         if idle is None or price is None:
             return None
-        return cost_between(price, idle.since, self._runs_until)
-
-    @property
-    def _runs_until(self) -> UtcDatetime:
         done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}
-        put_away = [done[step] for step in (Step.STOP.value, Step.TERMINATE.value) if step in done]
-        return min([*put_away, self.episode.closed_at or self.now])
+        ends = [done[step] for step in (Step.STOP.value, Step.TERMINATE.value) if step in done]
+        return cost_between(price, idle.since, min([*ends, self.episode.closed_at or self.now]))
 
 
 @dataclass(frozen=True, slots=True)
 class ShowApproval:
-    """Reads the question and its episode."""
+    """Reads questions with their episodes. Changes nothing."""
 
     state: StateTable
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:
-        """Raises: NotFound."""
+        """Return one question, with what became of its messages. Raises: NotFound."""
         approval = self.state.approval(approval_id)
         episode = self.state.episode(approval.episode) if approval else None
         if approval is None or episode is None:
             raise NotFound(f"approval {approval_id} does not exist")
         deliveries = self.state.deliveries(episode.ref.execution_name)
         return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
+
+    def digest(self, digest_id: str) -> list[ApprovalView]:
+        """Return the questions that were asked in one message, in its order. Raises: NotFound."""
+        approval_ids = self.state.digest(digest_id)
+        if not approval_ids:
+            raise NotFound(f"digest {digest_id} does not exist")
+        return [self(approval_id) for approval_id in approval_ids]
+
+    def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
+        """Return the open questions, the most expensive first; those of unknown price at the end.
+
+        Reads locks and their questions: as many as there are idle instances, not as there are instances.
+        """
+        now, found = self.clock.now(), []
+        for target in targets:
+            for record in self.state.records(target).values():
+                episode = self.state.episode(record.open_episode) if record.open_episode else None
+                approval = self.state.approval(episode.approval_id) if episode else None
+                if episode is None or approval is None or approval.status is not ApprovalStatus.PENDING:
+                    continue
+                view = ApprovalView(approval, episode, now)
+                if view.is_question:
+                    found.append(view)
+        return sorted(found, key=lambda view: -(view.episode.price.usd_per_hour or 0))
