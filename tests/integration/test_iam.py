@@ -169,7 +169,7 @@ def test_what_is_given_up_is_kept_and_can_be_put_back(guarded: Stage) -> None:
     queue = next(url for url in urls if "DeliveryQueue" in url)
     name = "a-message-of-the-day-before-yesterday"
     alert = Alert(
-        AlertKind.SWEEP_FAILED,
+        AlertKind.TELEMETRY_SILENT,
         Severity.WARNING,
         TARGET.account,
         TARGET.region,

@@ -17,10 +17,10 @@ import pytest
 from governor.channels.registry import Registry
 from governor.contracts.events import WARNINGS
 from governor.domain.alerts.owner import NOBODY
-from governor.domain.approvals.messages import step_text
+from governor.domain.approvals.messages import STEP_TEXT
 from governor.domain.episode.plan import MAIN_STEPS, Step
-from governor.domain.events.event_messages import warning_alert
 from governor.domain.events.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned
+from governor.domain.events.messages import warning_alert
 from governor.domain.sweep.verdict import Family, VerdictKind, family
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.channels.builders import FixedClock
@@ -153,4 +153,4 @@ def test_a_step_that_accompanies_another_is_known_to_its_recipe_alone() -> None:
     assert steps
     for step in steps:
         assert who_names(f"Step.{step.name}") <= recipe("A new cloud action")
-    assert all(step_text(step) for step in Step)
+    assert all(STEP_TEXT[step] for step in Step)

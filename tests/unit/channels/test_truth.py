@@ -32,7 +32,6 @@ from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus,
 from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
 from governor.domain.episode.plan import Price
-from governor.domain.events.event_messages import checkpoint_failed_alert, mass_alert, warning_alert
 from governor.domain.events.interruption import (
     Cause,
     Checkpoint,
@@ -41,8 +40,14 @@ from governor.domain.events.interruption import (
     LifecycleAction,
     Warned,
 )
+from governor.domain.events.messages import (
+    block_expiring_alert,
+    checkpoint_failed_alert,
+    mass_alert,
+    notice_alert,
+    warning_alert,
+)
 from governor.domain.events.notice import Notice
-from governor.domain.events.notice_messages import block_expiring_alert, notice_alert
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.history import History
 from governor.domain.instance import Instance
@@ -51,9 +56,8 @@ from governor.domain.money.cost_messages import budget_alert
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.breaker_messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.sweep.managed import Home, IdleMember, Kind, managed_alert
-from governor.domain.sweep.silence_messages import silent_alert
+from governor.domain.sweep.messages import breaker_alert, breaker_release, breaker_reminder, silent_alert
 from local.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World

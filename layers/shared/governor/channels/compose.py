@@ -14,6 +14,7 @@ from governor.domain.approvals.approval import Answer
 from governor.domain.approvals.messages import (
     STAGE_OF,
     STAGES,
+    STEP_TEXT,
     Words,
     idle_text,
     news_text,
@@ -21,7 +22,6 @@ from governor.domain.approvals.messages import (
     price_text,
     silence_text,
     stage_words,
-    step_text,
     verb,
 )
 from governor.domain.approvals.terms import may
@@ -182,7 +182,7 @@ def _people_of(episodes: Sequence[Episode]) -> str:
 def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
     instance, plan = episode.instance, episode.plan
     idle, _ = idle_text(episode, now)
-    steps = "; then ".join(step_text(step) for step in plan.steps)
+    steps = "; then ".join(STEP_TEXT[step] for step in plan.steps)
     return Section(
         f"{instance.name} ({instance.instance_type}), idle {idle}, {price_text(episode)}",
         (

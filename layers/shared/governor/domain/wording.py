@@ -50,7 +50,7 @@ def left(length: timedelta) -> str:
 def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """`Sat 04:02 Berlin (03:02 UTC)`; with its date where that is more than six days off."""
     local, utc = moment.astimezone(ZoneInfo(zone)), moment.astimezone(UTC)
-    text = f"{day_and_time(moment, zone, now)} {_place(zone)}"
+    text = f"{day_and_time(moment, zone, now)} {zone.rpartition('/')[2].replace('_', ' ')}"
     if local.utcoffset() == utc.utcoffset():
         return text
     return f"{text} ({utc:%H:%M} UTC)" if local.date() == utc.date() else f"{text} ({utc:%a %H:%M} UTC)"
@@ -66,10 +66,6 @@ def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """`Sat 04:02 Berlin (03:02 UTC), in 23 h`."""
     return f"{clock(moment, zone, now)}, {'in ' + left(moment - now) if moment > now else 'which is over'}"
-
-
-def _place(zone: str) -> str:
-    return zone.rpartition("/")[2].replace("_", " ")
 
 
 def sentence(text: str) -> str:
@@ -92,6 +88,12 @@ def listed(names: Sequence[str], most: int) -> str:
     """`a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def bullets(lines: Sequence[str], most: int) -> list[str]:
+    """`- a`, `- b`, `- and 3 more`."""
+    more = [f"- and {len(lines) - most} more"] if len(lines) > most else []
+    return [*(f"- {line}" for line in lines[:most]), *more]
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:

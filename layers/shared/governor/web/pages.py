@@ -14,13 +14,13 @@ from jinja2.runtime import Context
 from governor.domain.alerts.delivery import NOWHERE, Delivery
 from governor.domain.approvals.approval import Answer
 from governor.domain.approvals.messages import (
+    STEP_TEXT,
     cost_lines,
     idle_text,
     people_text,
     readable,
     restart_text,
     silence_text,
-    step_text,
     verb,
 )
 from governor.domain.approvals.terms import Role, may, may_undo, permits
@@ -177,7 +177,7 @@ def _digest_row(view: ApprovalView, link: str) -> Mapping[str, object]:
         "measured": idle_text(episode, view.now)[1],
         "silence": silence_text(episode, view.approval.expires_at, view.now),
         "cost": cost_lines(episode)[0],
-        "plan": "; then ".join(step_text(step) for step in episode.plan.steps) or "nothing",
+        "plan": "; then ".join(STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
         "losses": "; ".join(episode.plan.losses),
         "status": status,
     }
@@ -236,7 +236,7 @@ def _when(moment: UtcDatetime | None, zone: str) -> str:
 
 TEMPLATES.filters.update(
     when=_when_here,
-    step=step_text,
+    step=STEP_TEXT.__getitem__,
     readable=readable,
     people=people,
     outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),

@@ -5,14 +5,15 @@ This module must not know SNS or any chat system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
 from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.instance import Instance, Target
-from governor.domain.units import Usd, UtcDatetime
+from governor.domain.units import Usd, UtcDatetime, iso
 from governor.domain.wording import usd
 
 
@@ -53,7 +54,6 @@ class AlertKind(StrEnum):
     """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
     BUDGET_REACHED = "budget-reached"
     """A project has used a share of its monthly budget."""
-    SWEEP_FAILED = "sweep-failed"
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""
 
@@ -91,18 +91,18 @@ class Facts:
     def rows(self) -> tuple[tuple[str, str], ...]:
         """Label and value, in reading order. Unknown ones are left out, but for the cost and owner of an
         instance."""
-        name, instance_id = self.instance_name, self.instance_id
+        one, name = self.instance_id, self.instance_name
         cost = "not known" if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
-        found = [
-            ("Instance", f"{name} ({instance_id})" if name and instance_id else instance_id or ""),
-            ("Type", self.instance_type or ""),
-            ("Owner", self.owner if instance_id or self.owner != UNASSIGNED else ""),
-            ("Project", self.project if instance_id or self.project != UNASSIGNED else ""),
-            ("Cost", cost if instance_id else ""),
-            ("Account", self.account),
-            ("Region", self.region),
-        ]
-        return tuple((label, value) for label, value in found if value)
+        found = {
+            "Instance": f"{name} ({one})" if one and name else one,
+            "Type": self.instance_type,
+            "Owner": self.owner if one or self.owner != UNASSIGNED else None,
+            "Project": self.project if one or self.project != UNASSIGNED else None,
+            "Cost": cost if one else None,
+            "Account": self.account,
+            "Region": self.region,
+        }
+        return tuple((label, value) for label, value in found.items() if value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +129,13 @@ class Alert:
     @property
     def about(self) -> Facts:
         """Its subject for people; from the facts, so that every reader of the queue can show it."""
-
-        def known(name: str) -> str | None:
-            value = self.facts.get(name)
-            return str(value) if value else None
-
-        price = known("usd_per_hour")
+        name, kind, price = (
+            str(self.facts[key]) if self.facts.get(key) else None
+            for key in ("instance_name", "instance_type", "usd_per_hour")
+        )
+        usd_per_day = None if price is None else Decimal(price) * 24
         return Facts(
-            account=self.account,
-            region=self.region,
-            owner=self.owner,
-            project=self.project,
-            instance_id=self.instance_id,
-            instance_name=known("instance_name"),
-            instance_type=known("instance_type"),
-            usd_per_day=None if price is None else Decimal(price) * 24,
+            self.account, self.region, self.owner, self.project, self.instance_id, name, kind, usd_per_day
         )
 
     @property
@@ -168,42 +160,57 @@ ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 """Kinds that escalation contacts get, too."""
 
 
-def named(one: Instance) -> str:
-    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
-    return f"{one.name} ({one.instance_id}, {one.instance_type})"
-
-
 def alert_of(
     kind: AlertKind,
     severity: Severity,
-    target: Target,
+    about: Instance | Target,
     subject: str,
-    lines: Iterable[str],
+    lines: Iterable[str | None],
     dedup_id: str,
-    at: UtcDatetime,
+    now: UtcDatetime,
     *,
     owner: Owner = NOBODY,
-    instance: Instance | None = None,
     link: str | None = None,
     facts: Mapping[str, object] | None = None,
 ) -> Alert:
-    """Make any message; with an `instance` its name and type are among the facts. Empty lines are left
-    out."""
-    known = (
-        {} if instance is None else {"instance_name": instance.name, "instance_type": instance.instance_type}
-    )
+    """Make any message. A line `None` is left out; times and amounts among the facts become text, and an
+    instance adds its name and type to them."""
+    one = about if isinstance(about, Instance) else None
+    target = about.target if isinstance(about, Instance) else about
+    known = {"instance_name": one.name, "instance_type": one.instance_type} if one else {}
     return Alert(
         kind=kind,
         severity=severity,
         account=target.account,
         region=target.region,
         subject=subject,
-        lines=tuple(line for line in lines if line),
+        lines=tuple(line for line in lines if line is not None),
         dedup_id=dedup_id,
-        at=at,
-        instance_id=instance.instance_id if instance else None,
+        at=now,
+        instance_id=one.instance_id if one else None,
         owner=owner.name,
         project=owner.project,
         link=link,
-        facts={**known, **(facts or {})},
+        facts={name: _plain(value) for name, value in {**known, **(facts or {})}.items()},
     )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return iso(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def named(one: Instance) -> str:
+    """Return `notebook-7 (i-0123456789abcdef0, g5.12xlarge)`."""
+    return f"{one.name} ({one.instance_id}, {one.instance_type})"
+
+
+def only(instances: Sequence[Instance]) -> Instance | None:
+    """Return the one instance, or `None` where there are several or none."""
+    return instances[0] if len(instances) == 1 else None
+
+
+def ids(instances: Iterable[Instance]) -> list[str]:
+    """Return the ids, for facts."""
+    return [one.instance_id for one in instances]

@@ -9,18 +9,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
-from typing import assert_never
 
 from governor.domain.alerts.alert import Alert, AlertKind, Section, Severity, alert_of
-from governor.domain.alerts.owner import Owner
+from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
 from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Mode
-from governor.domain.units import Usd, UtcDatetime, iso
+from governor.domain.units import UtcDatetime
 from governor.domain.wording import clock, day_and_time, deadline, left, people, sentence, span, usd
 
 
@@ -65,22 +65,18 @@ STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
     Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL, "Escalation: "),
 }
 STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _, _) in STAGES.items()}
-_STEP_TEXT: Mapping[Step, str] = {
+STEP_TEXT: Mapping[Step, str] = {
     Step.STOP: "stop the instance",
     Step.SNAPSHOT: "snapshot all its EBS volumes as one set and wait until every snapshot is completed",
     Step.CANCEL_SPOT_REQUEST: "cancel its persistent Spot request, so that no successor is launched",
     Step.TERMINATE: "terminate the instance",
 }
+"""Each step as an imperative."""
 _SUBJECT = 98
 """Characters that SNS takes as a subject."""
 _FRESH = timedelta(hours=1)
 """So long after it opened, an episode's own sentence still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
-
-
-def step_text(step: Step) -> str:
-    """Return a step in words, as an imperative."""
-    return _STEP_TEXT[step]
 
 
 def verb(plan: Plan) -> str:
@@ -118,34 +114,35 @@ def saving_text(plan: Plan) -> str:
     return f"{doing} it saves {usd(per_day)} a day after storage costs."
 
 
-def restart_text(episode: Episode) -> str | None:
-    """Return what may stand in the way of having it back, or `None` where it is neither stopped nor
+def restart_text(episode: Episode) -> str:
+    """Return what may stand in the way of having it back; nothing where it is neither stopped nor
     terminated."""
-    instance, steps = episode.instance, episode.plan.steps
+    kind, steps = episode.instance.instance_type, episode.plan.steps
+    zone = episode.instance.availability_zone or "its zone"
     if Step.TERMINATE in steps:
         return (
             "It cannot be started again. It can be rebuilt from its snapshots, with another id and address, "
-            f"when EC2 has capacity for {instance.instance_type}."
+            f"when EC2 has capacity for {kind}."
         )
     if Step.STOP not in steps:
-        return None
-    zone = instance.availability_zone or "its zone"
-    if instance.lifecycle is Lifecycle.SPOT:
-        return f"It starts again only when EC2 has Spot capacity for {instance.instance_type} in {zone}."
+        return ""
+    if episode.instance.lifecycle is Lifecycle.SPOT:
+        return f"It starts again only when EC2 has Spot capacity for {kind} in {zone}."
     return (
-        f"A stopped instance holds no capacity. EC2 may have no {instance.instance_type} free in {zone} when "
-        "you want it back; for large GPU types that can last hours or days."
+        f"A stopped instance holds no capacity. EC2 may have no {kind} free in {zone} when you want it back; "
+        "for large GPU types that can last hours or days."
     )
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
     """Return the plan as sentences: why nothing else, its steps, what it loses and keeps."""
-    lines = [sentence(reason) for reason in plan.replaced_because]
-    steps = "; then ".join(step_text(step) for step in plan.steps)
-    lines.append(f"The plan: {steps or 'do nothing, this is for your information'}.")
-    lines += [f"It loses {loss}." for loss in plan.losses]
-    lines += [f"It keeps {kept}." for kept in plan.stays]
-    return tuple(lines)
+    steps = "; then ".join(STEP_TEXT[step] for step in plan.steps)
+    return (
+        *map(sentence, plan.replaced_because),
+        f"The plan: {steps or 'do nothing, this is for your information'}.",
+        *(f"It loses {loss}." for loss in plan.losses),
+        *(f"It keeps {kept}." for kept in plan.stays),
+    )
 
 
 def idle_text(episode: Episode, at: UtcDatetime) -> tuple[str, str]:
@@ -177,83 +174,66 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
-def mode_text(episode: Episode, at: UtcDatetime) -> str:
+def _unasked_text(episode: Episode, at: UtcDatetime) -> str:
     """Return what happens without a question, as a sentence."""
     if not episode.plan.steps:
         return "Nothing will be done. This is for your information."
-    match episode.mode:
-        case Mode.OBSERVE:
-            return "This is a rehearsal (mode observe): nothing happens to the instance."
-        case Mode.AUTO:
-            return (
-                f"Mode auto: {_ing(episode.plan).lower()} it begins now, "
-                f"{clock(at, episode.time_zone, at)}, after one more check. If a GPU works again by then, "
-                "nothing happens."
-            )
-        case Mode.ASK:
-            return "Nothing happens without an answer."
-        case _:
-            assert_never(episode.mode)
+    if episode.mode is Mode.OBSERVE:
+        return "This is a rehearsal (mode observe): nothing happens to the instance."
+    if episode.mode is Mode.ASK:
+        return "Nothing happens without an answer."
+    begins = f"{_ing(episode.plan).lower()} it begins now, {clock(at, episode.time_zone, at)}"
+    return f"Mode auto: {begins}, after one more check. If a GPU works again by then, nothing happens."
 
 
 def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
     """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
-    plan, (_, _, prefix) = episode.plan, STAGES[stage]
+    plan, price, source = episode.plan, episode.price.usd_per_hour, episode.price.source
     idle, measured = idle_text(episode, at)
-    price = episode.price.usd_per_hour
-    cost = "" if price is None else f", {usd(price * 24)}/day"
-    asks, rehearsal = stage is not Stage.TELL, episode.mode is Mode.OBSERVE
+    asks, rehearsal = stage is not Stage.TELL, episode.mode is Mode.OBSERVE and bool(plan.steps)
     if asks:
         by = f" Answer by {day_and_time(until, episode.time_zone, at)}" if until else ""
-        closing = f"{'Terminate' if plan.destroys else 'Stop'} it?{by}"
-    elif not plan.steps:
-        closing = "For your information"
+        closing, steps = f"{verb(plan).capitalize()} it?{by}", f"If you {verb(plan)} it"
+    elif rehearsal:
+        closing, steps = "Rehearsal: nothing happens", "What a real run would do"
     else:
-        closing = "Rehearsal: nothing happens" if rehearsal else f"{_ing(plan)} it now"
-    conditional = "would lose" if rehearsal else "loses"
-    steps = f"If you {verb(plan)} it" if asks else "What a real run would do" if rehearsal else "What is done"
+        closing, steps = f"{_ing(plan)} it now" if plan.steps else "For your information", "What is done"
+    cost = "" if price is None else f", {usd(price * 24)}/day"
     lead = (
         news_text(episode, stage, at),
         f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
-        "" if price is not None else f"Its price is not known ({episode.price.source}).",
-        *(sentence(reason) for reason in plan.replaced_because),
+        f"Its price is not known ({source})." if price is None else "",
+        *map(sentence, plan.replaced_because),
         people_text(episode) if asks else "",
-        "Nobody is asked. To act on findings like this, set mode: ask in the policy."
-        if rehearsal and plan.steps
-        else "",
+        "Nobody is asked. To act on findings like this, set mode: ask in the policy." if rehearsal else "",
     )
     return Words(
-        title=_titled(f"{prefix}{{}} idle {idle}{cost}. {closing}", episode.instance.name),
-        happens=silence_text(episode, until, at) if asks else mode_text(episode, at),
+        title=_titled(f"{STAGES[stage][2]}{{name}} idle {idle}{cost}. {closing}", episode.instance.name),
+        happens=silence_text(episode, until, at) if asks else _unasked_text(episode, at),
         lead=tuple(filter(None, lead)),
-        sections=_filled(Section(f"{_ing(plan)} it {conditional}", plan.losses)),
-        details=_filled(
-            Section(steps, tuple(step_text(one) for one in plan.steps)),
-            Section("It would keep" if rehearsal else "It keeps", plan.stays),
-            _restart(episode),
-            Section(
-                "Price", (f"{usd(price)} an hour ({episode.price.source})",) if price is not None else ()
-            ),
+        sections=_sections({f"{_ing(plan)} it {'would lose' if rehearsal else 'loses'}": plan.losses}),
+        details=_sections(
+            {
+                steps: tuple(STEP_TEXT[one] for one in plan.steps),
+                "It would keep" if rehearsal else "It keeps": plan.stays,
+                "Restarting later": tuple(filter(None, [restart_text(episode)])),
+                "Price": () if price is None else (f"{usd(price)} an hour ({source})",),
+            }
         ),
         button=f"{verb(plan).capitalize()} or keep it" if asks else "See the details",
         acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
     )
 
 
-def _filled(*sections: Section) -> tuple[Section, ...]:
-    """Leave out the sections that have no lines."""
-    return tuple(section for section in sections if section.lines)
+def _sections(found: Mapping[str, tuple[str, ...]]) -> tuple[Section, ...]:
+    """Return those that have lines, by their headings."""
+    return tuple(Section(heading, lines) for heading, lines in found.items() if lines)
 
 
-def _restart(episode: Episode) -> Section:
-    text = restart_text(episode)
-    return Section("Restarting later", (text,) if text else ())
-
-
-def _titled(text: str, name: str) -> str:
+def _titled(pattern: str, name: str, **words: str) -> str:
     """Return the title with as much of the name as a subject has room for: what follows it matters more."""
-    room = max(12, _SUBJECT - len(text) + 2)
-    return text.replace("{}", name if len(name) <= room else f"{name[: room - 1]}…", 1)
+    room = max(12, _SUBJECT - len(pattern.format(name="", **words)))
+    return pattern.format(name=name if len(name) <= room else f"{name[: room - 1]}…", **words)
 
 
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
@@ -261,12 +241,11 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     planned = episode.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
-    whom = "The contacts of " + episode.owner if episode.owner != "unassigned" else "The default contacts"
-    asked = f"{left(at - planned.ask_at)} ago" if at > planned.ask_at else "before"
+    whom = "The default contacts" if episode.owner == UNASSIGNED else f"The contacts of {episode.owner}"
+    asked = f"{whom} were asked {left(at - planned.ask_at)} ago"
     if stage is Stage.REMIND:
-        return f"{whom} were asked {asked}; nobody has answered yet."
-    reminded = f"{left(at - planned.remind_at)} ago" if at > planned.remind_at else "since"
-    return f"{whom} were asked {asked} and reminded {reminded}; nobody has answered."
+        return f"{asked}; nobody has answered yet."
+    return f"{asked} and reminded {left(at - planned.remind_at)} ago; nobody has answered."
 
 
 def stage_alert(
@@ -276,79 +255,80 @@ def stage_alert(
     expires."""
     kind, severity, _ = STAGES[stage]
     words = stage_words(episode, stage, at, until)
-    return _about(episode, kind, severity, words, stage.value, at, link, until)
+    return _alert(episode.ref, episode, kind, severity, words, stage, at, {"expires_at": until}, link)
 
 
-def _about(
-    episode: Episode,
+def stage_id(stage: str, ref: EpisodeRef) -> str:
+    """Return the id of a stage's message; one message a stage."""
+    return f"{stage}-{ref.execution_name}"
+
+
+def _alert(
+    ref: EpisodeRef,
+    episode: Episode | None,
     kind: AlertKind,
     severity: Severity,
     words: Words,
     stage: str,
     at: UtcDatetime,
+    facts: Mapping[str, object],
     link: str | None = None,
-    until: UtcDatetime | None = None,
-    facts: Mapping[str, object] | None = None,
 ) -> Alert:
+    """Make a message about an episode, or about one of which only the name is known."""
+    about, owner, known = episode.instance if episode else ref.target, NOBODY, {}
+    if episode is not None:
+        owner, known = Owner(episode.owner, episode.project), episode_facts(episode)
     alert = alert_of(
         kind,
         severity,
-        episode.ref.target,
+        about,
         words.title,
         words.lines,
-        f"{stage}-{episode.ref.execution_name}",
+        stage_id(stage, ref),
         at,
-        owner=Owner(episode.owner, episode.project),
-        instance=episode.instance,
+        owner=owner,
         link=link,
-        facts={**episode_facts(episode), "expires_at": iso(until) if until else None, **(facts or {})},
+        facts={**known, **facts},
     )
-    return replace(alert, lines=words.lines)
-
-
-def stage_id(stage: Stage, ref: EpisodeRef) -> str:
-    """Return the id of a stage's message; one message a stage."""
-    return f"{stage.value}-{ref.execution_name}"
+    return replace(alert, instance_id=ref.instance_id)
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
     """Return that the first of two people has approved. It has no link: each channel makes its own, since
     its owner decides who may answer by it."""
-    plan, at = episode.plan, decision.at
+    plan, at, doing = episode.plan, decision.at, verb(episode.plan)
+    title = f"{{name}}: one of two approved to {doing} it. A second must approve, too"
     by = people(decision.person or decision.by)
     words = Words(
-        title=_titled(
-            f"{{}}: one of two approved to {verb(plan)} it. A second must approve, too", episode.instance.name
-        ),
+        title=_titled(title, episode.instance.name),
         happens=silence_text(episode, expires_at, at),
         lead=(
-            f"{by} approved. One more person whom the policy names by address must approve before "
-            "anything is done.",
+            f"{by} approved. One more person whom the policy names by address must approve before anything "
+            "is done.",
             *cost_lines(episode),
         ),
-        sections=_filled(Section(f"{_ing(plan)} it loses", plan.losses)),
-        button=f"{verb(plan).capitalize()} or keep it",
-        acts=episode.acts_on_silence,
+        sections=_sections({f"{_ing(plan)} it loses": plan.losses}),
     )
-    kind = AlertKind.APPROVAL_FIRST_YES
-    return _about(episode, kind, Severity.WARNING, words, "first-yes", at, until=expires_at)
+    facts, kind = {"expires_at": expires_at}, AlertKind.APPROVAL_FIRST_YES
+    return _alert(episode.ref, episode, kind, Severity.WARNING, words, "first-yes", at, facts)
 
 
 # how it ended
 
 _GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
 _TITLES: Mapping[Outcome, str] = {
-    Outcome.STOPPED: "{} is stopped{saves}",
-    Outcome.TERMINATED: "{} is terminated{saves}",
-    Outcome.OBSERVED: "{}: the rehearsal is done, nothing happened",
-    Outcome.TOLD: "{}: for your information",
-    Outcome.KEPT: "{} keeps running{until}",
-    Outcome.EXEMPTED: "{} is exempt and keeps running",
-    Outcome.EXPIRED: "Nobody answered about {}. Nothing was changed",
-    Outcome.WOKE_UP: "Canceled: {} is working again",
-    Outcome.VOID: "Canceled: the question about {} no longer applies",
-    Outcome.REFUSED: "{} was not {done}: a safety check refused",
-    Outcome.INTERRUPTED: "Canceled: AWS takes {} back",
+    Outcome.STOPPED: "{name} is stopped{saves}",
+    Outcome.TERMINATED: "{name} is terminated{saves}",
+    Outcome.OBSERVED: "{name}: the rehearsal is done, nothing happened",
+    Outcome.TOLD: "{name}: for your information",
+    Outcome.KEPT: "{name} keeps running{until}",
+    Outcome.EXEMPTED: "{name} is exempt and keeps running",
+    Outcome.EXPIRED: "Nobody answered about {name}. Nothing was changed",
+    Outcome.WOKE_UP: "Canceled: {name} is working again",
+    Outcome.VOID: "Canceled: the question about {name} no longer applies",
+    Outcome.REFUSED: "{name} was not {done}: a safety check refused",
+    Outcome.INTERRUPTED: "Canceled: AWS takes {name} back",
+    Outcome.FAILED: "Could not ask about {name}. Nothing was changed",
 }
 _ERRORS: Mapping[str, tuple[str, str]] = {
     "States.Timeout": ("A step took longer than its time limit.", ""),
@@ -370,7 +350,8 @@ _ERRORS: Mapping[str, tuple[str, str]] = {
     "Unavailable": ("AWS could not be reached: {}", ""),
     "RemediationFailed": ("The workflow failed: {}", ""),
 }
-_UNKNOWN = "the cause is not known"
+_WAITING = ("StepTimedOut", "SnapshotFailed")
+"""Errors of what was begun and did not come to its end."""
 _JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
 _ERROR = re.compile(
     r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
@@ -389,70 +370,56 @@ def outcome_alert(
     approval: Approval | None = None,
 ) -> Alert:
     """Return how an episode ended. `episode` is `None` when it failed before it was written."""
-    facts = {"outcome": outcome.value, "outcome_reason": reason}
-    if outcome is Outcome.FAILED:
-        words = _failure(ref, episode, reason)
-        kind, severity = AlertKind.FAILURE, Severity.CRITICAL
+    failed = outcome is Outcome.FAILED
+    if episode is None:
+        lead = ("Nothing was changed.", _next_step(reason)) if failed else ("Nothing was changed.",)
+        title = _titled(_TITLES[outcome], ref.instance_id, saves="", until="", done="stopped")
+        words = Words(title, readable(reason), lead)
+    elif failed:
+        words = _failure(episode, reason)
     else:
-        words = _end(ref, episode, outcome, reason, at, approval)
-        kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
-    if episode is not None:
-        return _about(episode, kind, severity, words, outcome.value, at, link, facts=facts)
-    dedup_id, title, lines = f"{outcome.value}-{ref.execution_name}", words.title, words.lines
-    alert = alert_of(kind, severity, ref.target, title, lines, dedup_id, at, link=link, facts=facts)
-    return replace(alert, instance_id=ref.instance_id)
+        words = _end(episode, outcome, reason, at, approval)
+    kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
+    if failed:
+        kind, severity = AlertKind.FAILURE, Severity.CRITICAL
+    facts = {"outcome": outcome.value, "outcome_reason": reason}
+    return _alert(ref, episode, kind, severity, words, outcome.value, at, facts, link)
 
 
 def _end(
-    ref: EpisodeRef,
-    episode: Episode | None,
-    outcome: Outcome,
-    reason: str,
-    at: UtcDatetime,
-    approval: Approval | None,
+    episode: Episode, outcome: Outcome, reason: str, at: UtcDatetime, approval: Approval | None
 ) -> Words:
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
-    saved = _saves(episode) if acted else None
-    decision = approval.decision if approval else None
-    until = decision.keep_until if decision and episode else None
-    title = (
-        _TITLES.get(outcome, "{}: " + outcome.value)
-        .replace("{saves}", f". It saves {usd(saved)}/day" if saved else "")
-        .replace(
-            "{until}", f" until {day_and_time(until, episode.time_zone, at)}" if until and episode else ""
-        )
-        .replace("{done}", "terminated" if episode and episode.plan.destroys else "stopped")
-    )
-    lead = [_by_whom(episode, outcome, approval)]
-    if outcome is Outcome.KEPT and until and episode:
-        lead.append(f"It is asked about again after {clock(until, episode.time_zone, at)}.")
-    if saved is not None:
-        lead.append(f"This saves {usd(saved)} a day after storage costs.")
-    elif not acted and outcome not in (Outcome.OBSERVED, Outcome.TOLD):
-        lead.append(left_behind(episode))
-    if episode is not None and not acted:
-        lead.append(f"It costs {price_text(episode)} while it runs.")
-    if episode is not None and episode.snapshot_ids:
-        lead.append(f"Snapshots: {', '.join(episode.snapshot_ids)}.")
-    when = clock(at, episode.time_zone, at) if episode else ""
-    if outcome is Outcome.STOPPED:
-        lead.append("Still needed? Its record has a button to start it again.")
+    zone, kept = episode.time_zone, outcome is Outcome.KEPT
+    per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
+    saved = usd(per_day) if acted and per_day > 0 else None
+    until = approval.decision.keep_until if approval and approval.decision else None
+    lead = [
+        _by_whom(episode, outcome, approval),
+        f"It is asked about again after {clock(until, zone, at)}." if until and kept else "",
+        f"This saves {saved} a day after storage costs." if saved else "",
+        "" if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else left_behind(episode)[1],
+        "" if acted else f"It costs {price_text(episode)} while it runs.",
+        f"Snapshots: {', '.join(episode.snapshot_ids)}." if episode.snapshot_ids else "",
+        "Still needed? Its record has a button to start it again." if outcome is Outcome.STOPPED else "",
+    ]
     return Words(
-        title=_titled(title, episode.instance.name if episode else ref.instance_id),
-        happens=readable(reason) if saved is None else f"{readable(reason)[:-1]} ({when}).",
+        title=_titled(
+            _TITLES[outcome],
+            episode.instance.name,
+            saves=f". It saves {saved}/day" if saved else "",
+            until=f" until {day_and_time(until, zone, at)}" if until else "",
+            done="terminated" if episode.plan.destroys else "stopped",
+        ),
+        happens=f"{readable(reason)[:-1]} ({clock(at, zone, at)})." if saved else readable(reason),
         lead=tuple(filter(None, lead)),
-        details=_filled(_restart(episode)) if episode and acted else (),
+        details=_sections({"Restarting later": (restart_text(episode),)}) if acted else (),
     )
 
 
-def _saves(episode: Episode | None) -> Usd | None:
-    saved = episode.plan.saving.saved_usd_per_day if episode else None
-    return saved if saved is not None and saved > 0 else None
-
-
-def _by_whom(episode: Episode | None, outcome: Outcome, approval: Approval | None) -> str:
+def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
     """Return who decided it, where the reason does not say so."""
-    if episode is None or outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.REFUSED):
+    if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.REFUSED):
         return ""
     decision = approval.decision if approval else None
     if decision is not None and decision.answer is Answer.APPROVE:
@@ -464,17 +431,20 @@ def _by_whom(episode: Episode | None, outcome: Outcome, approval: Approval | Non
     return "Nobody answered in time, so the policy acts." if expired and episode.acts_on_silence else ""
 
 
-def _failure(ref: EpisodeRef, episode: Episode | None, reason: str) -> Words:
-    name = episode.instance.name if episode else ref.instance_id
+def _failure(episode: Episode, reason: str) -> Words:
+    in_short, what_was_done = left_behind(episode)
+    failed, cost = _failed_at(episode, reason), f"It costs {price_text(episode)} while it runs."
+    return Words(
+        title=_titled(f"Could not {failed}. {in_short}", episode.instance.name),
+        happens=what_was_done,
+        lead=(readable(reason), cost, _next_step(reason)),
+    )
+
+
+def _next_step(reason: str) -> str:
     error, _ = _taken_apart(reason)
     _, advice = _ERRORS.get(error, ("", ""))
-    cost = f"It costs {price_text(episode)} while it runs." if episode else ""
-    next_step = f"{advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
-    return Words(
-        title=_titled(f"Could not {_failed_at(episode, error)}. {_in_short(episode)}", name),
-        happens=left_behind(episode),
-        lead=tuple(filter(None, (readable(reason or _UNKNOWN), cost, f"Next step: {next_step}"))),
-    )
+    return f"Next step: {advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
 
 
 def _taken_apart(reason: str) -> tuple[str, str]:
@@ -491,51 +461,43 @@ def _taken_apart(reason: str) -> tuple[str, str]:
     return name, cause or "no cause was given"
 
 
-def _failed_at(episode: Episode | None, error: str) -> str:
-    if episode is None or (not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING)):
-        return "ask about {}"
-    done = [step for step in episode.plan.steps if step.value in episode.steps_done]
-    waiting = error in ("StepTimedOut", "SnapshotFailed")
-    next_step = next((step for step in episode.plan.steps if step not in done), Step.STOP)
-    step = done[-1] if done and (waiting or len(done) == len(episode.plan.steps)) else next_step
+def _failed_at(episode: Episode, reason: str) -> str:
+    """Return the step that failed, as an imperative with a place for the name."""
+    error, _ = _taken_apart(reason)
+    if not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING):
+        return "ask about {name}"
+    done = [step for step in episode.plan.steps if step in episode.steps_done]
+    ahead = [step for step in episode.plan.steps if step not in done]
+    step = done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
     # The names of the others are verbs.
-    return "cancel the Spot request of {}" if step is Step.CANCEL_SPOT_REQUEST else f"{step.value} {{}}"
-
-
-def _in_short(episode: Episode | None) -> str:
-    done = _really_done(episode)
-    if Step.TERMINATE.value in done:
-        return "Its termination was requested"
-    if Step.STOP.value not in done:
-        return "Nothing was changed" if not done else "Nothing was deleted"
     return (
-        f"{'It is stopped' if Step.SNAPSHOT.value in done else 'Its stop was requested'}; nothing was deleted"
+        "cancel the Spot request of {name}" if step is Step.CANCEL_SPOT_REQUEST else f"{step.value} {{name}}"
     )
 
 
-def _really_done(episode: Episode | None) -> Mapping[str, UtcDatetime]:
-    return {} if episode is None or episode.mode is Mode.OBSERVE else episode.steps_done
-
-
-def left_behind(episode: Episode | None) -> str:
-    """Return what was and was not done by a flow that did not get to its end, as sentences."""
-    done = _really_done(episode)
-    if Step.TERMINATE.value in done:
-        return "Its termination was requested once its snapshots were completed: see in EC2 if it is gone."
-    parts = []
-    if Step.STOP.value in done:
-        parts.append("it is stopped" if Step.SNAPSHOT.value in done else "its stop was requested")
-    if Step.SNAPSHOT.value in done:
-        parts.append("its snapshots were started")
-    if Step.CANCEL_SPOT_REQUEST.value in done:
-        parts.append("its Spot request was canceled")
+def left_behind(episode: Episode) -> tuple[str, str]:
+    """Return what was and was not done by a flow that did not get to its end: in short, and as sentences."""
+    done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
+    if Step.TERMINATE in done:
+        return (
+            "Its termination was requested",
+            "Its termination was requested once its snapshots were completed: see in EC2 if it is gone.",
+        )
+    said = {
+        Step.STOP: "it is stopped" if Step.SNAPSHOT in done else "its stop was requested",
+        Step.SNAPSHOT: "its snapshots were started",
+        Step.CANCEL_SPOT_REQUEST: "its Spot request was canceled",
+    }
+    parts = [text for step, text in said.items() if step in done]
     if not parts:
-        return "Nothing was changed."
-    return sentence(f"{' and '.join(parts)}; nothing was deleted, and nothing more will be done")
+        return "Nothing was changed", "Nothing was changed."
+    rest = "nothing was deleted, and nothing more will be done."
+    return sentence(f"{parts[0]}; nothing was deleted")[:-1], sentence(f"{' and '.join(parts)}; {rest}")
 
 
 def readable(reason: str) -> str:
     """Return a recorded reason as a sentence for people."""
+    reason = reason or "the cause is not known"
     error, cause = _taken_apart(reason)
     text, _ = _ERRORS.get(error, ("{}", ""))
     return sentence(people(text.replace("{}", cause)))
@@ -544,7 +506,7 @@ def readable(reason: str) -> str:
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
     """Return that somebody had the stopped instance started again."""
     words = Words(
-        title=_titled("{} was started again", episode.instance.name),
+        title=_titled("{name} was started again", episode.instance.name),
         happens=f"{people(by)} started it again through the {channel}.",
         lead=(
             f"It costs {price_text(episode)} again while it runs.",
@@ -552,28 +514,25 @@ def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Aler
         ),
     )
     facts = {"undone_by": by, "channel": channel}
-    return _about(episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, facts=facts)
+    return _alert(episode.ref, episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, facts)
 
 
 def episode_facts(episode: Episode) -> dict[str, object]:
-    """Return the episode as plain JSON data, for machines that subscribe. Holds no task token and no link."""
-    saving = episode.plan.saving.saved_usd_per_hour
-    price = episode.price.usd_per_hour
+    """Return the episode as facts, for machines that subscribe. Holds no task token and no link."""
     return {
         "episode": episode.ref.execution_name,
-        "instance_type": episode.instance.instance_type,
-        "instance_name": episode.instance.name,
-        "launch_time": iso(episode.instance.launch_time),
+        "launch_time": episode.instance.launch_time,
         "mode": episode.mode.value,
         "reason": episode.reason,
         "evidence_hash": episode.evidence_hash,
         "policy_version": episode.policy_version,
         "action": episode.plan.action.value,
         "steps": [step.value for step in episode.plan.steps],
-        "usd_per_hour": None if price is None else str(price),
-        "saved_usd_per_hour": None if saving is None else str(saving),
+        "usd_per_hour": episode.price.usd_per_hour,
+        "saved_usd_per_hour": episode.plan.saving.saved_usd_per_hour,
         "price_source": episode.price.source,
         "acts_on_silence": episode.acts_on_silence,
         "people_needed": episode.terms.people_needed,
         "time_zone": episode.time_zone,
+        "expires_at": None,
     }

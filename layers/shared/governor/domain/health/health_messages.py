@@ -5,10 +5,11 @@ Pure wording. This module must not know channels, nor where sent findings are ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from governor.domain.alerts.alert import Alert, AlertKind, alert_of, named
+from governor.domain.alerts.alert import Alert, AlertKind, alert_of, named, only
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.owner import Owner, short_hash
 from governor.domain.health.health import Bottleneck, Finding, Severity
@@ -29,6 +30,7 @@ _SEVERITIES = {
     Severity.ADVICE: AlertSeverity.INFO,
 }
 _RANK = list(Severity)
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +70,39 @@ def advice_key(owner: Owner) -> str:
     return f"advice#{owner.key}"
 
 
-def most_severe_first(findings: Sequence[InstanceFinding]) -> list[InstanceFinding]:
-    """Sorted by severity, then by instance."""
-    return sorted(findings, key=lambda one: (_RANK.index(one.finding.severity), one.instance.instance_id))
-
-
 def health_alerts(
-    news: Sequence[InstanceFinding],
-    lasting: Sequence[InstanceFinding],
-    owner: Owner,
-    now: UtcDatetime,
+    news: Sequence[InstanceFinding], lasting: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime
 ) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
     """Return all that is new about the instances of one owner, the most severe first, each with its findings.
 
-    One message, or several where no channel would take one that names them all; `lasting` was sent
-    before and is still so.
+    One message, or several where no channel would take one that names them all, and no instance in two;
+    `lasting` was sent before and is still so.
     """
-    groups = _by_kind(most_severe_first(news))
-    parts = list(_parts(groups))
+    in_order = sorted(news, key=lambda one: (_rank(one), one.instance.instance_id))
+    # Findings that differ in nothing but the GPU go into one line, with their advice once.
+    groups = _grouped(in_order, lambda one: (one.instance.instance_id, one.finding.kind.value))
+    parts = list(in_parts(_grouped(groups, _instance), _INSTANCES))
     for number, part in enumerate(parts, 1):
         which = f" ({number} of {len(parts)})" if len(parts) > 1 else ""
-        found = [one for group in part for one in group]
-        alert = _alert(part, lasting if number == len(parts) else (), owner, now, which)
-        yield alert, found
+        groups = sorted((group for own in part for group in own), key=lambda group: _rank(group[0]))
+        alert = _alert(groups, lasting if number == len(parts) else (), owner, now, which)
+        yield alert, [one for group in groups for one in group]
 
 
-def _parts(groups: Sequence[list[InstanceFinding]]) -> Iterator[list[list[InstanceFinding]]]:
-    """Split by instances, the most severe finding first, so that no instance is in two messages."""
-    by_instance: dict[str, list[list[InstanceFinding]]] = {}
-    for group in groups:
-        by_instance.setdefault(group[0].instance.instance_id, []).append(group)
-    instances = list(by_instance.values())
-    for theirs in in_parts(instances, _INSTANCES):
-        part = [group for own in theirs for group in own]
-        yield sorted(part, key=lambda group: _RANK.index(group[0].finding.severity))
+def _rank(one: InstanceFinding) -> int:
+    return _RANK.index(one.finding.severity)
+
+
+def _instance(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
+    return (group[0].instance.instance_id,)
+
+
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], tuple[str, ...]]) -> list[list[_Item]]:
+    """Bring together what has the same key, in the order of the first of each."""
+    groups: dict[tuple[str, ...], list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
 
 
 def _alert(
@@ -111,31 +112,34 @@ def _alert(
     now: UtcDatetime,
     which: str,
 ) -> Alert:
-    news = [one for group in groups for one in group]
-    instances = {one.instance.instance_id: one.instance for one in news}
-    target = news[0].instance.target
-    only = next(iter(instances.values())) if len(instances) == 1 else None
-    named = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
+    first, number = groups[0][0], sum(map(len, groups))
+    instances = {one.instance.instance_id: one.instance for one, *_ in groups}
+    one, target = only(list(instances.values())), first.instance.target
+    where, seen = one.name if one else f"{len(instances)} instances", first.finding.kind.value
+    subject = f"GPU {seen} on {where}" if number == 1 else f"{number} GPU findings on {where}, first: {seen}"
+    before = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
+    lines = [
+        *(_line(group, owner, now) for group in groups[:_LINES]),
+        *_in_short(groups[_LINES:]),
+        f"Reported before and still so: {len(lasting)} findings ({before})." if lasting else None,
+        "GPU Governor changes nothing about it. `governor health` shows the state of now.",
+    ]
+    facts = {
+        "instance_ids": sorted(instances),
+        "findings": [_group_document(group) for group in groups],
+        "lasting": len(lasting),
+    }
+    dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}"
     return alert_of(
         AlertKind.HEALTH_FINDING,
-        _SEVERITIES[news[0].finding.severity],
-        target,
-        f"{_subject(news, only)}{which}",
-        [
-            *(_line(group, owner, now) for group in groups[:_LINES]),
-            *_in_short(groups[_LINES:]),
-            f"Reported before and still so: {len(lasting)} findings ({named})." if lasting else "",
-            "GPU Governor changes nothing about it. `governor health` shows the state of now.",
-        ],
-        f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}",
+        _SEVERITIES[first.finding.severity],
+        one or target,
+        f"{subject}{which}",
+        lines,
+        dedup_id,
         now,
         owner=owner,
-        instance=only,
-        facts={
-            "instance_ids": sorted(instances),
-            "findings": [_group_document(group) for group in groups],
-            "lasting": len(lasting),
-        },
+        facts=facts,
     )
 
 
@@ -164,21 +168,13 @@ def finding_document(one: InstanceFinding) -> dict[str, object]:
     }
 
 
-def _by_kind(news: Sequence[InstanceFinding]) -> list[list[InstanceFinding]]:
-    """Findings that differ in nothing but the GPU go into one line, with their advice once."""
-    groups: dict[tuple[str, str], list[InstanceFinding]] = {}
-    for one in news:
-        groups.setdefault((one.instance.instance_id, one.finding.kind.value), []).append(one)
-    return list(groups.values())
-
-
 def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
     """List instances with their kinds of findings, in lines that chats do not cut."""
-    kinds: dict[str, list[str]] = {}
-    for first, *_ in groups:
-        kinds.setdefault(first.instance.instance_id, []).append(first.finding.kind.value)
-    named = [f"{instance_id} {', '.join(own)}" for instance_id, own in kinds.items()]
-    for part in in_parts(named, _A_LINE):
+    shown = [
+        f"{own[0][0].instance.instance_id} {', '.join(group[0].finding.kind.value for group in own)}"
+        for own in _grouped(groups, _instance)
+    ]
+    for part in in_parts(shown, _A_LINE):
         yield f"And {'; '.join(part)}."
 
 
@@ -188,13 +184,3 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
     since = clock(min(one.finding.since for one in group), owner.time_zone, now)
     severity = first.severity.value.capitalize()
     return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {first.advice}"
-
-
-def _subject(news: Sequence[InstanceFinding], only: Instance | None) -> str:
-    first = news[0].finding.kind.value
-    where = only.name if only else f"{len({one.instance.instance_id for one in news})} instances"
-    return (
-        f"GPU {first} on {where}"
-        if len(news) == 1
-        else f"{len(news)} GPU findings on {where}, first: {first}"
-    )

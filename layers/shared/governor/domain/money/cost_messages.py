@@ -28,49 +28,39 @@ def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
 def budget_alert(
     cost: ProjectCost, budget: Usd, at_percent: float, hub: Target, now: UtcDatetime, owner: str
 ) -> Alert:
-    """Return that a project has used the share `at_percent` (percent) of its budget.
+    """Return that a project has used the share `at_percent` (percent) of its monthly `budget` (USD, above 0).
 
-    Args:
-        cost: of the month so far.
-        budget: in USD a month, above 0.
-        at_percent: the share that was reached.
-        hub: where the governor lives; a project may be in many targets.
-        now: aware.
-        owner: of the project, or of everything that has none.
+    `hub` is where the governor lives; a project may be in many targets. `owner` is the project's, or that of
+    everything without a project.
     """
     month, percent = month_of(now), used_percent(cost, budget)
     untagged = cost.project == UNTAGGED
     named = "Instances without a project" if untagged else f"Project {cost.project}"
-    hours = money(cost.unpriced_hours, 1)
+    used, hours = f"{money(percent, 0)}%", money(cost.unpriced_hours, 1)
     places = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
-    return alert_of(
-        AlertKind.BUDGET_REACHED,
-        Severity.CRITICAL if percent >= 100 else Severity.WARNING,
-        hub,
-        f"{named}: {money(percent, 0)}% of the GPU budget of {month} is used",
-        [
-            f"{named} cost {usd(cost.usd)} in {month} so far, {money(percent, 0)}% of its budget of "
-            f"{usd(budget)}.",
-            _outlook(cost, budget, now),
-            "Nothing is stopped because of a budget. Storage, traffic and discounts are not included.",
-            f"By account and Region: {listed(places, _NAMED)}." if len(places) > 1 else "",
-            f"Not included: {hours} instance hours of unknown price; set prices.usd_per_hour in the policy."
-            if cost.unpriced_hours
-            else "",
-        ],
-        f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}",
-        now,
-        owner=Owner(owner, UNASSIGNED if untagged else cost.project),
-        facts={
-            "month": month,
-            "usd": str(cost.usd),
-            "budget_usd": str(budget),
-            "reached_percent": at_percent,
-            "usd_per_hour": str(cost.usd_per_hour),
-            "unpriced_instance_hours": str(cost.unpriced_hours),
-            "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
-        },
-    )
+    subject = f"{named}: {used} of the GPU budget of {month} is used"
+    lines = [
+        f"{named} cost {usd(cost.usd)} in {month} so far, {used} of its budget of {usd(budget)}.",
+        _outlook(cost, budget, now),
+        "Nothing is stopped because of a budget. Storage, traffic and discounts are not included.",
+        f"By account and Region: {listed(places, _NAMED)}." if len(places) > 1 else None,
+        f"Not included: {hours} instance hours of unknown price; set prices.usd_per_hour in the policy."
+        if cost.unpriced_hours
+        else None,
+    ]
+    facts = {
+        "month": month,
+        "usd": cost.usd,
+        "budget_usd": budget,
+        "reached_percent": at_percent,
+        "usd_per_hour": cost.usd_per_hour,
+        "unpriced_instance_hours": cost.unpriced_hours,
+        "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
+    }
+    kind, severity = AlertKind.BUDGET_REACHED, Severity.CRITICAL if percent >= 100 else Severity.WARNING
+    dedup_id = f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}"
+    whose = Owner(owner, UNASSIGNED if untagged else cost.project)
+    return alert_of(kind, severity, hub, subject, lines, dedup_id, now, owner=whose, facts=facts)
 
 
 def _outlook(cost: ProjectCost, budget: Usd, now: UtcDatetime) -> str:

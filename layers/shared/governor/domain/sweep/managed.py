@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named
 from governor.domain.alerts.owner import Owner, short_hash
 from governor.domain.instance import Instance, Manager, Target
 from governor.domain.tags import AUTO_SCALING_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime, iso
-from governor.domain.wording import clock, span, usd
+from governor.domain.wording import bullets, clock, span, usd
 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
@@ -229,8 +229,7 @@ def managed_alert(
             f"GPU Governor leaves them alone: {home.service} would replace them or lose track of them.",
             *advice,
             "The idle instances:",
-            *(_member_line(member, owner, now) for member in idle[:_NAMED]),
-            f"- and {len(idle) - _NAMED} more" if len(idle) > _NAMED else "",
+            *bullets([_member_line(member, owner, now) for member in idle], _NAMED),
         ],
         f"managed-{short_hash(str(target), *_key(home), owner.name, owner.project)}-{iso(now)}",
         now,
@@ -240,8 +239,8 @@ def managed_alert(
             "environment_kind": home.kind.name.lower().replace("_", "-"),
             "environment": home.name,
             "cluster": home.cluster,
-            "instance_ids": [member.instance.instance_id for member in idle],
-            "usd_per_hour": str(cost),
+            "instance_ids": ids([member.instance for member in idle]),
+            "usd_per_hour": cost,
         },
     )
 
@@ -257,7 +256,7 @@ def _key(home: Home) -> tuple[str, str, str, str]:
 
 def _member_line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
     one, since = member.instance, clock(member.since, owner.time_zone, now)
-    return f"- {one.name} ({one.instance_id}, {one.instance_type}): idle since {since}"
+    return f"{named(one)}: idle since {since}"
 
 
 def _usd_per_hour(idle: Sequence[IdleMember]) -> Decimal:

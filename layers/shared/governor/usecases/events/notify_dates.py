@@ -15,8 +15,8 @@ from functools import partial
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.alerts.owner import Owner, by_owner, owner_of
+from governor.domain.events.messages import block_delivered_alert, block_expiring_alert, notice_alert
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
-from governor.domain.events.notice_messages import block_delivered_alert, block_expiring_alert, notice_alert
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime

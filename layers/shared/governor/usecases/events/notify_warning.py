@@ -14,8 +14,8 @@ from enum import StrEnum
 from functools import partial
 
 from governor.domain.alerts.owner import NOBODY, Owner, by_owner
-from governor.domain.events.event_messages import elsewhere_alert, mass_alert, warning_alert
 from governor.domain.events.interruption import Checkpoint, HookAnswer, HookState, Warned
+from governor.domain.events.messages import elsewhere_alert, mass_alert, warning_alert
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.policy.policy import Policy
 from governor.domain.tags import AUTO_SCALING_TAG

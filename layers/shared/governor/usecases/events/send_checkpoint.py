@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 
-from governor.domain.events.event_messages import checkpoint_failed_alert
 from governor.domain.events.interruption import HookAnswer, HookState
+from governor.domain.events.messages import checkpoint_failed_alert
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.domain.units import UtcDatetime

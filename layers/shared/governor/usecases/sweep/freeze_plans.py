@@ -14,7 +14,7 @@ from governor.domain.sweep.breaker import (
     is_freeze_over,
     remember,
 )
-from governor.domain.sweep.breaker_messages import breaker_alert, breaker_release, breaker_reminder
+from governor.domain.sweep.messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
 from governor.stores import Sweeps

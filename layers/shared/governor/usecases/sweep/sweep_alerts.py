@@ -12,7 +12,6 @@ from governor.domain.alerts.owner import Owner, by_owner, owner_of
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
-from governor.domain.sweep.idle_messages import idle_event
 from governor.domain.sweep.managed import (
     Home,
     IdleMember,
@@ -22,7 +21,7 @@ from governor.domain.sweep.managed import (
     home_of,
     managed_alert,
 )
-from governor.domain.sweep.silence_messages import silent_alert
+from governor.domain.sweep.messages import idle_event, silent_alert
 from governor.domain.sweep.verdict import UNREAD
 from governor.errors import CloudError
 from governor.ports import Announcer, BatchReader

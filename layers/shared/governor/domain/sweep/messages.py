@@ -1,0 +1,97 @@
+"""The words of what a sweep finds: idle instances, silent ones, and a freeze of all plans.
+
+Pure wording. This module must not know channels, nor how often something is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named, only
+from governor.domain.alerts.owner import Owner
+from governor.domain.instance import Instance, Target
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.verdict import Verdict
+from governor.domain.units import UtcDatetime, iso
+from governor.domain.wording import bullets, clock, sentence
+
+_NAMED = 50
+"""Instances named in the text; the facts hold all."""
+
+
+def idle_event(
+    instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return the event, sent once per idle stretch, long before any person is asked. For machines alone."""
+    kind, severity = AlertKind.INSTANCE_IDLE, Severity.INFO
+    subject = f"Idle: {instance.name} ({instance.instance_type})"
+    lines = (f"{instance.name} ({instance.instance_id}): {verdict.reason}", "Nobody was asked yet.")
+    dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
+    facts = {"idle_since": idle_since, "reason": verdict.reason}
+    return alert_of(kind, severity, instance, subject, lines, dedup_id, now, owner=owner, facts=facts)
+
+
+def silent_alert(
+    target: Target, silent: Sequence[tuple[Instance, str]], owner: Owner, now: UtcDatetime, *, outage: bool
+) -> Alert:
+    """Return one message about instances, each with what is wrong with it; those of one owner, or with
+    `outage` those of all.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not silent:
+        raise ValueError("there is nothing to report")
+    instances = [one for one, _ in silent]
+    one = only(instances)
+    which = one.name if one else f"{len(instances)} GPU instances"
+    kind, severity, subject = AlertKind.TELEMETRY_SILENT, Severity.WARNING, f"No metrics: {which} in {target}"
+    lines = [
+        f"{which} published no usable GPU metrics. What is not measured is never judged idle, however much "
+        "it costs.",
+        "So many at once have one cause, so their owners are not notified one by one." if outage else None,
+        "Next step: `governor doctor` names what is wrong with each one and how to repair it.",
+        "The instances:",
+        *bullets([f"{named(one)}: {why}" for one, why in silent], _NAMED),
+    ]
+    dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
+    facts = {"instance_ids": ids(instances), "outage": outage}
+    about = one or target
+    return alert_of(kind, severity, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
+
+
+def breaker_alert(target: Target, state: BreakerState) -> Alert:
+    """Return that all plans of a target are frozen from now on."""
+    at = state.tripped_at
+    subject = f"GPU Governor froze all plans in {target}"
+    lines = [
+        f"No instance there is stopped or terminated from {clock(at, 'UTC', at)} until the freeze ends.",
+        sentence(state.why),
+        "An outage of metrics looks like this. Instances still silent after that are reported.",
+        "Next step: `governor doctor` shows now which instances publish no metrics, and why.",
+    ]
+    kind, severity, facts = AlertKind.BREAKER_TRIPPED, Severity.CRITICAL, {"why": state.why}
+    return alert_of(kind, severity, target, subject, lines, f"breaker-{target}-{iso(at)}", at, facts=facts)
+
+
+def breaker_reminder(target: Target, state: BreakerState, left: int, now: UtcDatetime) -> Alert:
+    """Return that they still are; `left` of the instances that turned idle or silent still are so."""
+    subject = f"All plans of GPU Governor in {target} are still frozen"
+    lines = [
+        f"Frozen since {clock(state.tripped_at, 'UTC', now)}, so no instance there is stopped or terminated.",
+        sentence(state.why),
+        f"{left} of {state.turned} instances have neither worked nor been stopped since.",
+        "Next step: if their metrics are wrong, repair them (`governor doctor` names which). If they are "
+        "really idle, stop them, or set `mode: ask` for them: then the freeze ends and people are asked.",
+    ]
+    kind, dedup_id = AlertKind.BREAKER_TRIPPED, f"breaker-{target}-{iso(state.tripped_at)}-still-{iso(now)}"
+    facts = {"why": state.why, "turned": state.turned, "left": left}
+    return alert_of(kind, Severity.WARNING, target, subject, lines, dedup_id, now, facts=facts)
+
+
+def breaker_release(target: Target, now: UtcDatetime) -> Alert:
+    """Return that plans are made and carried out again."""
+    subject = f"GPU Governor works again in {target}"
+    lines = [f"The freeze ended at {clock(now, 'UTC', now)}. People are asked again."]
+    kind, dedup_id = AlertKind.BREAKER_RELEASED, f"breaker-released-{target}-{iso(now)}"
+    return alert_of(kind, Severity.INFO, target, subject, lines, dedup_id, now)
