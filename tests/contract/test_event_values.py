@@ -12,7 +12,7 @@ import pytest
 from governor.contracts.events import InterruptionEvent, notice_of, warned_of
 from governor.contracts.parsing import parse
 from governor.domain.events.interruption import Cause
-from governor.domain.events.notice import BlockChange, ScheduledChange
+from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.errors import InputError
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -29,6 +29,12 @@ def change(**detail: Any) -> ScheduledChange:
     found = notice_of(sample("handle_notice/retirement", **detail))
     assert isinstance(found, ScheduledChange)
     return found
+
+
+def announced(**detail: Any) -> Notice:
+    """What it says of its instance."""
+    (notice,) = change(**detail).notices.values()
+    return notice
 
 
 def test_a_spot_warning_ends_in_two_minutes_and_a_reservation_when_it_says() -> None:
@@ -55,7 +61,7 @@ def test_no_warning_is_refused_for_its_date(text: str | None) -> None:
 @pytest.mark.parametrize("text", ["Fri, 04 Dec 2026 18:00:00 GMT", "2026-12-04T18:00:00Z"])
 def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
     """RFC 1123, as it is sent, and ISO 8601."""
-    assert datetime(2026, 12, 4, 18, 0, tzinfo=UTC) == change(startTime=text).at
+    assert datetime(2026, 12, 4, 18, 0, tzinfo=UTC) == announced(startTime=text).at
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_a_date_of_health_is_read_in_either_form(text: str) -> None:
 )
 def test_a_date_that_no_change_can_have_is_none(text: str) -> None:
     """It stands for a date that is not known, and nothing can be counted from it."""
-    assert change(startTime=text).at is None
+    assert announced(startTime=text).at is None
     with pytest.raises(InputError, match="end-date"):
         notice_of(sample("handle_notice/block-delivered", **{"end-date": text}))
 
@@ -77,13 +83,13 @@ def test_a_date_that_no_change_can_have_is_none(text: str) -> None:
 @pytest.mark.parametrize("text", [None, "just now", "9999-12-31T00:00:00Z"])
 def test_what_health_says_is_as_old_as_its_last_change(text: str | None) -> None:
     """However often it is repeated; where that cannot be read, as old as the event."""
-    assert datetime(2026, 11, 20, 11, 58, tzinfo=UTC) == change().said_at
-    assert datetime(2026, 11, 20, 12, 0, tzinfo=UTC) == change(lastUpdatedTime=text).said_at
+    assert datetime(2026, 11, 20, 11, 58, tzinfo=UTC) == announced().said_at
+    assert datetime(2026, 11, 20, 12, 0, tzinfo=UTC) == announced(lastUpdatedTime=text).said_at
 
 
 def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
     """And in an organisation's view, the account that is affected."""
-    moved = change(eventRegion="eu-west-1", affectedAccount="210987654321")
+    moved = announced(eventRegion="eu-west-1", affectedAccount="210987654321")
 
     assert ("eu-west-1", "210987654321") == (moved.region, moved.account)
 
@@ -95,7 +101,8 @@ def test_instances_are_found_in_arns_and_nothing_else_is_taken_for_one() -> None
 
     found = change(affectedEntities=[{"entityValue": value} for value in repeated])
 
-    assert ("i-0123456789abcdef0", "i-0123abcd") == found.instance_ids
+    assert ("i-0123456789abcdef0", "i-0123abcd") == tuple(found.notices)
+    assert all(instance_id == one.instance_id for instance_id, one in found.notices.items())
 
 
 def test_instances_whose_part_is_resolved_are_left_out() -> None:
@@ -105,19 +112,19 @@ def test_instances_whose_part_is_resolved_are_left_out() -> None:
     unsaid = {"entityValue": "i-89abcdef", "status": None}
 
     some = change(affectedEntities=[done, pending, unsaid])
-    assert (("i-0123456789abcdef0", "i-89abcdef"), False) == (some.instance_ids, some.is_over)
+    assert (("i-0123456789abcdef0", "i-89abcdef"), False) == (tuple(some.notices), some.is_over)
     none = change(affectedEntities=[done])
-    assert (("i-0123abcd",), True) == (none.instance_ids, none.is_over)
+    assert (("i-0123abcd",), True) == (tuple(none.notices), none.is_over)
     closed = change(affectedEntities=[done, pending], statusCode="closed")
-    assert (("i-0123abcd", "i-0123456789abcdef0"), True) == (closed.instance_ids, closed.is_over)
+    assert (("i-0123abcd", "i-0123456789abcdef0"), True) == (tuple(closed.notices), closed.is_over)
 
 
 @pytest.mark.parametrize("region", ["global", "", None])
 def test_an_event_that_names_no_region_means_the_one_it_came_in(region: str | None) -> None:
     """Nothing is refused for it: the instances are looked for there."""
-    found = change(eventRegion=region)
+    found = announced(eventRegion=region)
 
-    assert ("us-east-1", ("i-0123456789abcdef0",)) == (found.region, found.instance_ids)
+    assert ("us-east-1", "i-0123456789abcdef0") == (found.region, found.instance_id)
 
 
 @pytest.mark.parametrize("entities", [None, [], [{"entityValue": None}]])
@@ -125,12 +132,12 @@ def test_an_event_that_names_nothing_is_about_nothing(entities: object) -> None:
     """And is not over for it."""
     found = change(affectedEntities=entities)
 
-    assert ((), False) == (found.instance_ids, found.is_over)
+    assert ({}, False) == (found.notices, found.is_over)
 
 
 def test_what_is_scheduled_is_said_in_words() -> None:
     """And what is closed is over."""
-    assert "AWS schedules: persistent instance retirement" == change().what
+    assert "AWS schedules: persistent instance retirement" == announced().what
     assert (False, True) == (change().is_over, change(statusCode="closed").is_over)
 
 

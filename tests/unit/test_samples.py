@@ -61,7 +61,8 @@ def test_all_times_keep_their_distance() -> None:
     event, _, notes = made("handle_notice/retirement")
     change = notice_of(event)
     assert isinstance(change, ScheduledChange)
-    assert (SENT + timedelta(days=14, hours=6), SENT - timedelta(minutes=2)) == (change.at, change.said_at)
+    (notice,) = change.notices.values()
+    assert (SENT + timedelta(days=14, hours=6), SENT - timedelta(minutes=2)) == (notice.at, notice.said_at)
     assert "moved" in notes[0]
 
     event, _, _ = made("handle_spot_interruption/capacity-reservation")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from pydantic import AliasPath, BeforeValidator, Field
 from governor.contracts.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
 from governor.domain.alerts.delivery import Queued
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
-from governor.domain.events.notice import BlockChange, ScheduledChange
+from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.units import UtcDatetime, as_utc, parse_iso, printable
 from governor.errors import InputError
 
@@ -195,17 +196,16 @@ class HealthEvent(Envelope):
         values = (re.search(_INSTANCE_ID, one.entity_value or "") for one in named)
         what = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
         own_region = re.fullmatch(REGION, self.event_region or "")
-        return ScheduledChange(
-            event_id=self.id,
-            source_id=self.event_arn,
+        notice = Notice(
             account=self.affected_account or self.account,
             region=own_region[0] if own_region else self.region,
+            source_id=self.event_arn,
             what=f"AWS schedules: {what.replace('_', ' ').lower()}",
             at=self.start_time,
-            instance_ids=tuple(dict.fromkeys(match[0] for match in values if match)),
             said_at=self.last_updated or self.time,
-            is_over=is_over,
         )
+        ids = [match[0] for match in values if match]
+        return ScheduledChange({one: replace(notice, instance_id=one) for one in ids}, is_over)
 
 
 class CapacityBlockEvent(Envelope):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from governor.domain.alerts.alert import AlertKind, Severity
-from governor.domain.events.notice import BlockChange, ScheduledChange
+from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Events, Mode, Policy
 from governor.errors import Throttled, Unavailable
@@ -53,19 +53,17 @@ def world_with(**changes: Any) -> tuple[NoticeWorld, str]:
     return world, world.add(1, [90.0] * 12, **{"tags": tags, **changes})
 
 
-def retirement(instance_id: str, **changes: Any) -> ScheduledChange:
-    """Of one instance, in two weeks."""
-    plain = ScheduledChange(
-        event_id="event-1",
-        source_id="arn:aws:health:us-east-1::event/EC2/1",
+def retirement(*instance_ids: str, is_over: bool = False, **changes: Any) -> ScheduledChange:
+    """Of these instances, in two weeks."""
+    plain = Notice(
         account=TARGET.account,
         region=TARGET.region,
+        source_id="arn:aws:health:us-east-1::event/EC2/1",
         what="AWS schedules: persistent instance retirement",
         at=IN_TWO_WEEKS,
-        instance_ids=(instance_id,),
         said_at=NOW - timedelta(minutes=2),
     )
-    return replace(plain, **changes)
+    return ScheduledChange({one: replace(plain, instance_id=one, **changes) for one in instance_ids}, is_over)
 
 
 def block(**changes: Any) -> BlockChange:
@@ -86,11 +84,11 @@ def block(**changes: Any) -> BlockChange:
 
 
 def test_a_retirement_is_told_once_with_its_date_and_what_to_do() -> None:
-    """Health repeats an event while it is open, each time under another id."""
+    """Health repeats an event while it is open."""
     world, instance_id = world_with()
 
     first = world.scheduled(retirement(instance_id))
-    again = world.scheduled(retirement(instance_id, event_id="event-2"))
+    again = world.scheduled(retirement(instance_id))
 
     assert ((instance_id,), ()) == (first, again)
     (alert,) = world.announcer.sent
@@ -171,7 +169,7 @@ def test_one_instance_that_cannot_be_read_keeps_no_other_from_being_told() -> No
     world, first = world_with()
     second = world.add(2, tags={"Purpose": "GPU-Workload", "Owner": "grace"})
     world.ec2.failures["describe"] = [Throttled("busy", operation="ec2:DescribeInstances")]
-    both = retirement(first, instance_ids=(first, second))
+    both = retirement(first, second)
 
     with pytest.raises(Throttled):
         world.scheduled(both)
@@ -193,7 +191,7 @@ def test_instances_that_are_not_governed_are_nobodys_news() -> None:
     """Nor are those that have gone."""
     world, instance_id = world_with(tags={})
 
-    assert () == world.scheduled(retirement(instance_id, instance_ids=(instance_id, "i-00000000")))
+    assert () == world.scheduled(retirement(instance_id, "i-00000000"))
     assert [] == world.announcer.sent
 
 
@@ -292,7 +290,7 @@ def test_a_date_that_comes_nearer_leaves_no_reminder_of_the_old_one() -> None:
     """Told at once, and not again nine days later."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id))
-    world.scheduled(retirement(instance_id, event_id="event-2", at=NOW + timedelta(hours=12)))
+    world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=12)))
 
     assert [] == list(world.log.notices(TARGET))
 
@@ -302,8 +300,8 @@ def test_a_repeated_event_takes_no_reminder_back() -> None:
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=25)))
     world.clock.moment = NOW + timedelta(hours=2)
-    world.scheduled(retirement(instance_id, event_id="event-2", at=NOW + timedelta(hours=25)))
-    world.scheduled(retirement(instance_id, event_id="event-3", at=None))
+    world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=25)))
+    world.scheduled(retirement(instance_id, at=None))
 
     assert 1 == len(world.log.notices(TARGET))
 
@@ -318,8 +316,8 @@ def test_an_older_date_that_comes_late_is_neither_told_nor_kept() -> None:
     an_hour_ago = NOW - timedelta(hours=1)
     for hours in (72, 12):
         at = NOW + timedelta(hours=hours)
-        assert () == world.scheduled(retirement(instance_id, event_id="late", at=at, said_at=an_hour_ago))
-    assert () == world.scheduled(retirement(instance_id, event_id="late", at=None, said_at=an_hour_ago))
+        assert () == world.scheduled(retirement(instance_id, at=at, said_at=an_hour_ago))
+    assert () == world.scheduled(retirement(instance_id, at=None, said_at=an_hour_ago))
 
     assert [NOW + timedelta(days=10)] == [one.at for one in world.log.notices(TARGET)]
     assert 1 == len(world.told())
@@ -329,7 +327,7 @@ def test_what_was_closed_is_not_opened_by_what_was_said_before() -> None:
     """Nobody is told, or reminded, of a change that AWS has cancelled; a newer word opens it again."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, is_over=True))
-    assert () == world.scheduled(retirement(instance_id, event_id="event-2"))
+    assert () == world.scheduled(retirement(instance_id))
     assert () == world.scheduled(retirement(instance_id, said_at=NOW - timedelta(hours=1)))
     assert [] == list(world.log.notices(TARGET))
 
@@ -369,7 +367,7 @@ def test_a_date_far_ahead_is_told_once_however_often_it_is_repeated() -> None:
     world.scheduled(retirement(instance_id, at=far))
     world.clock.moment = NOW + timedelta(days=40)
 
-    assert () == world.scheduled(retirement(instance_id, event_id="event-2", at=far))
+    assert () == world.scheduled(retirement(instance_id, at=far))
 
 
 @pytest.mark.parametrize(("hours", "told"), [(12, 1), (25, 0)])

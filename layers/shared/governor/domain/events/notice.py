@@ -5,7 +5,7 @@ This module must not know how it was announced, nor who was notified of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -64,19 +64,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """A scheduled change as AWS Health tells it. `at` is `None` where it names no date.
+    """A scheduled change as AWS Health tells it: what is announced of each instance, by its id.
 
-    `said_at` is when Health last changed what it says; a repeated event has the same.
+    A repeated event says the same at the same time: that is when Health last changed it.
     """
 
-    event_id: str
-    source_id: str
-    account: str
-    region: str
-    what: str
-    at: UtcDatetime | None
-    instance_ids: tuple[str, ...]
-    said_at: UtcDatetime
+    notices: Mapping[str, Notice]
     is_over: bool = False
     """Done or cancelled."""
 

@@ -54,8 +54,13 @@ class NotifyDates:
         """
         policy = self.policies.base().policy
         notified: list[str] = []
-        if self.accounts.governs(policy, change.account, change.region):
-            run_all([partial(self._about, change, one, policy, notified) for one in change.instance_ids])
+        run_all(
+            [
+                partial(self._about, instance_id, notice, change.is_over, policy, notified)
+                for instance_id, notice in change.notices.items()
+                if self.accounts.governs(policy, notice.account, notice.region)
+            ]
+        )
         return tuple(notified)
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
@@ -79,22 +84,15 @@ class NotifyDates:
             self._begun(change, theirs, policy, notified)
         return tuple(notified)
 
-    def _about(self, change: ScheduledChange, instance_id: str, policy: Policy, notified: list[str]) -> None:
+    def _about(
+        self, instance_id: str, notice: Notice, is_over: bool, policy: Policy, notified: list[str]
+    ) -> None:
         now = self.clock.now()
-        notice = Notice(
-            account=change.account,
-            region=change.region,
-            source_id=change.source_id,
-            what=change.what,
-            at=change.at,
-            said_at=change.said_at,
-            instance_id=instance_id,
-        )
-        at = change.at or now
-        if change.is_over or at < now - _STILL_NEWS:
+        at = notice.at or now
+        if is_over or at < now - _STILL_NEWS:
             self.log.drop_notice(notice)
             return
-        instance = self.instances.describe(self.accounts.target(change.account, change.region), instance_id)
+        instance = self.instances.describe(self.accounts.target(notice.account, notice.region), instance_id)
         if instance is None or not policy.selector.is_on(instance):
             return
         owner, remind = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
@@ -141,12 +139,11 @@ class NotifyDates:
         now, ends, event = self.clock.now(), change.at + _EXPIRY_LEAD, change.event_id
         for owner, instances in theirs.items():
             alert = block_expiring_alert(change.reservation_id, instances, ends, owner, now, event)
-            if self._send(f"{event}#expiring#{owner.name}#{owner.project}", alert):
+            if self._send(f"{event}#expiring#{owner.name}#{owner.project}", alert, _KEPT):
                 notified.append(owner.name)
 
-    def _send(self, key: str, alert: Alert, keep: timedelta | None = None) -> bool:
-        announce = partial(self.announcer.announce, alert)
-        return self.once(key, announce) if keep is None else self.once(key, announce, keep=keep)
+    def _send(self, key: str, alert: Alert, keep: timedelta) -> bool:
+        return self.once(key, partial(self.announcer.announce, alert), keep=keep)
 
     def _if_latest(self, notice: Notice, notify: Callable[[], None], *, remind: bool) -> None:
         """Keep it for its reminder and notify, unless AWS has said something newer: events come in any order.
