@@ -8,7 +8,7 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -32,6 +32,8 @@ _STILL_NEWS = timedelta(days=1)
 """How long after its date it is sent: events come late, and what is due may take a while."""
 _EXPIRY_LEAD = timedelta(minutes=10)
 """From the event to the first termination. Source: EC2 user guide, monitoring Capacity Blocks."""
+_Alerts = Mapping[str, tuple[str, Alert]]
+"""What is sent once, by its key, each with the name of who, or what, was notified by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,98 +72,77 @@ class NotifyDates:
         Raises:
             CloudError: the instances could not be read, or an owner not be notified.
         """
-        policy = self.policies.base().policy
+        policy, now = self.policies.base().policy, self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
             return ()
-        target = self.accounts.target(change.account, change.region)
-        listed = self.instances.list_selected(target, policy.selector)
-        running = [one for one in listed if one.capacity_reservation_id == change.reservation_id]
-        theirs = by_owner(running, policy.ownership)
-        notified: list[str] = []
-        if change.is_expiring:
-            self._expiring(change, theirs, notified)
-        else:
-            self._begun(change, theirs, policy, notified)
-        return tuple(notified)
-
-    def _about(
-        self, instance_id: str, notice: Notice, is_over: bool, policy: Policy, notified: list[str]
-    ) -> None:
-        now = self.clock.now()
-        at = notice.at or now
-        if is_over or at < now - _STILL_NEWS:
-            self.log.drop_notice(notice)
-            return
-        instance = self.instances.describe(self.accounts.target(notice.account, notice.region), instance_id)
-        if instance is None or not policy.selector.is_on(instance):
-            return
-        owner, remind = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
-
-        def notify() -> None:
-            alert = notice_alert(notice, [instance], owner, now, again=False, reminded=remind)
-            if self._send(f"notice#{notice.message_key}", alert, at - now + _KEPT):
-                notified.append(instance_id)
-
-        self._if_latest(notice, notify, remind=remind)
-
-    def _begun(
-        self,
-        change: BlockChange,
-        theirs: Mapping[Owner, Sequence[Instance]],
-        policy: Policy,
-        notified: list[str],
-    ) -> None:
-        now, reservation = self.clock.now(), change.reservation_id
+        reservation, ends_at = change.reservation_id, change.ends_at
         notice = Notice(
             account=change.account,
             region=change.region,
             source_id=reservation,
             what=f"Capacity Block {reservation} ends",
-            at=change.ends_at,
+            at=ends_at,
             said_at=change.at,
             reservation_id=reservation,
         )
-        # Nobody runs in it yet: the default owner of the policy may know who bought it.
-        nobody: Mapping[Owner, Sequence[Instance]] = {Owner(policy.ownership.default_owner): ()}
-        keep = max(change.ends_at - now, timedelta()) + _KEPT
+        target = self.accounts.target(change.account, change.region)
+        running = notice.concerns(self.instances.list_selected(target, policy.selector))
+        owners = by_owner(running, policy.ownership)
+        if change.is_expiring:
+            event, first = change.event_id, change.at + _EXPIRY_LEAD
+            alerts = {
+                owner: block_expiring_alert(reservation, theirs, first, owner, now, event)
+                for owner, theirs in owners.items()
+            }
+            return self._send_all(_by_key(f"{event}#expiring", alerts), _KEPT)
+        # Where nobody runs in it yet, the default owner of the policy may know who bought it.
+        alerts = {
+            owner: block_delivered_alert(notice, ends_at, theirs, owner, now)
+            for owner, theirs in (owners or {Owner(policy.ownership.default_owner): []}).items()
+        }
+        return self._send_latest(notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now)
 
-        def notify() -> None:
-            for owner, instances in (theirs or nobody).items():
-                alert = block_delivered_alert(notice, change.ends_at, instances, owner, now)
-                if self._send(_key("delivered", notice.message_key, owner), alert, keep):
-                    notified.append(owner.name)
-
-        self._if_latest(notice, notify, remind=_is_reminded_of(notice, policy, now))
-
-    def _expiring(
-        self, change: BlockChange, theirs: Mapping[Owner, Sequence[Instance]], notified: list[str]
+    def _about(
+        self, instance_id: str, notice: Notice, is_over: bool, policy: Policy, notified: list[str]
     ) -> None:
-        now, ends, event = self.clock.now(), change.at + _EXPIRY_LEAD, change.event_id
-        for owner, instances in theirs.items():
-            alert = block_expiring_alert(change.reservation_id, instances, ends, owner, now, event)
-            if self._send(f"{event}#expiring#{owner.name}#{owner.project}", alert, _KEPT):
-                notified.append(owner.name)
+        now = self.clock.now()
+        if is_over or (notice.at or now) < now - _STILL_NEWS:
+            self.log.drop_notice(notice)
+            return
+        instance = self.instances.describe(self.accounts.target(notice.account, notice.region), instance_id)
+        if instance is None or not policy.selector.is_on(instance):
+            return
+        owner, reminded = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
+        alert = notice_alert(notice, [instance], owner, now, again=False, reminded=reminded)
+        alerts = {f"notice#{notice.message_key}": (instance_id, alert)}
+        notified += self._send_latest(notice, alerts, policy, now)
 
-    def _send(self, key: str, alert: Alert, keep: timedelta) -> bool:
-        return self.once(key, partial(self.announcer.announce, alert), keep=keep)
-
-    def _if_latest(self, notice: Notice, notify: Callable[[], None], *, remind: bool) -> None:
+    def _send_latest(
+        self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
+    ) -> tuple[str, ...]:
         """Keep it for its reminder and notify, unless AWS has said something newer: events come in any order.
 
         Raises:
             CloudError: whether something newer is known could not be read (it was sent all the same: twice is
-                better than never), or as `notify`.
+                better than never), or an owner could not be notified.
         """
         unknown: CloudError | None = None
-        is_latest = True
         try:
-            is_latest = self.log.keep_notice(notice, remind=remind)
+            is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))
         except CloudError as error:
-            unknown = error
-        if is_latest:
-            notify()
+            is_latest, unknown = True, error
+        until_date = max((notice.at or now) - now, timedelta())
+        notified = self._send_all(alerts, until_date + _KEPT) if is_latest else ()
         if unknown is not None:
             raise unknown
+        return notified
+
+    def _send_all(self, alerts: _Alerts, keep: timedelta) -> tuple[str, ...]:
+        return tuple(
+            name
+            for key, (name, alert) in alerts.items()
+            if self.once(key, partial(self.announcer.announce, alert), keep=keep)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +166,20 @@ class RemindNotices:
         for notice in notices:
             if not notice.is_due(now, before):
                 continue
-            for owner, theirs in by_owner(notice.concerns(instances), policy.ownership).items():
-                alert = notice_alert(notice, theirs, owner, now, again=True)
+            alerts = {
+                owner: notice_alert(notice, theirs, owner, now, again=True)
+                for owner, theirs in by_owner(notice.concerns(instances), policy.ownership).items()
+            }
+            for key, (name, alert) in _by_key(f"reminder#{notice.message_key}", alerts).items():
                 try:
-                    key = _key("reminder", notice.message_key, owner)
                     self.once(key, partial(self.announcer.announce, alert), keep=_KEPT)
                 except GovernorError as error:
-                    problems.append(f"{notice.key}: {owner.name} was not reminded: {error}")
+                    problems.append(f"{notice.key}: {name} was not reminded: {error}")
         return problems
 
 
-def _key(what: str, thing: str, owner: Owner) -> str:
-    return f"{what}#{thing}#{owner.name}#{owner.project}"
+def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
+    return {f"{key}#{owner.name}#{owner.project}": (owner.name, alert) for owner, alert in alerts.items()}
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
