@@ -53,8 +53,8 @@ def receivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receivers]:
 
 def slack_app(receivers: Receivers, token: str | None = None, channel: str | None = None) -> SlackAppChannel:
     """In the receivers' conversation, with their token, unless told otherwise."""
-    api = SlackApi(token or receivers.slack_token, HttpsTransport(), receivers.slack_api_url)
-    return SlackAppChannel(api, channel or receivers.slack_channel, NowClock())
+    api = SlackApi(token or receivers.slack_token, HttpsTransport(), NowClock(), receivers.slack_api_url)
+    return SlackAppChannel(api, channel or receivers.slack_channel)
 
 
 def sender(receivers: Receivers, name: str) -> Channel:

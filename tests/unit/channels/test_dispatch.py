@@ -17,7 +17,7 @@ from governor.adapters.sns import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
-from governor.channels.registry import Recipient, Registry, Route
+from governor.channels.registry import NOBODY_YET, Recipients, Registry, Route
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind
@@ -64,12 +64,12 @@ class FakeRegistry:
 
     routes_: list[Route]
     asked: list[tuple[Contact, ...]] = field(default_factory=list)
-    told: list[tuple[Recipient, ...]] = field(default_factory=list)
+    told: list[Recipients] = field(default_factory=list)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Sequence[Recipient] = ()) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
         """As the registry says."""
         self.asked.append(tuple(contacts))
-        self.told.append(tuple(earlier))
+        self.told.append(earlier)
         return tuple(self.routes_)
 
 
@@ -341,7 +341,7 @@ class Office:
         office: Any = self
         self.post.dispatch = replace(self.post.dispatch, registry=office)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Sequence[Recipient] = ()) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
         """As the registry says, with other channels."""
         return tuple(
             replace(
@@ -454,7 +454,7 @@ def test_who_has_left_the_policy_hears_the_end_by_a_link_that_proves_nobody() ->
 def test_an_address_that_is_a_person_s_and_a_list_s_gets_one_mail() -> None:
     """As the person's."""
     both = (Contact(lists=("alice@example.com",)), Contact(emails=("alice@example.com",)))
-    routes = registry(mail=object()).routes(both, [Recipient("email", "alice@example.com")])
+    routes = registry(mail=object()).routes(both, {("email", "alice@example.com"): None})
 
     assert [("alice@example.com", "alice@example.com")] == [(one.target, one.person) for one in routes]
 
@@ -463,9 +463,7 @@ def test_what_an_incoming_webhook_took_is_no_conversation_of_the_app() -> None:
     """The app came after it."""
     slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
 
-    assert ["C0ALL"] == [
-        one.target for one in slack.routes((FINOPS,), [Recipient("slack", "incoming webhook")])
-    ]
+    assert ["C0ALL"] == [one.target for one in slack.routes((FINOPS,), {("slack", "incoming webhook"): None})]
 
 
 def test_a_channel_that_is_not_for_it_is_left_out() -> None:

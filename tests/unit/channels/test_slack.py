@@ -46,7 +46,7 @@ def no(code: str, status: int = 200, **headers: str) -> HttpAnswer:
 
 def app(transport: FakeTransport) -> SlackAppChannel:
     """In one conversation."""
-    return SlackAppChannel(SlackApi(TOKEN, transport), "C0123456789", FixedClock())
+    return SlackAppChannel(SlackApi(TOKEN, transport, FixedClock()), "C0123456789")
 
 
 def webhook(answer: HttpAnswer) -> SlackWebhookChannel:
@@ -193,7 +193,7 @@ def test_a_page_that_answers_200_is_no_delivery() -> None:
 def test_only_a_bot_token_is_taken(token: str) -> None:
     """A user token would post as a person."""
     with pytest.raises(ConfigurationError, match="bot token") as error:
-        SlackApi(token, FakeTransport())
+        SlackApi(token, FakeTransport(), FixedClock())
     assert "secret-part" not in str(error.value)
 
 
@@ -201,14 +201,14 @@ def test_only_a_bot_token_is_taken(token: str) -> None:
 def test_a_conversation_is_given_by_its_id(name: str) -> None:
     """Names change, and somebody else may take one."""
     with pytest.raises(ConfigurationError, match="by its id"):
-        SlackAppChannel(SlackApi(TOKEN, FakeTransport()), name, FixedClock())
+        SlackAppChannel(SlackApi(TOKEN, FakeTransport(), FixedClock()), name)
 
 
 @pytest.mark.parametrize("url", ["http://slack.example/api/", "http://hooks.example/secret-part"])
 def test_only_https_is_spoken(url: str) -> None:
     """Of the API and of a webhook; the refusal does not repeat the address."""
     with pytest.raises(ConfigurationError) as api:
-        SlackApi(TOKEN, FakeTransport(), url)
+        SlackApi(TOKEN, FakeTransport(), FixedClock(), url)
     with pytest.raises(ConfigurationError) as hook:
         SlackWebhookChannel(url, FakeTransport(), FixedClock())
     assert "secret-part" not in f"{api.value} {hook.value}"
@@ -217,7 +217,7 @@ def test_only_https_is_spoken(url: str) -> None:
 def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
     """Its text is escaped like every other."""
     slack = FakeSlack(ok({"ok": True}))
-    SlackEphemeral(lambda: SlackApi(TOKEN, slack))(FIRST, "U01ANN", "Taken: <!channel>")
+    SlackEphemeral(lambda: SlackApi(TOKEN, slack, FixedClock()))(FIRST, "U01ANN", "Taken: <!channel>")
     ((method, said),) = slack.asked
     assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (method, said["channel"], said["user"])
     assert "Taken: &lt;!channel&gt;" == said["text"]
@@ -225,6 +225,6 @@ def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
 
 def test_a_ephemeral_that_is_not_taken_says_why() -> None:
     """By Slack's code alone."""
-    send = SlackEphemeral(lambda: SlackApi(TOKEN, FakeSlack(no("user_not_in_channel"))))
+    send = SlackEphemeral(lambda: SlackApi(TOKEN, FakeSlack(no("user_not_in_channel")), FixedClock()))
     with pytest.raises(DeliveryRefused, match="user_not_in_channel"):
         send(FIRST, "U01ANN", "Taken.")

@@ -17,7 +17,7 @@ from typing import Any
 
 from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
-from governor.channels.registry import Recipient, Registry, Route
+from governor.channels.registry import Recipients, Registry, Route
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
@@ -357,21 +357,21 @@ class Dispatch:
             return (*asked, *ownership.escalated(alert.owner, alert.project))
         return asked
 
-    def _earlier(self, item: _Item) -> Sequence[Recipient]:
+    def _earlier(self, item: _Item) -> Recipients:
         """Return who got an earlier message of the episode.
 
         Recipients whom the policy no longer names get the end, by a link that proves nobody, and nothing
         before it: a question that is still open is not theirs any more.
         """
         if item.alert.kind not in _FOLLOWS:
-            return ()
+            return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
         is_open = item.alert.kind in OPEN
-        return [
-            Recipient(one.channel, one.target, one.target if one.target in people else None)
+        return {
+            one.key: one.target if one.target in people else None
             for one in item.known
             if one.was_taken and not (is_open and one.channel == "email" and one.target not in people)
-        ]
+        }
 
     def _link(self, route: Route, item: _Item) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the

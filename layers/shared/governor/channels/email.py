@@ -7,8 +7,7 @@ and keeps absence notices away. This module must not know which service sends it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -25,8 +24,7 @@ from governor.channels.message import (
     DeliveryRefused,
     DeliveryRetryable,
     Message,
-    Table,
-    one_line,
+    clip,
 )
 from governor.domain.alerts.alert import Section
 from governor.domain.policy.contacts import is_address
@@ -36,7 +34,7 @@ _NAME = "email"
 _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
 _PICTURE_BYTES = 1_000_000
-_SUBJECT, _LINE, _CELL = 150, 1000, 100
+_SUBJECT = 150
 _CID = "picture@gpu-governor"
 _WHAT_TO_DO = {
     "MessageRejected": "verify the sender's identity; while the account is in the sandbox of SES, verify the "
@@ -102,7 +100,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
-    mail["Subject"] = one_line(message.title, _SUBJECT)
+    mail["Subject"] = clip(message.title, _SUBJECT)
     mail["Date"] = message.at
     # SES gives its own Message-ID; a reference to one that never existed groups mails all the same.
     mail["References"] = f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
@@ -119,55 +117,18 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     return mail
 
 
-def _flat(message: Message) -> Message:
-    """Return what both forms show, on single lines of bounded length."""
-    table = message.evidence
-    return replace(
-        message,
-        title=one_line(message.title, _SUBJECT),
-        happens=one_line(message.happens, _LINE),
-        lead=_lines(message.lead),
-        sections=_sections(message.sections),
-        details=_sections(message.details),
-        evidence=table
-        and Table(one_line(table.caption, _CELL), _cells(table.columns), tuple(map(_cells, table.rows))),
-        why=one_line(message.why, _LINE),
-    )
-
-
-def _facts(message: Message) -> list[tuple[str, str]]:
-    return [(label, one_line(value, _LINE)) for label, value in message.facts.rows()]
+def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]:
+    """Return the most of the message that mail programs show, what says that it is cut, and its page."""
+    for shown in message.shortened():
+        cut = "" if shown is message else CUT
+        page = _html(shown, cut, has_picture=has_picture)
+        if len(page.encode()) <= _HTML_BYTES:
+            break
+    return shown, cut, page
 
 
 def _footer(message: Message) -> str:
-    return one_line(" · ".join(filter(None, ("GPU Governor", message.reference))), _LINE)
-
-
-def _sections(sections: Sequence[Section]) -> tuple[Section, ...]:
-    return tuple(Section(one_line(one.heading, _CELL), _lines(one.lines)) for one in sections)
-
-
-def _lines(lines: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one_line(line, _LINE) for line in lines)
-
-
-def _cells(cells: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one_line(cell, _CELL) for cell in cells)
-
-
-def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]:
-    """Return the most of the message that mail programs show, what says that it is cut, and its page."""
-    whole = _flat(message)
-    few = tuple(Section(section.heading, section.lines[:5]) for section in whole.sections[:8])
-    shorter = replace(whole, evidence=None)
-    shortest = replace(shorter, lead=whole.lead[:5], sections=few, details=())
-    least = replace(shortest, lead=(), sections=())
-    for content in (whole, shorter, shortest, least):
-        cut = "" if content is whole else CUT
-        page = _html(content, cut, has_picture=has_picture)
-        if len(page.encode()) <= _HTML_BYTES:
-            break
-    return content, cut, page
+    return " · ".join(filter(None, ("GPU Governor", message.reference)))
 
 
 def _text(message: Message, cut: str) -> str:
@@ -182,7 +143,7 @@ def _text_lines(message: Message, cut: str) -> Iterator[str]:
     if message.link is not None:
         yield from ("", f"{message.link_text}:", message.link)
     yield ""
-    yield from (f"{label}: {value}" for label, value in _facts(message))
+    yield from (f"{label}: {value}" for label, value in message.rows)
     for section in message.details:
         yield from _section_lines(section)
     if message.evidence is not None:
@@ -216,7 +177,6 @@ def _html(message: Message, cut: str, *, has_picture: bool) -> str:
         .get_template("email.html")
         .render(
             message=message,
-            facts=_facts(message),
             footer=_footer(message),
             cut=cut,
             picture_cid=_CID if has_picture else None,

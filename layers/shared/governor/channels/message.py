@@ -7,8 +7,8 @@ know any channel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -25,13 +25,15 @@ ANSWER_TEXT = {
 """The text of each button, at most 75 characters as Slack allows."""
 
 CUT = "There is more on the page."
+_LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
+"""Characters."""
 _LINK_CHARACTERS = 2000
 """The length that every mail program and browser opens; Slack's own limit is 3,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Evidence in figures, already formatted. Every row is as long as `columns`.
+    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`.
 
     Raises:
         ValueError: it is not, or there is no column.
@@ -42,13 +44,16 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
+        _change(self, caption=one_line(self.caption, _HEADING), columns=_lines(self.columns, _CELL))
+        _change(self, rows=tuple(_lines(row, _CELL) for row in self.rows))
         if not self.columns or any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"every row of the table {self.caption!r} needs one cell for each column")
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of an episode and stage.
+    """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
+    text that anybody who can launch an instance chooses.
 
     Reading order: title, `happens` (what happens by itself, and by when), `lead`, `sections`, the link and
     the answers; then whatever may be folded: `details`, `evidence`, and `why` somebody gets it. `acts` says
@@ -89,20 +94,45 @@ class Message:
     is_outcome: bool = False
 
     def __post_init__(self) -> None:
+        _change(
+            self,
+            title=one_line(self.title, _LINE),
+            happens=one_line(self.happens, _LINE),
+            lead=_lines(self.lead),
+            sections=_on_lines(self.sections),
+            details=_on_lines(self.details),
+            why=one_line(self.why, _LINE),
+        )
         if self.answers and not self.approval_id:
             raise ValueError("a message that offers answers needs the approval they belong to")
         if self.link is not None and not _is_web_address(self.link):
             raise ValueError("the link of a message must be a web address of at most 2,000 characters")
 
     @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """The facts, a label and a line each."""
+        return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
+
+    @property
     def reference(self) -> str:
         """The term to search records for, where it is about an episode."""
-        return "" if self.stage == self.episode else f"{self.stage} · {self.episode}"
+        return "" if self.stage == self.episode else one_line(f"{self.stage} · {self.episode}", _LINE)
 
     @property
     def delivery_key(self) -> str:
         """The same for the same message, so that a repeated delivery is recognized."""
         return f"{self.stage}-{self.episode}"
+
+    def shortened(self) -> Iterator[Message]:
+        """The message, then with ever less of it, for channels that take only so much."""
+        brief = replace(
+            self,
+            lead=_lines(self.lead[:5], _SHORT),
+            sections=tuple(Section(one.heading, _lines(one.lines[:5], _SHORT)) for one in self.sections[:8]),
+            details=(),
+            evidence=None,
+        )
+        yield from (self, replace(self, evidence=None), brief, replace(brief, lead=(), sections=()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,17 +150,14 @@ class Delivered:
 class DeliveryError(GovernorError):
     """A channel did not take a message. `channel` names it."""
 
-    def __init__(self, message: str, *, channel: str) -> None:
+    def __init__(self, message: str, *, channel: str, retry_after_seconds: int | None = None) -> None:
         self.channel = channel
+        self.retry_after_seconds = retry_after_seconds
         super().__init__(f"{channel}: {message}")
 
 
 class DeliveryRetryable(DeliveryError):
     """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody said."""
-
-    def __init__(self, message: str, *, channel: str, retry_after_seconds: int | None = None) -> None:
-        self.retry_after_seconds = retry_after_seconds
-        super().__init__(message, channel=channel)
 
 
 class DeliveryRefused(DeliveryError):
@@ -168,6 +195,20 @@ def _is_web_address(link: str) -> bool:
     parts = urlsplit(link)
     plain = link.isascii() and link.isprintable() and " " not in link and len(link) <= _LINK_CHARACTERS
     return plain and parts.scheme in ("https", "http") and bool(parts.hostname)
+
+
+def _change(one: Message | Table, **texts: object) -> None:
+    """In place, while it is made."""
+    for name, text in texts.items():
+        object.__setattr__(one, name, text)
+
+
+def _on_lines(sections: Sequence[Section]) -> tuple[Section, ...]:
+    return tuple(Section(one_line(one.heading, _HEADING), _lines(one.lines)) for one in sections)
+
+
+def _lines(lines: Sequence[str], limit: int = _LINE) -> tuple[str, ...]:
+    return tuple(one_line(line, limit) for line in lines)
 
 
 def one_line(text: str, limit: int) -> str:

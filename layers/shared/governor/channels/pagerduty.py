@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from governor.channels.message import Delivered, Message, one_line
+from governor.channels.message import Delivered, Message, clip
 from governor.channels.transport import HttpsChannel, Transport
 from governor.domain.alerts.alert import AlertKind, Section, Severity
 from governor.domain.units import iso
@@ -20,7 +20,7 @@ EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 """Accounts of the EU service region use `events.eu.pagerduty.com`."""
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
-_LINE_CHARACTERS, _LINES = 1000, 50
+_LINES = 50
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
@@ -71,7 +71,7 @@ def pagerduty_event(message: Message) -> dict[str, object]:
         "dedup_key": _incident(message),
         "client": "GPU Governor",
         "payload": {
-            "summary": one_line(message.title, _SUMMARY_CHARACTERS),
+            "summary": clip(message.title, _SUMMARY_CHARACTERS),
             "source": facts.instance_id or f"{facts.account}/{facts.region}",
             "severity": "critical",
             "timestamp": iso(message.at),
@@ -108,15 +108,15 @@ def _resolves(message: Message) -> bool:
 def _details(message: Message) -> dict[str, str]:
     said = Section("What happens", tuple(line for line in (message.happens, *message.lead) if line))
     details = {said.heading: _text(said)} if said.lines else {}
-    details |= dict(message.facts.rows())
+    details |= dict(message.rows)
     details |= {section.heading: _text(section) for section in (*message.sections, *message.details)}
     if message.evidence is not None:
         rows = (message.evidence.columns, *message.evidence.rows)
         details[message.evidence.caption] = "\n".join(" | ".join(row) for row in rows[:_LINES])
     if message.why:
-        details["Why you get this"] = one_line(message.why, _LINE_CHARACTERS)
+        details["Why you get this"] = message.why
     return details
 
 
 def _text(section: Section) -> str:
-    return "\n".join(one_line(line, _LINE_CHARACTERS) for line in section.lines[:_LINES])
+    return "\n".join(section.lines[:_LINES])

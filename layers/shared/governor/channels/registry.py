@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from governor.channels.email import EmailChannel, MailService
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
@@ -58,13 +59,9 @@ class Route:
         return self.channel.name, self.target
 
 
-@dataclass(frozen=True, slots=True)
-class Recipient:
-    """Somebody who got an earlier message of the same episode: a route, with the channel by its name."""
-
-    channel: str
-    target: str
-    person: str | None = None
+Recipients = Mapping[tuple[str, str], str | None]
+"""Who got earlier messages of the same episode: by the key of the route, whose own it is."""
+NOBODY_YET: Recipients = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ class Registry:
     """Why the secret cannot be read as what it must be."""
     transport: Transport = field(default_factory=HttpsTransport)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Sequence[Recipient] = ()) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
         """Return every way to these contacts, to `earlier` recipients, and those that are for everybody.
 
         Each address and conversation once; what the contacts say of one goes before what `earlier` says.
@@ -99,25 +96,25 @@ class Registry:
             why = f"the channel secret has the unknown key {unknown[0]!r}; known: {known}"
             yield Route(_Refusing("secret", why), "secret")
 
-    def _mails(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> Iterator[Route]:
+    def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:
             return
         found: dict[str, str | None] = {address: address for address in addresses(contacts)}
         for address in list_addresses(contacts):
             found.setdefault(address, None)
-        for one in earlier:
-            if one.channel == "email":
-                found.setdefault(one.target, one.person)
+        for (channel, address), person in earlier.items():
+            if channel == "email":
+                found.setdefault(address, person)
         for address, person in found.items():
             make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
             yield _route("email", address, make, person)
 
-    def _slack(self, contacts: Sequence[Contact], earlier: Sequence[Recipient]) -> Iterator[Route]:
+    def _slack(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
         if token:
             default = self.secret.get("slack_channel")
             places = [contact.slack_channel or default for contact in contacts] or [default]
-            places += [one.target for one in earlier if one.channel == "slack" and one.target != _INCOMING]
+            places += [place for channel, place in earlier if channel == "slack" and place != _INCOMING]
             for place in dict.fromkeys(places):
                 if place:
                     yield _route("slack", place, partial(self._conversation, token, place))
@@ -127,9 +124,9 @@ class Registry:
             )
 
     def _conversation(self, token: str, place: str) -> Channel:
-        api = SlackApi(token, self.transport, self.secret.get("slack_api_url") or API_URL)
+        api = SlackApi(token, self.transport, self.clock, self.secret.get("slack_api_url") or API_URL)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
-        return SlackAppChannel(api, place, self.clock, takes_answers=takes_answers)
+        return SlackAppChannel(api, place, takes_answers=takes_answers)
 
     def _others(self) -> Iterator[Route]:
         """One of each kind at most, made where its setting is stored."""

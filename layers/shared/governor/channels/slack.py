@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
 from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
-from governor.channels.transport import JSON, HttpAnswer, HttpsChannel, Transport, failure, https_url
+from governor.channels.transport import JSON, HttpsChannel, Transport, failure, https_url
 from governor.errors import ConfigurationError
 from governor.ports import Clock
 
@@ -48,7 +47,6 @@ _WHAT_TO_DO = {
     **dict.fromkeys(("channel_not_found", "not_in_channel", "is_archived", "restricted_action"), _NO_CHANNEL),
     "missing_scope": "give the app the scope chat:write and install it again",
 }
-_OTHERWISE = "look the code up in Slack's documentation of chat.postMessage"
 
 
 class SlackApi:
@@ -58,40 +56,46 @@ class SlackApi:
         ConfigurationError: no bot token, or the address is not https.
     """
 
-    def __init__(self, token: str, transport: Transport, url: str = API_URL) -> None:
+    def __init__(self, token: str, transport: Transport, clock: Clock, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
             raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
         self._headers = {"Authorization": f"Bearer {token}", **JSON}
         self._url = https_url(url, _NAME).rstrip("/")
         self._transport = transport
+        self._clock = clock
 
-    def call(self, method: str, arguments: Mapping[str, Any]) -> _Answer:
-        """Return what Slack says, yes or no. Raises: DeliveryError when it did not answer."""
-        body = json.dumps(arguments).encode()
-        http = self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers)
+    def call(
+        self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`.
+
+        Raises:
+            DeliveryError: Slack said no for another reason, or did not answer.
+        """
+        body = json.dumps({"parse": "none", **arguments}).encode()
+        answer = self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers)
         try:
-            found = json.loads(http.body)
+            found = json.loads(answer.body)
         except (ValueError, RecursionError):
             found = None
         data = found if isinstance(found, dict) else {}
-        if http.status == 200 and data.get("ok"):
-            return _Answer(http, data, "")
         code = str(data.get("error", ""))
-        # Text in place of a code (from a proxy) is not repeated: it could hold anything.
-        return _Answer(http, data, code if _CODE.fullmatch(code) else "without a code")
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """`refused` is Slack's error code, and empty when it said yes."""
-
-    http: HttpAnswer
-    data: Mapping[str, Any]
-    refused: str
+        if (answer.status == 200 and data.get("ok")) or code in unless:
+            return data
+        raise failure(
+            _NAME,
+            answer,
+            self._clock.now(),
+            # Text in place of a code (from a proxy) is not repeated: it could hold anything.
+            code=code if _CODE.fullmatch(code) else "without a code",
+            later=code in _LATER,
+            advice=_WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage"),
+        )
 
 
 class SlackAppChannel(Channel):
-    """Posts as an app, with buttons for the answers. The outcome changes the episode's first message.
+    """Posts as an app, with buttons for the answers. The outcome changes the episode's first message; where
+    that is gone or can no longer be changed, it is sent anew.
 
     `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
     `takes_answers` there is the link alone: nobody could check who has pressed a button.
@@ -102,12 +106,11 @@ class SlackAppChannel(Channel):
 
     name = _NAME
 
-    def __init__(self, api: SlackApi, channel_id: str, clock: Clock, *, takes_answers: bool = True) -> None:
+    def __init__(self, api: SlackApi, channel_id: str, *, takes_answers: bool = True) -> None:
         if _CHANNEL.fullmatch(channel_id) is None:
             raise ConfigurationError("the channel of Slack must be given by its id, like C0123456789")
         self._api = api
         self._channel_id = channel_id
-        self._clock = clock
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
@@ -116,48 +119,37 @@ class SlackAppChannel(Channel):
             "text": slack_text(message),
             "blocks": slack_blocks(message, interactive=self._takes_answers),
         }
-        thread = _thread(message.thread)
-        if thread is None:
-            return self._post(self._channel_id, None, content)
-        channel, stamp = thread
-        changed = self._change(channel, stamp, content) if message.is_outcome else None
-        if changed is not None:
-            return changed
-        sent = self._post(channel, stamp, content)
-        return Delivered(sent.delivery_id, thread=message.thread)
-
-    def _post(self, channel: str, stamp: str | None, content: Mapping[str, Any]) -> Delivered:
+        if message.thread is None:
+            return _delivered(self._post(self._channel_id, content))
+        channel, stamp = _place(message.thread)
+        if message.is_outcome:
+            change = {"channel": channel, "ts": stamp, **content}
+            changed = self._api.call("chat.update", change, unless=_CANNOT_CHANGE)
+            if changed.get("ok"):
+                return _delivered(changed)
         # A reply alone is seen only by those who follow the thread.
-        place: dict[str, Any] = {} if stamp is None else {"thread_ts": stamp, "reply_broadcast": True}
-        plain = {"channel": channel, "unfurl_links": False, "unfurl_media": False, "parse": "none"}
-        answer = self._api.call("chat.postMessage", {**plain, **place, **content})
-        if stamp is not None and answer.refused in _NO_THREAD:
-            return self._post(channel, None, content)
-        return self._delivered(answer)
+        reply = {"thread_ts": stamp, "reply_broadcast": True, **content}
+        sent = self._post(channel, reply, unless=_NO_THREAD)
+        if not sent.get("ok"):
+            sent = self._post(channel, content)
+        return Delivered(_delivered(sent).delivery_id, thread=message.thread)
 
-    def _change(self, channel: str, stamp: str, content: Mapping[str, Any]) -> Delivered | None:
-        """`None` when the first message is gone or can no longer be changed: the outcome is sent anew."""
-        answer = self._api.call("chat.update", {"channel": channel, "ts": stamp, "parse": "none", **content})
-        return None if answer.refused in _CANNOT_CHANGE else self._delivered(answer)
+    def _post(
+        self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
+    ) -> Mapping[str, Any]:
+        plain = {"channel": channel, "unfurl_links": False, "unfurl_media": False}
+        return self._api.call("chat.postMessage", {**plain, **content}, unless=unless)
 
-    def _delivered(self, answer: _Answer) -> Delivered:
-        """Raises: DeliveryError when Slack said no, or the answer lacks what Slack always gives."""
-        if answer.refused:
-            raise failure(
-                _NAME,
-                answer.http,
-                self._clock.now(),
-                code=answer.refused,
-                later=answer.refused in _LATER,
-                advice=_WHAT_TO_DO.get(answer.refused, _OTHERWISE),
-            )
-        stamp = answer.data.get("ts")
-        thread = f"{answer.data.get('channel')}:{stamp}"
-        if _THREAD.fullmatch(thread) is None:
-            raise DeliveryRefused(
-                "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
-            )
-        return Delivered(str(stamp), thread=thread)
+
+def _delivered(answer: Mapping[str, Any]) -> Delivered:
+    """Raises: DeliveryRefused where the answer lacks what Slack always gives."""
+    stamp = answer.get("ts")
+    thread = f"{answer.get('channel')}:{stamp}"
+    if _THREAD.fullmatch(thread) is None:
+        raise DeliveryRefused(
+            "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
+        )
+    return Delivered(str(stamp), thread=thread)
 
 
 class SlackEphemeral:
@@ -168,14 +160,9 @@ class SlackEphemeral:
 
     def __call__(self, thread: str, user_id: str, text: str) -> None:
         """As the Protocol says."""
-        place = _thread(thread)
-        if place is None:
-            raise ValueError("an ephemeral message needs the message that was answered")
-        said = {"channel": place[0], "user": user_id, "text": escaped(text, 3000), "parse": "none"}
-        answer = self._api().call("chat.postEphemeral", said)
-        if answer.refused:
-            # For the log alone: whoever pressed sees the outcome in the conversation.
-            raise DeliveryRefused(f"the ephemeral message was not taken ({answer.refused})", channel=_NAME)
+        channel, _ = _place(thread)
+        said = {"channel": channel, "user": user_id, "text": escaped(text, 3000)}
+        self._api().call("chat.postEphemeral", said)
 
 
 class SlackWebhookChannel(HttpsChannel):
@@ -199,14 +186,12 @@ class SlackWebhookChannel(HttpsChannel):
         return Delivered(message.delivery_key)
 
 
-def _thread(thread: str | None) -> tuple[str, str] | None:
+def _place(thread: str) -> tuple[str, str]:
     """Conversation and time stamp.
 
     Raises:
         ValueError: the thread was not given by this channel.
     """
-    if thread is None:
-        return None
     found = _THREAD.fullmatch(thread)
     if found is None:
         raise ValueError("the thread of a Slack message must be what Delivered.thread said")

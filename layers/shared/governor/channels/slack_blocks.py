@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip, one_line
+from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip
 from governor.domain.alerts.alert import Section
 from governor.domain.approvals.approval import Answer
 
@@ -43,20 +43,19 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
 
 def slack_text(message: Message) -> str:
     """Return what notifications and screen readers say, as escaped mrkdwn."""
-    rows = dict(message.facts.rows())
+    rows = dict(message.rows)
     about = ", ".join(rows[label] for label in ("Instance", "Owner", "Cost") if label in rows)
     text = f"{message.title} · {message.happens} {about}"
-    return escaped(one_line(text, _LINE_CHARACTERS), _FALLBACK)
+    return escaped(clip(text, _LINE_CHARACTERS), _FALLBACK)
 
 
 def _head(message: Message) -> Iterator[Block]:
     """Everything a reader needs before the buttons, in few lines."""
-    yield {"type": "header", "text": _plain(one_line(message.title, _HEADER) or message.kind.value)}
+    yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
     first = (f"*{_line(message.happens)}*",) if message.happens else ()
     yield from _texts([*first, *map(_line, message.lead)])
     about = " · ".join(
-        f"{label}: {value}" if label in ("Owner", "Project") else value
-        for label, value in message.facts.rows()
+        f"{label}: {value}" if label in ("Owner", "Project") else value for label, value in message.rows
     )
     if about:
         yield _context(about)
@@ -85,7 +84,7 @@ def _answers(message: Message, *, interactive: bool) -> Iterator[Block]:
 
 
 def _line(text: str) -> str:
-    return escaped(one_line(text, _LINE_CHARACTERS), _SECTION - 100)
+    return escaped(text, _SECTION - 100)
 
 
 def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
@@ -96,12 +95,12 @@ def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
         "value": approval_id,
     }
     if answer is Answer.APPROVE:
-        name = dict(message.facts.rows()).get("Instance", message.facts.region)
+        name = dict(message.rows).get("Instance", message.facts.region)
         question = f"{name}: GPU Governor checks once more, stops it and snapshots its volumes."
         button["style"] = "danger"
         button["confirm"] = {
             "title": _plain("Stop it?"),
-            "text": _plain(one_line(question, _CONFIRM)),
+            "text": _plain(clip(question, _CONFIRM)),
             "confirm": _plain("Stop it"),
             "deny": _plain("Go back"),
             "style": "danger",
@@ -126,7 +125,7 @@ def _reason_input() -> Block:
 
 
 def _section(section: Section) -> Iterator[Block]:
-    heading = f"*{escaped(one_line(section.heading, 200), 1000)}*"
+    heading = f"*{escaped(section.heading, 1000)}*"
     yield from _texts([heading, *(f"• {_line(line)}" for line in section.lines)])
 
 
@@ -144,11 +143,11 @@ def _texts(pieces: Iterable[str]) -> Iterator[Block]:
 
 def _table(table: Table) -> Iterator[Block]:
     """Columns in a fixed-width text, which knows no markup at all."""
-    rows = [tuple(one_line(cell, _CELL_CHARACTERS) for cell in row) for row in (table.columns, *table.rows)]
+    rows = [tuple(clip(cell, _CELL_CHARACTERS) for cell in row) for row in (table.columns, *table.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     text = clip("\n".join(line.rstrip() for line in lines), _SECTION)
-    caption = {"type": "text", "text": one_line(table.caption, 200) or "Evidence", "style": {"bold": True}}
+    caption = {"type": "text", "text": table.caption or "Evidence", "style": {"bold": True}}
     yield {
         "type": "rich_text",
         "elements": [
@@ -159,7 +158,7 @@ def _table(table: Table) -> Iterator[Block]:
 
 
 def _context(text: str) -> Block:
-    return {"type": "context", "elements": [_plain(one_line(text, _FIELD))]}
+    return {"type": "context", "elements": [_plain(clip(text, _FIELD))]}
 
 
 def _plain(text: str) -> Block:

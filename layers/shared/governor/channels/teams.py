@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from governor.channels.message import Delivered, Message, clip, one_line
+from governor.channels.message import CUT, Delivered, Message, clip
 from governor.channels.transport import HttpsChannel
-from governor.domain.alerts.alert import Section, Severity
+from governor.domain.alerts.alert import Severity
 
 _PAYLOAD_BYTES = 26_000
 """A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a margin."""
@@ -36,31 +36,21 @@ class TeamsChannel(HttpsChannel):
 def teams_envelope(message: Message) -> Element:
     """The card in its envelope, with less of the text where the whole would be too large."""
     whole = replace(message, sections=(*message.sections, *message.details), details=())
-    shorter = replace(whole, evidence=None)
-    brief = replace(
-        shorter,
-        lead=tuple(clip(line, 200) for line in message.lead[:10]),
-        sections=tuple(_shortened(section) for section in whole.sections[:5]),
-    )
-    for shown in (whole, shorter, brief, replace(brief, sections=())):
-        envelope = _envelope(shown)
+    for shown in whole.shortened():
+        envelope = _envelope(shown, "" if shown is whole else CUT)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
             break
     return envelope
 
 
-def _shortened(section: Section) -> Section:
-    return Section(clip(section.heading, 100), tuple(clip(line, 100) for line in section.lines[:3]))
-
-
-def _envelope(message: Message) -> Element:
+def _envelope(message: Message, cut: str) -> Element:
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
-        "fallbackText": one_line(message.title, _TITLE_CHARACTERS),
+        "fallbackText": clip(message.title, _TITLE_CHARACTERS),
         "msteams": {"width": "Full"},
-        "body": list(_body(message)),
+        "body": list(_body(message, cut)),
     }
     if message.link is not None:
         card["actions"] = [{"type": "Action.OpenUrl", "title": message.link_text, "url": message.link}]
@@ -72,14 +62,14 @@ def _envelope(message: Message) -> Element:
     return {"type": "message", "attachments": [attachment]}
 
 
-def _body(message: Message) -> Iterator[Element]:
+def _body(message: Message, cut: str) -> Iterator[Element]:
     title = _run(message.title, _TITLE_CHARACTERS, size="Large", weight="Bolder")
     yield _text({**title, "color": _COLORS[message.severity]})
     if message.happens:
         yield _text(_run(message.happens, _LINE_CHARACTERS, weight="Bolder"))
     for line in message.lead:
         yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
-    for number, (label, value) in enumerate(message.facts.rows()):
+    for number, (label, value) in enumerate(message.rows):
         runs = _run(f"{label}: ", 100, weight="Bolder"), _run(value, _LINE_CHARACTERS)
         yield {**_text(*runs), "spacing": "Default" if number == 0 else "None"}
     for section in message.sections:
@@ -91,6 +81,8 @@ def _body(message: Message) -> Iterator[Element]:
         yield _row(message.evidence.columns, weight="Bolder")
         for row in message.evidence.rows:
             yield {**_row(row), "spacing": "Small"}
+    if cut:
+        yield _text(_run(cut, _LINE_CHARACTERS))
     if message.why:
         why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
         yield {**_text(why), "separator": True}
@@ -108,6 +100,4 @@ def _text(*runs: Element) -> Element:
 
 
 def _run(text: str, limit: int, **style: str | bool) -> Element:
-    # One line keeps its trailing space: between a label and its value.
-    flat = one_line(text, limit) + (" " if text.endswith(" ") else "")
-    return {"type": "TextRun", "text": flat or " ", **style}
+    return {"type": "TextRun", "text": clip(text, limit) or " ", **style}

@@ -42,7 +42,7 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
             show=show,
             decide=decide,
             directory=lambda: policies().base().policy.ownership,
-            confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, api_url)),
+            confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, parts.clock, api_url)),
             clock=parts.clock,
         )
 
