@@ -17,13 +17,12 @@ from governor.wiring.parts import Parts
 def handler(event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response without a body. Bodies are never logged."""
     http = parse_request(event)
-    headers = {key.lower(): value for key, value in http.headers.items()}
     try:
         body = http.raw_body()
     except InputError as error:
         logger.warning(str(error))
         return {"statusCode": 400}
-    reply = slack_actions().handle(headers, body)
+    reply = slack_actions().handle(http.headers, body)
     if reply.note:
         logger.warning(reply.note)
     count("SlackAnswers", Status=str(reply.status))

@@ -23,7 +23,7 @@ def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) ->
             approval_id=http.path_parameters.get("approval_id", ""),
             query=http.query(),
             form=http.form() if http.method == "POST" else {},
-            headers={key.lower(): value for key, value in http.headers.items()},
+            headers=http.headers,
             cookies=http.cookie_values(),
         )
     except InputError as error:

@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import pytest
 import pytest_socket
 
+from governor.adapters.links import HmacSealer
 from governor.adapters.oidc import HttpsFetch
-from governor.adapters.seals import HmacSealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
@@ -259,9 +259,9 @@ def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> No
     """A certificate that nobody vouches for, and a port where nobody listens."""
     fetch = HttpsFetch()
     with pytest.raises(IssuerUnavailable, match="SSLError"):
-        fetch(f"{place.issuer.url}/keys")
+        fetch(f"{place.issuer.url}/keys", None, {})
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         with pytest.raises(IssuerUnavailable, match="did not answer"):
-            fetch(f"https://127.0.0.1:{port}/keys")
+            fetch(f"https://127.0.0.1:{port}/keys", None, {})

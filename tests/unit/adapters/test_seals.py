@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.adapters.links import HmacLinkSigner
-from governor.adapters.seals import HmacSealer
+from governor.adapters.links import HmacLinkSigner, HmacSealer
 from governor.errors import ConfigurationError
 from tests.builders import NOW
 

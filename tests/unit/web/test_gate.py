@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
-from governor.adapters.seals import HmacSealer
+from governor.adapters.links import HmacLinkSigner, HmacSealer
 from governor.domain.approvals.approval import ApprovalStatus, Decision
 from governor.domain.approvals.terms import BROADCAST, Role, SignedIn
 from governor.domain.episode.episode import Outcome

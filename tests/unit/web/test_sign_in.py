@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
-from governor.adapters.seals import HmacSealer
+from governor.adapters.links import HmacLinkSigner, HmacSealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response

@@ -1,4 +1,7 @@
-"""Signs approval links and checks them: HMAC-SHA256 with a rotating key, one canonical form accepted."""
+"""Signs approval links, and seals what a browser keeps for us: HMAC-SHA256 with keys that rotate.
+
+Each use has a context of its own, and one canonical form is accepted.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote, urlencode
 
@@ -19,6 +22,8 @@ _FIELDS = frozenset({"k", "r", "e", "s"})
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
+_LONGEST_COOKIE = 4096
+"""Browsers keep no longer one (RFC 6265, 6.1)."""
 _FORGED = "this link was not made by this governor, or was altered"
 
 
@@ -64,7 +69,7 @@ class HmacLinkSigner:
         """The key's name, the end in whole seconds since 1970, and the signature."""
         document = self._keys()
         key_id, epoch = document.get("current", ""), str(int(expires_at.timestamp()))
-        return key_id, epoch, mac(document, key_id, context, approval_id, key_id, recipient, epoch, *more)
+        return key_id, epoch, _mac(document, key_id, context, approval_id, key_id, recipient, epoch, *more)
 
     def _signed(
         self, approval_id: str, fields: Mapping[str, str], context: str, signature: str, *more: str
@@ -74,8 +79,34 @@ class HmacLinkSigner:
             raise LinkForged(_FORGED)
         key_id = fields["k"]
         parts = (approval_id, key_id, fields["r"], fields["e"], *more)
-        if not is_signed(self._keys(), key_id, signature, context, *parts):
+        if not _is_signed(self._keys(), key_id, signature, context, *parts):
             raise LinkForged(_FORGED)
+
+
+class HmacSealer:
+    """The port `Sealer`. `keys` gives the key document, as for `HmacLinkSigner`."""
+
+    def __init__(self, keys: Callable[[], Mapping[str, str]]) -> None:
+        self._keys = keys
+
+    def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
+        document = self._keys()
+        key_id = document.get("current", "")
+        content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))
+        payload = base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
+        return f"{key_id}.{payload}.{_mac(document, key_id, 'seal', key_id, payload, *purpose)}"
+
+    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
+        """Nothing of it is read before the seal is found to be right."""
+        key_id, _, rest = sealed.partition(".")
+        payload, _, seal = rest.partition(".")
+        document = self._keys()
+        if not sealed.isascii() or len(sealed) > _LONGEST_COOKIE:
+            return None
+        if not _is_signed(document, key_id, seal, "seal", key_id, payload, *purpose):
+            return None
+        expires, values = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return dict(values) if now.timestamp() < expires else None
 
 
 def _bound(session: str) -> tuple[str, ...]:
@@ -83,15 +114,15 @@ def _bound(session: str) -> tuple[str, ...]:
     return (session,) if session else ()
 
 
-def is_signed(document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str) -> bool:
-    """Return whether a key of the document has signed exactly these parts. Raises: as `mac`."""
+def _is_signed(document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str) -> bool:
+    """Return whether a key of the document has signed exactly these parts. Raises: as `_mac`."""
     if _KEY_ID.fullmatch(key_id) is None or key_id not in document:
         return False
     # Bytes, because compare_digest refuses text that is not ASCII.
-    return hmac.compare_digest(mac(document, key_id, context, *parts).encode(), signature.encode())
+    return hmac.compare_digest(_mac(document, key_id, context, *parts).encode(), signature.encode())
 
 
-def mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:
+def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:
     """Return the signature by a key of the document: base64url without padding.
 
     JSON keeps the parts apart, whatever they hold. Raises: ConfigurationError for a key that is no key.

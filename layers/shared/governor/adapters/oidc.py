@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import jwt
@@ -26,8 +26,9 @@ _CONNECT_SECONDS, _READ_SECONDS = 2.0, 4.0
 _BODY_BYTES = 262_144
 """Documents of issuers are some kilobytes; what is longer is not one."""
 _KEPT_SECONDS = 3600.0
-_ALGORITHMS = ("RS256", "ES256")
-"""RS256 is what every issuer must support; never an algorithm that the token alone chooses."""
+_KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
+"""The accepted algorithms, with what their keys must say; never one that the token alone chooses. RS256 is
+what every issuer must support."""
 _LEEWAY_SECONDS = 60
 
 
@@ -44,18 +45,15 @@ class Client:
     wants_groups: bool = False
 
 
-class Fetch(Protocol):
-    """One request over https."""
+Fetch = Callable[[str, Mapping[str, str] | None, Mapping[str, str]], tuple[int, bytes]]
+"""Send the form of a POST, or a GET without one, with these headers; return status and body.
 
-    def __call__(
-        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes]:
-        """Status and body; a POST where there is a form. Raises: IssuerUnavailable."""
-        ...
+Raises: IssuerUnavailable.
+"""
 
 
 class HttpsFetch:
-    """The port `Fetch` with urllib3. `SSL_CERT_FILE` names other authorities, as for any program."""
+    """A `Fetch` with urllib3. `SSL_CERT_FILE` names other authorities, as for any program."""
 
     def __init__(self) -> None:
         # At DEBUG urllib3 logs addresses, and those of an issuer may hold a code.
@@ -64,17 +62,16 @@ class HttpsFetch:
         self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
 
     def __call__(
-        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+        self, url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        sent = {"Accept": "application/json", **(headers or {})}
-        if form is not None:
-            sent["Content-Type"] = "application/x-www-form-urlencoded"
+        kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
+        host = urlsplit(url).hostname
         try:
             answer = self._pool.request(
                 "GET" if form is None else "POST",
                 url,
                 body=None if form is None else urlencode(form),
-                headers=sent,
+                headers={"Accept": "application/json", **headers, **kind},
                 redirect=False,
                 retries=False,
                 preload_content=False,
@@ -84,10 +81,9 @@ class HttpsFetch:
             finally:
                 answer.close()
         except urllib3.exceptions.HTTPError as error:
-            host = urlsplit(url).hostname
             raise IssuerUnavailable(f"{host} did not answer ({type(error).__name__})") from error
         if len(body) > _BODY_BYTES:
-            raise IssuerUnavailable(f"{urlsplit(url).hostname} sent more than {_BODY_BYTES} bytes")
+            raise IssuerUnavailable(f"{host} sent more than {_BODY_BYTES} bytes")
         return answer.status, body
 
 
@@ -166,7 +162,7 @@ class OidcProvider:
             claims: Mapping[str, object] = jwt.decode(
                 token,
                 key=self._key_of(token),
-                algorithms=list(_ALGORITHMS),
+                algorithms=list(_KEYS),
                 audience=self._client.client_id,
                 issuer=self._client.issuer,
                 leeway=_LEEWAY_SECONDS,
@@ -188,7 +184,7 @@ class OidcProvider:
         """The issuer's key that the token names; asked for anew when it is one we have not seen."""
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
-        if algorithm not in _ALGORITHMS:
+        if algorithm not in _KEYS:
             raise SignInRefused("the issuer's token is signed by an algorithm other than RS256 and ES256")
         uri = _https(self._discovered().get("jwks_uri"), "jwks_uri")
         for anew in (False, True):
@@ -218,7 +214,7 @@ class OidcProvider:
         kept = self._kept.get(url)
         if kept is not None and not anew and now - kept[0] < _KEPT_SECONDS:
             return kept[1]
-        status, body = self._fetch(url)
+        status, body = self._fetch(url, None, {})
         found = _json_object(body) if status == 200 else None
         if found is None:
             raise IssuerUnavailable(f"{url} answered {status}, and no JSON object")
@@ -240,10 +236,8 @@ def _fits(key: object, algorithm: str, key_id: object) -> bool:
     """Whether a published key may have signed this; never a symmetric one, whatever it calls itself."""
     if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm:
         return False
-    kind = (key.get("kty"), key.get("crv")) if algorithm == "ES256" else (key.get("kty"), "")
-    if kind not in (("EC", "P-256"), ("RSA", "")):
-        return False
-    return key_id is None or key.get("kid") == key_id
+    is_kind = all(key.get(name) == value for name, value in _KEYS[algorithm].items())
+    return is_kind and (key_id is None or key.get("kid") == key_id)
 
 
 def _token_refusal(status: int, code: str) -> Exception:

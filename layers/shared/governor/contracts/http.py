@@ -17,6 +17,7 @@ from governor.errors import InputError
 _LONGEST_BODY = 10_000
 _LONGEST_SIGNED_BODY = 200_000
 """Slack sends the whole message back with the press of a button."""
+_FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 60
 """A digest has a box for each of its questions."""
 
@@ -41,13 +42,16 @@ class HttpRequest(BaseModel):
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")
     raw_query_string: str = Field(default="", alias="rawQueryString")
-    headers: Mapping[str, str] = Field(default_factory=dict)
+    headers: Annotated[
+        Mapping[str, str], AfterValidator(lambda found: {key.lower(): value for key, value in found.items()})
+    ] = Field(default_factory=dict)
+    """Names in lower case."""
     cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """The query's fields. Read from the raw text, since API Gateway joins repeated ones by commas.
+        """Return the query's fields. Read from the raw text, since API Gateway joins repeated ones by commas.
 
         Raises:
             InputError: a field stands twice.
@@ -55,19 +59,18 @@ class HttpRequest(BaseModel):
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
-        """The cookies by name. One that comes twice with different values is left out: nobody can say whose
-        it is."""
-        header = next((value for name, value in self.headers.items() if name.lower() == "cookie"), "")
-        # API Gateway takes them out of the headers; a proxy in front of it may not.
+        """Return the cookies by name, without those that come twice with different values: nobody can say
+        whose they are."""
         found: dict[str, set[str]] = {}
-        for pair in ";".join([*self.cookies, header]).split(";"):
+        # API Gateway takes them out of the headers; a proxy in front of it may not.
+        for pair in ";".join([*self.cookies, self.headers.get("cookie", "")]).split(";"):
             name, equals, value = pair.strip().partition("=")
             if equals:
                 found.setdefault(name, set()).add(value)
         return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
     def caller(self) -> str:
-        """The ARN that API Gateway has authenticated by IAM.
+        """Return the ARN that API Gateway has authenticated by IAM.
 
         Raises:
             InputError: the route let somebody through without.
@@ -77,7 +80,7 @@ class HttpRequest(BaseModel):
         return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
-        """The object in the body.
+        """Return the object in the body.
 
         Raises:
             InputError: none, too long, or something else.
@@ -91,7 +94,7 @@ class HttpRequest(BaseModel):
         return found
 
     def raw_body(self) -> bytes:
-        """The body as it was sent.
+        """Return the body as it was sent.
 
         Raises:
             InputError: too long, or not what its encoding says.
@@ -107,7 +110,7 @@ class HttpRequest(BaseModel):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
-        """The form in the body.
+        """Return the form in the body.
 
         Raises:
             InputError: not a form, too long, or a field stands twice.
@@ -120,14 +123,13 @@ class HttpRequest(BaseModel):
             text = self.raw_body().decode()
         except UnicodeDecodeError as error:
             raise InputError("the form is not readable") from error
-        kind = {key.lower(): value for key, value in self.headers.items()}.get("content-type", "")
-        if kind.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-            raise InputError("the form must be application/x-www-form-urlencoded")
+        if self.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+            raise InputError(f"the form must be {_FORM}")
         return _fields(text)
 
 
 def parse_request(event: Mapping[str, Any]) -> HttpRequest:
-    """The request of an event. Raises: InputError."""
+    """Return the request of an event. Raises: InputError."""
     return parse(HttpRequest, event)
 
 

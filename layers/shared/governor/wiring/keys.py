@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.adapters.seals import HmacSealer
+from governor.adapters.links import HmacSealer
 from governor.adapters.secrets import SecretVersions
 from governor.ports import RotatingSecret, Sealer
 from governor.usecases.approvals.rotate_keys import RotateKeys
