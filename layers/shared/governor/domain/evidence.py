@@ -157,20 +157,22 @@ def last_at_or_above(series: Series, threshold: float) -> int | None:
 
 END_BIN = timedelta(minutes=5)
 """Ends are looked at in bins of this length, however short the period is."""
+END = 2 * END_BIN
+"""The newest part of a window, in which each bin must be measured."""
 LONGEST_HOLE = timedelta(minutes=15)
 """More time than this without a reading ends a proof of idleness."""
 
 
-def newest_bins(series: Series, window: Window, count: int) -> list[Series] | None:
-    """The newest bins of five minutes (of a period, where that is longer), newest first.
+def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
+    """The bins of five minutes (of a period, where that is longer) that cover the newest part, newest first.
 
     A series that is shorter than the window has its holes at the end. `None` where the window is too short.
     """
-    step = max(1, int(END_BIN / window.period))
-    whole = padded(series, window)
-    if len(whole) < step * count:
-        return None
+    size = max(END_BIN, window.period)
+    step, count, whole = size // window.period, max(1, -(-length // size)), padded(series, window)
     end = len(whole)
+    if end < step * count:
+        return None
     return [whole[end - step * (back + 1) : end - step * back] for back in range(count)]
 
 
@@ -181,8 +183,7 @@ def padded(series: Series, window: Window) -> Series:
 
 def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
     """The largest reading in the newest part of the window; `None` unless every bin of it was measured."""
-    bins = newest_bins(series, window, max(1, -(-length // max(END_BIN, window.period))))
-    peaks = [peak(one) for one in bins] if bins else [None]
+    peaks = [peak(one) for one in newest_bins(series, window, length) or ((),)]
     return None if None in peaks else max(value for value in peaks if value is not None)
 
 

@@ -16,6 +16,7 @@ from math import ceil
 from typing import assert_never
 
 from governor.domain.evidence import (
+    END,
     END_BIN,
     LONGEST_HOLE,
     Evidence,
@@ -31,6 +32,7 @@ from governor.domain.evidence import (
     longest_hole,
     mean,
     newest_bins,
+    newest_peak,
     padded,
     peak,
     unmeasured_until,
@@ -40,9 +42,14 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import span
 
-FIGURES = ("power", "memory", "cpu", "network")
+_FIGURES = {
+    "power": "power draw",
+    "memory": "GPU memory held",
+    "cpu": "CPU",
+    "network": "network traffic",
+}
+FIGURES = tuple(_FIGURES)
 """Evidence besides utilization that a policy may let veto, in the order it is looked at."""
-
 
 WORK = "work"
 """What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
@@ -239,27 +246,29 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
 
     `not_before` is when the window no longer holds the newest such hole.
     """
-    unmeasured = unmeasured_until(evidence.gpus, evidence.window)
-    ended = latest(unmeasured, _hidden_gpu_until(evidence, policy))
+    by_gpu = unmeasured_until(evidence.gpus, evidence.window)
+    ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
     if ended is not None:
         reason = f"GPU readings were missing for more than {_minutes(LONGEST_HOLE)} min, up to {iso(ended)}"
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
-    for figure in policy.vetoes.required:
-        longest = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
-        if policy.vetoes.limit(figure) is not None and longest > LONGEST_HOLE:
-            text = f"{_FIGURE_TEXT[figure]} was not measured for {_minutes(longest)} min of the window"
+    for figure in _required(policy):
+        longest = evidence.longest_hole_minutes.get(figure, 0.0)
+        if timedelta(minutes=longest) > LONGEST_HOLE:
+            text = f"{_FIGURES[figure]} was not measured for {longest:.0f} min of the window"
             return _no_data(evidence, text)
     return None
 
 
+def _required(policy: Policy) -> Iterator[str]:
+    """The figures that must be measured: they may veto."""
+    return (figure for figure in policy.vetoes.required if policy.vetoes.limit(figure) is not None)
+
+
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
     """Whether too little was measured, and only because of one hole of less than half an hour."""
-    return _is_thin(evidence, policy) and _is_but_for_one_hole(evidence, policy)
-
-
-def _is_thin(evidence: Evidence, policy: Policy) -> bool:
     needed = policy.idle.minimum_coverage_percent
-    return any(seen < needed for seen, _ in _measured(evidence, policy))
+    is_thin = any(seen < needed for seen, _ in _measured(evidence, policy))
+    return is_thin and _is_but_for_one_hole(evidence, policy)
 
 
 def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
@@ -275,8 +284,8 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
     window = evidence.window
     for gpu in evidence.gpus:
         yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
-    for figure in policy.vetoes.required:
-        if policy.vetoes.limit(figure) is not None and figure in evidence.read:
+    for figure in _required(policy):
+        if figure in evidence.read:
             seen = evidence.measured_percent.get(figure)
             hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
             yield (0.0, window.length) if seen is None else (seen, hole)
@@ -325,52 +334,36 @@ def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
     if last is not None:
         return _busy_by_utilization(evidence, policy, last)
     if evidence.read_problem is not None:
-        return _no_data(
-            evidence, f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
-        )
+        reason = f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
+        return _no_data(evidence, reason)
     if evidence.source is MetricSource.NONE or not evidence.gpus:
         # A window of less than half an hour does not tell silence from lateness.
-        silence = _no_data(evidence, _silence(evidence, policy))
-        return replace(silence, is_late=evidence.window.length < LATE)
+        return _no_data(evidence, _silence(evidence, policy), is_late=evidence.window.length < LATE)
     late = _judge_end(evidence, policy)
-    if late is not None:
-        return late
     uncovered = _uncovered(evidence, policy)
-    return None if uncovered is None else _no_data(evidence, uncovered)
+    return late or (None if uncovered is None else _no_data(evidence, uncovered))
 
 
 def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     """No data unless every GPU was measured in the two newest bins of five minutes."""
     window = evidence.window
-    unmeasured = [gpu for gpu in evidence.gpus if not _has_end(gpu.utilization, window)]
+    unmeasured = [
+        (last_reading_end(gpu.utilization, window), _label(gpu))
+        for gpu in evidence.gpus
+        if newest_peak(gpu.utilization, window, END) is None
+    ]
     if not unmeasured:
         return None
-    last = {gpu.gpu: last_reading_end(gpu.utilization, window) for gpu in unmeasured}
-    oldest = min(unmeasured, key=lambda gpu: last[gpu.gpu])
-    silent = window.end - last[oldest.gpu]
-    reason = f"{_label(oldest)} has missing readings in the newest {_newest(window)} min"
-    if silent:
-        reason = f"{_label(oldest)} published nothing in the newest {span(silent)}"
-    return _stale(evidence, policy, reason)
-
-
-def _stale(evidence: Evidence, policy: Policy, reason: str) -> Verdict:
-    """No data for want of the newest readings; late where nothing else is missing."""
-    return replace(_no_data(evidence, reason), is_late=_is_but_for_one_hole(evidence, policy))
-
-
-def _has_end(series: Series, window: Window) -> bool:
-    bins = newest_bins(series, window, _ends(window))
-    return bins is not None and all(peak(one) is not None for one in bins)
-
-
-def _ends(window: Window) -> int:
-    """How many of the newest bins must be measured; periods of an hour cannot show the last minutes."""
-    return 2 if window.period <= END_BIN else 1
+    last, who = min(unmeasured)
+    reason = f"{who} has missing readings in the newest {_newest(window)} min"
+    if last < window.end:
+        reason = f"{who} published nothing in the newest {span(window.end - last)}"
+    return _no_data(evidence, reason, is_late=_is_but_for_one_hole(evidence, policy))
 
 
 def _newest(window: Window) -> int:
-    return int(_ends(window) * max(END_BIN, window.period) / timedelta(minutes=1))
+    """How many of the newest minutes must be measured; periods of an hour cannot show the last of them."""
+    return _minutes(max(END, window.period))
 
 
 def _label(gpu: GpuReadings) -> str:
@@ -430,7 +423,7 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
 def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     """As `_judge_end`, by the samples of the newest bins; one collection in them may be missing."""
     gpus, window = evidence.gpus_expected or 1, evidence.window
-    bins = newest_bins(evidence.samples, window, _ends(window)) or []
+    bins = newest_bins(evidence.samples, window, END) or []
     counts = [sum(count or 0.0 for count in one) for one in bins]
     interval = policy.metrics.collection_interval_seconds
     collections = len(counts) * max(END_BIN, window.period).total_seconds() / interval
@@ -443,8 +436,9 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     # All of them did lately: what one GPU less would publish in a period is no sign of that.
     full = gpus * max(1.0, window.period.total_seconds() / interval)
     lately = padded(evidence.samples, window)[-max(1, LATE // window.period) :]
-    late = _stale(evidence, policy, f"not all of {gpus} GPUs published in the newest {_newest(window)} min")
-    return replace(late, is_late=late.is_late and any((count or 0.0) >= full for count in lately))
+    reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
+    may_come = any((count or 0.0) >= full for count in lately)
+    return _no_data(evidence, reason, is_late=may_come and _is_but_for_one_hole(evidence, policy))
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -462,44 +456,35 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
     oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     for figure in FIGURES:
+        text, value = _FIGURES[figure], _figure_of(evidence, figure)
         limit = policy.vetoes.limit(figure)
-        value = figure_of(evidence, figure)
-        value = value if is_reading(value) else None
         if limit is None:
             continue
         if value is not None and value >= limit:
             ended = evidence.last_active.get(figure, evidence.window.end)
-            reason = (
-                f"GPUs are quiet, but {_FIGURE_TEXT[figure]} reached {_amount(figure, value)} "
-                f"(the policy's limit is {_amount(figure, limit)})"
-            )
+            reached, most = _amount(figure, value), _amount(figure, limit)
+            reason = f"GPUs are quiet, but {text} reached {reached} (the policy's limit is {most})"
             return _busy(evidence, policy, ended, reason)
         if figure not in policy.vetoes.required:
             continue
         if value is None:
-            return _no_data(
-                evidence, f"{_FIGURE_TEXT[figure]} is required by the policy and was not published"
-            )
+            return _no_data(evidence, f"{text} is required by the policy and was not published")
         late = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
         if late is not None:
             return late
         seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
         if seen < needed:
-            return _no_data(
-                evidence,
-                f"{_FIGURE_TEXT[figure]} is required by the policy and was measured {seen:.0f} % of the "
-                f"window, {needed:g} % are needed",
+            reason = (
+                f"{text} is required by the policy and was measured {seen:.0f} % of the window, "
+                f"{needed:g} % are needed"
             )
+            return _no_data(evidence, reason)
     return None
 
 
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
     """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
-    late = (
-        _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
-        for figure in policy.vetoes.required
-        if policy.vetoes.limit(figure) is not None
-    )
+    late = (_not_lately(evidence, policy, figure, now, _NEWEST_FIGURE) for figure in _required(policy))
     return next(filter(None, late), None)
 
 
@@ -511,9 +496,8 @@ def _not_lately(
     silent = until - ended
     if silent <= most:
         return None
-    reason = f"{_FIGURE_TEXT[figure]} is required by the policy and was last measured at {iso(ended)}"
-    stale = _stale(evidence, policy, reason)
-    return replace(stale, is_late=stale.is_late and silent < LATE)
+    reason = f"{_FIGURES[figure]} is required by the policy and was last measured at {iso(ended)}"
+    return _no_data(evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy))
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
@@ -524,28 +508,21 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
     if evidence.work is not None:
         return f"a job publishes {evidence.work}"
     for figure in FIGURES:
-        limit, value = policy.vetoes.limit(figure), figure_of(evidence, figure)
+        limit, value = policy.vetoes.limit(figure), _figure_of(evidence, figure)
         if limit is not None and value is not None and value >= limit:
-            return f"{_FIGURE_TEXT[figure]} reached {_amount(figure, value)}"
+            return f"{_FIGURES[figure]} reached {_amount(figure, value)}"
     return None
 
 
-def figure_of(evidence: Evidence, figure: str) -> float | None:
-    """The maximum of `power`, `memory`, `cpu` or `network` in the window."""
-    return {
+def _figure_of(evidence: Evidence, figure: str) -> float | None:
+    """The maximum of a figure in the window; `None` where it was not measured."""
+    value = {
         "power": evidence.power_percent_of_limit,
         "memory": evidence.memory_used_percent,
         "cpu": evidence.cpu_percent,
         "network": evidence.network_bytes_per_second,
     }[figure]
-
-
-_FIGURE_TEXT = {
-    "power": "power draw",
-    "memory": "GPU memory held",
-    "cpu": "CPU",
-    "network": "network traffic",
-}
+    return value if is_reading(value) else None
 
 
 def _amount(figure: str, value: float) -> str:
@@ -602,8 +579,8 @@ def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadi
     )
 
 
-def _no_data(evidence: Evidence, reason: str) -> Verdict:
-    return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+def _no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdict:
+    return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence, is_late=is_late)
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:

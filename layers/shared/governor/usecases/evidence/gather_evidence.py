@@ -16,7 +16,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from governor.domain.evidence import (
-    END_BIN,
+    END,
     Evidence,
     GpuReadings,
     MetricSource,
@@ -41,7 +41,6 @@ from governor.usecases.evidence.gpu_series import Dimensions, by_index, gpu_labe
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
-_SHORTEST = 2 * END_BIN
 _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 _LISTED_SINGLY = 5
@@ -87,7 +86,7 @@ class EvidenceRequest:
     @property
     def window(self) -> timedelta:
         """How far it looks back: at least as far as the end of a proof."""
-        return max(self.policy.window if self.length is None else self.length, _SHORTEST)
+        return max(self.policy.window if self.length is None else self.length, END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +405,7 @@ class _Batch:
 
     def _newest(self, work: _Work, length: timedelta) -> Evidence:
         """The evidence over the newest part of the window, from the same readings."""
-        window, of_ec2 = self._windows(max(length, _SHORTEST))
+        window, of_ec2 = self._windows(max(length, END))
 
         def part(series: Series, figure: str = "") -> Series:
             by_ec2 = figure in _OF_EC2
