@@ -85,7 +85,8 @@ def home_of(instance: Instance, manager: Manager) -> Home:
     group = tags.get(AUTO_SCALING_TAG, "")
     cluster = _cluster(tags)
     if service == "AWS Batch":
-        return Home(Kind.BATCH, service, _batch_name(tags, group))
+        named, match = tags.get("aws:batch:compute-environment", ""), _BATCH_GROUP.fullmatch(group)
+        return Home(Kind.BATCH, service, named.rpartition("/")[2] or (match["name"] if match else ""))
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
         return Home(Kind.KARPENTER, service, pool, cluster)
@@ -100,12 +101,6 @@ def home_of(instance: Instance, manager: Manager) -> Home:
     return Home(Kind.OTHER, service, tags.get(manager.mark, ""))
 
 
-def _batch_name(tags: Mapping[str, str], group: str) -> str:
-    named = tags.get("aws:batch:compute-environment", "").rpartition("/")[2]
-    match = _BATCH_GROUP.fullmatch(group)
-    return named or (match["name"] if match else "")
-
-
 def _cluster(tags: Mapping[str, str]) -> str:
     keys = ("eks:cluster-name", "aws:eks:cluster-name", "eks:eks-cluster-name")
     named = next((tags[key] for key in keys if tags.get(key)), "")
@@ -113,55 +108,47 @@ def _cluster(tags: Mapping[str, str]) -> str:
     return named or next(owned, "")
 
 
+_ADVICE: Mapping[Kind, tuple[str, ...]] = {
+    Kind.KARPENTER: (
+        "Karpenter removes what is empty or hardly used when the node pool's disruption has "
+        "consolidationPolicy: WhenEmptyOrUnderutilized and a short consolidateAfter, no budget of 0 "
+        "nodes forbids it, and no pod carries karpenter.sh/do-not-disrupt.",
+        "See what holds it: kubectl get nodepool {name} -o yaml; and kubectl get pods -A -o wide, "
+        "for pods that ask for nvidia.com/gpu and do nothing with it.",
+    ),
+    Kind.NODE_GROUP: (
+        "A node group keeps its minimum and desired size whether pods run or not: aws eks "
+        "update-nodegroup-config --cluster-name {cluster} --nodegroup-name {name} --scaling-config "
+        "minSize=0,desiredSize=0; an autoscaler brings nodes back when pods ask for GPUs.",
+        "Where an autoscaler runs already, a pod that asks for nvidia.com/gpu and does nothing with "
+        "it holds the node: kubectl get pods -A -o wide.",
+    ),
+    Kind.KUBERNETES: (
+        "A pod that asks for nvidia.com/gpu and does nothing with it holds its node: "
+        "kubectl get pods -A -o wide. Nodes without such pods go when an autoscaler runs and the "
+        "minimum size of their group is 0; in EKS Auto Mode, by the consolidation of the node pool.",
+    ),
+    Kind.ECS: (
+        "Instances without tasks go when the capacity provider has managed scaling with "
+        "targetCapacity 100 and the minimum size of its Auto Scaling group is 0.",
+        "A task or service that reserves GPUs and does nothing with them holds its instance: "
+        "aws ecs list-tasks --cluster {name}.",
+    ),
+    Kind.GROUP: (
+        "The group keeps its desired size: aws autoscaling update-auto-scaling-group "
+        "--auto-scaling-group-name {name} --min-size 0 --desired-capacity 0, or a schedule, or a "
+        "scaling policy on the GPUs' utilization.",
+    ),
+    Kind.OTHER: ("Only {service} can release them for good; look for its minimum or target capacity.",),
+}
+
+
 def advice_for(home: Home, batch: BatchEnvironment | None) -> tuple[str, ...]:
     """What keeps idle instances in such an environment, and how its owner changes it."""
-    name = home.name or "NAME"
-    match home.kind:
-        case Kind.BATCH:
-            return _batch_advice(name, batch)
-        case Kind.KARPENTER:
-            return (
-                "Karpenter removes what is empty or hardly used when the node pool's disruption has "
-                "consolidationPolicy: WhenEmptyOrUnderutilized and a short consolidateAfter, no budget of 0 "
-                "nodes forbids it, and no pod carries karpenter.sh/do-not-disrupt.",
-                f"See what holds it: kubectl get nodepool {name} -o yaml; and kubectl get pods -A -o wide, "
-                "for pods that ask for nvidia.com/gpu and do nothing with it.",
-            )
-        case Kind.NODE_GROUP:
-            cluster = home.cluster or "CLUSTER"
-            return (
-                "A node group keeps its minimum and desired size whether pods run or not: aws eks "
-                f"update-nodegroup-config --cluster-name {cluster} --nodegroup-name {name} --scaling-config "
-                "minSize=0,desiredSize=0; an autoscaler brings nodes back when pods ask for GPUs.",
-                "Where an autoscaler runs already, a pod that asks for nvidia.com/gpu and does nothing with "
-                "it holds the node: kubectl get pods -A -o wide.",
-            )
-        case Kind.KUBERNETES:
-            return (
-                "A pod that asks for nvidia.com/gpu and does nothing with it holds its node: "
-                "kubectl get pods -A -o wide. Nodes without such pods go when an autoscaler runs and the "
-                "minimum size of their group is 0; in EKS Auto Mode, by the consolidation of the node pool.",
-            )
-        case Kind.ECS:
-            return (
-                "Instances without tasks go when the capacity provider has managed scaling with "
-                "targetCapacity 100 and the minimum size of its Auto Scaling group is 0.",
-                "A task or service that reserves GPUs and does nothing with them holds its instance: "
-                f"aws ecs list-tasks --cluster {name}.",
-            )
-        case Kind.GROUP:
-            return (
-                "The group keeps its desired size: aws autoscaling update-auto-scaling-group "
-                f"--auto-scaling-group-name {name} --min-size 0 --desired-capacity 0, or a schedule, or a "
-                "scaling policy on the GPUs' utilization.",
-            )
-        case Kind.OTHER:
-            return (
-                f"Only {home.service} can release them for good; look for its minimum or target capacity.",
-            )
-
-
-def _batch_advice(name: str, batch: BatchEnvironment | None) -> tuple[str, ...]:
+    name, cluster = home.name or "NAME", home.cluster or "CLUSTER"
+    if home.kind is not Kind.BATCH:
+        texts = _ADVICE[home.kind]
+        return tuple(text.format(name=name, cluster=cluster, service=home.service) for text in texts)
     change = (
         f"aws batch update-compute-environment --compute-environment {name} --compute-resources minvCpus=0"
     )
@@ -214,7 +201,8 @@ def managed_alert(
         advice: what can be done, a sentence each.
     """
     longest = span(now - min(member.since for member in idle))
-    cost, unknown = _usd_per_hour(idle), sum(member.usd_per_hour is None for member in idle)
+    cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
+    unknown = sum(member.usd_per_hour is None for member in idle)
     unpriced = f"; the price of {unknown} of them is not known" if unknown else ""
     only = idle[0].instance if len(idle) == 1 else None
     which = f"{only.name} ({only.instance_type})" if only else f"{len(idle)} GPU instances"
@@ -257,7 +245,3 @@ def _key(home: Home) -> tuple[str, str, str, str]:
 def _member_line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
     one, since = member.instance, clock(member.since, owner.time_zone, now)
     return f"{named(one)}: idle since {since}"
-
-
-def _usd_per_hour(idle: Sequence[IdleMember]) -> Decimal:
-    return sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
