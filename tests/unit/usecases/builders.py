@@ -15,7 +15,6 @@ from governor.domain.episode.plan import Price
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.record_outcome import RecordOutcome
 from governor.usecases.evidence.inspect_instance import InspectInstance
-from governor.usecases.evidence.read_history import ReadHistory
 from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
@@ -59,9 +58,8 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         prices=StaticPrices(PRICE),
         state=world.state,
     )
-    history = ReadHistory(inspect.gather, inspect.gather.metrics, inspect.catalogue)
     return OpenEpisode(
-        world.clock, world.policies, ACCOUNTS, inspect, history, world.state, approval_id=lambda: approval_id
+        world.clock, world.policies, ACCOUNTS, inspect, world.state, approval_id=lambda: approval_id
     )
 
 

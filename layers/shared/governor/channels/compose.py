@@ -26,7 +26,7 @@ from governor.domain.approvals.messages import (
 )
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
-from governor.domain.sweep.figures import gpu_rows
+from governor.domain.evidence import gpu_rows
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.domain.wording import clock, day_and_time, plural, usd
 

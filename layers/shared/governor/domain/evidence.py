@@ -189,10 +189,8 @@ def newest_peak(series: Series, window: Window, length: timedelta) -> float | No
 
 def last_reading_end(series: Series, window: Window) -> UtcDatetime:
     """The end of the newest period with a reading; the start of the window where there is none."""
-    for index in range(min(len(series), window.bins) - 1, -1, -1):
-        if is_reading(series[index]):
-            return window.bin_end(index)
-    return window.start
+    last = last_at_or_above(series[: window.bins], 0.0)
+    return window.start if last is None else window.bin_end(last)
 
 
 def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDatetime]]:
@@ -236,6 +234,33 @@ def longest_hole(series: Series, window: Window) -> timedelta:
 def last_not_zero(series: Series) -> int | None:
     """Index of the latest reading that says anything but nothing."""
     return max((index for index, value in enumerate(series) if value and value == value), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU in figures, for the table beside the picture."""
+
+    label: str
+    highest: str
+    average: str
+    measured: str
+
+
+def gpu_rows(evidence: Evidence) -> tuple[GpuRow, ...]:
+    """The figures of every GPU."""
+
+    def percent(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.1f} %"
+
+    return tuple(
+        GpuRow(
+            label="all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
+            highest=percent(peak(gpu.utilization)),
+            average=percent(mean(gpu.utilization)),
+            measured=f"{coverage_percent(gpu.utilization):.0f} %",
+        )
+        for gpu in evidence.gpus
+    )
 
 
 _LATER = ("work", "samples", "memory_newest_percent", "last_measured", "longest_hole_minutes")

@@ -25,10 +25,10 @@ from governor.domain.approvals.messages import (
 )
 from governor.domain.approvals.terms import Role, may, may_undo, permits
 from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
 from governor.domain.policy.schedule import tomorrow_morning
-from governor.domain.sweep.figures import gpu_rows
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, people, sentence, usd
 from governor.usecases.approvals.show_approval import ApprovalView

@@ -13,7 +13,6 @@ from governor.usecases.episode.close_dead import CloseDead
 from governor.usecases.episode.guards import Guards
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.evidence.inspect_instance import InspectInstance
-from governor.usecases.evidence.read_history import ReadHistory
 from governor.usecases.money.book_saving import BookSaving
 from governor.wiring.ec2 import Ec2Parts
 
@@ -24,10 +23,6 @@ class InstanceParts(Ec2Parts):
     @cached_property
     def prices(self) -> PriceBook:
         return AwsPriceBook(self.clients)
-
-    @cached_property
-    def history(self) -> ReadHistory:
-        return self.fill(ReadHistory)
 
     @cached_property
     def gather(self) -> GatherEvidence:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.history import History
 from governor.domain.policy.policy import Policy
 from governor.errors import Throttled
 from governor.ports import MetricReader
 from governor.usecases.evidence.gather_evidence import GatherEvidence
-from governor.usecases.evidence.read_history import ReadHistory
 from tests.builders import NOW, make_instance
 from tests.twins import MemoryMetrics
+from tests.unit.usecases.world import World
 
 INSTANCE = make_instance(instance_type="p4d.24xlarge")
 OWN = {"InstanceId": INSTANCE.instance_id}
@@ -19,8 +21,8 @@ GPUS = [{**OWN, "index": str(index)} for index in range(8)]
 
 def read(metrics: MetricReader) -> History | None:
     """As an episode that opens reads it."""
-    catalogue = ShippedCatalogue()
-    return ReadHistory(GatherEvidence(metrics, catalogue), metrics, catalogue)(INSTANCE, Policy(), NOW)
+    gather = GatherEvidence(metrics, ShippedCatalogue())
+    return replace(World().inspect, gather=gather).history(INSTANCE, Policy(), NOW)
 
 
 def test_every_gpu_is_read_and_the_fullest_is_shown_beneath() -> None:

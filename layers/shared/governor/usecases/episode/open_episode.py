@@ -25,7 +25,6 @@ from governor.ports import Clock, Policies
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.evidence.inspect_instance import InspectInstance
-from governor.usecases.evidence.read_history import ReadHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ class OpenEpisode:
     policies: Policies
     accounts: Accounts
     inspect: InspectInstance
-    history: ReadHistory
     state: StateTable
     approval_id: Callable[[], str] = new_approval_id
 
@@ -113,7 +111,7 @@ class OpenEpisode:
         owner, project, _ = owner_of(instance, applied.policy.ownership)
         directory = applied.policy.ownership
         contacts = directory.asked(owner, project)
-        history = self.history(sized, applied.policy, now)
+        history = self.inspect.history(sized, applied.policy, now)
         planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
             Episode(

@@ -93,7 +93,8 @@ class EvidenceRequest:
 class Gathered:
     """Evidence, and what was learnt about where it is found. `searched` says that a search took place.
 
-    `shorter` is the same over the newest part of the window, where the request asks for one.
+    `shorter` is the same over the newest part of the window, where the request asks for one. `percent` holds
+    each period's highest power and memory of all GPUs, where the request asks for figures in any case.
     """
 
     evidence: Evidence
@@ -101,6 +102,7 @@ class Gathered:
     source: str | None
     searched: bool
     shorter: Evidence | None = None
+    percent: Mapping[str, Series] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -257,6 +259,7 @@ class _Batch:
                 source=None if work.source is MetricSource.NONE else work.source.value,
                 searched=work.searched,
                 shorter=None if work.request.shorter is None else self._newest(work, work.request.shorter),
+                percent=self._percent(work) if work.request.always else {},
             )
             for work in self._work
         }
@@ -480,6 +483,17 @@ class _Batch:
         if figure == "network":
             return 1.0 / self._ec2_window.period.total_seconds()
         return 1.0 if figure == "cpu" else 100.0 / (work.whole(figure) or 1)
+
+    def _percent(self, work: _Work) -> dict[str, Series]:
+        """The fullest GPU's memory and power in each period; a value that measures nothing is a hole."""
+        return {
+            figure: tuple(
+                round(value * self._scale(work, figure), 1) if value is not None and value >= 0 else None
+                for value in series
+            )
+            for figure in ("power", "memory")
+            if (series := work.series(figure)) is not None
+        }
 
     def _memory_newest(self, work: _Work, window: Window) -> float | None:
         """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""

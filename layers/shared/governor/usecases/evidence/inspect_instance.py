@@ -5,12 +5,14 @@ Used when an episode opens and again before anything is done, so that both see w
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence
+from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.judging import judge_again, sooner_window
@@ -22,6 +24,7 @@ from governor.ports import Catalogue, InstanceReader, PriceBook
 from governor.stores import Instances
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
+_log = logging.getLogger(__name__)
 _SHORTEST_LOOK_MINUTES = 10
 """The last minutes are looked at for at least this long, however close the window's end is."""
 _AHEAD_MINUTES = 8
@@ -100,6 +103,30 @@ class InspectInstance:
             length=timedelta(minutes=max(_SHORTEST_LOOK_MINUTES, left_out + 5) + _AHEAD_MINUTES),
         )
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
+
+    def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
+        """The last 24 hours for people to look at, or `None` where they could not be read.
+
+        Nothing is decided by it, so a failed read costs a picture and holds up no question.
+        """
+        seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
+        # Where to read and how finely; no other setting has a say in it.
+        names = replace(policy.metrics, period_seconds=seconds, work=None)
+        request = EvidenceRequest(
+            instance=instance,
+            policy=Policy(metrics=names),
+            per_gpu=True,
+            figures=frozenset({"memory", "power"}),
+            always=True,
+            length=LENGTH,
+        )
+        try:
+            found = self._read(request, now)
+        except Unavailable as error:
+            _log.warning("the last day cannot be shown: %s", error)
+            return None
+        memory, power = (found.percent.get(figure, ()) for figure in ("memory", "power"))
+        return History(found.evidence.window, found.evidence.gpus, memory, power)
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
