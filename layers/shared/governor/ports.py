@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """The time."""
+    """The time, aware, in UTC."""
 
-    def now(self) -> UtcDatetime:
-        """Aware UTC."""
+    def now(self) -> UtcDatetime: ...
 
 
 class Policies(Protocol):
-    """The policy document, parsed; one snapshot for the length of an invocation."""
+    """The policy document, parsed; one snapshot for the length of an invocation.
 
-    def base(self) -> AppliedPolicy:
-        """The document without overrides: selector, targets, metrics and breaker are taken from here."""
+    `base` has no overrides: selector, targets, metrics and breaker are taken from there. `applied_to` has
+    those of an instance, in the document's order.
+    """
 
-    def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """The policy for one instance, overrides applied in the document's order."""
+    def base(self) -> AppliedPolicy: ...
+    def applied_to(self, instance: Instance) -> AppliedPolicy: ...
 
 
 class InstanceReader(Protocol):
-    """EC2, read only."""
+    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not among those found."""
 
     def list_selected(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """All running instances that carry the selector tag, hidden managed ones included.
@@ -51,20 +51,11 @@ class InstanceReader(Protocol):
         1,000 a page; volumes without sizes.
         """
 
-    def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """One instance in whatever state, or `None` when EC2 does not know it (any more)."""
-
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]:
-        """As `describe`, of many in few calls; those that EC2 does not know (any more) are not in it."""
-
-    def protection(self, target: Target, instance_id: str) -> Protection:
-        """Both protection flags."""
-
-    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
-        """Of the request that launched the instance; `None` when the request is gone."""
-
-    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
-        """The instance's volumes with size and type."""
+    def describe(self, target: Target, instance_id: str) -> Instance | None: ...
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]: ...
+    def protection(self, target: Target, instance_id: str) -> Protection: ...
+    def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
+    def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,37 +112,34 @@ class MetricReader(Protocol):
 
 
 class InstanceTagger(Protocol):
-    """EC2 tags, in batches. One failing instance never sinks the others."""
+    """EC2 tags, in batches. One failing instance never sinks the others: reasons by instance id."""
 
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
-    ) -> Mapping[str, str]:
-        """Sets the tags; returns the failures as reason by instance id."""
+    ) -> Mapping[str, str]: ...
 
     def remove_tags(
         self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
-    ) -> Mapping[str, str]:
-        """Removes the tags, whatever their value; returns the failures as reason by instance id."""
+    ) -> Mapping[str, str]: ...
 
 
 class InstanceController(Protocol):
-    """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing."""
+    """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing.
 
-    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable."""
+    `prepare` carries out a step that goes right before a stop or a termination.
 
-    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        """Raises: as `stop`."""
+    Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    """
 
-    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
-        """Carries out a step that goes right before a stop or a termination. Raises: as `stop`."""
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None: ...
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None: ...
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None: ...
 
 
 class InstanceStarter(Protocol):
-    """The only way to start an instance again."""
+    """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
 
-    def start(self, target: Target, instance_id: str) -> None:
-        """Raises: NoCapacity, WrongState, NotFound, AccessDenied, Unsupported, Throttled, Unavailable."""
+    def start(self, target: Target, instance_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +153,7 @@ class UndoAnswer:
 class Undoer(Protocol):
     """Has a stopped instance of an episode started again, by the one function that may."""
 
-    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Raises: CloudError when that function could not be asked."""
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +167,10 @@ class Snapshot:
 
 
 class Snapshotter(Protocol):
-    """EBS snapshots."""
+    """EBS snapshots: one crash-consistent set of all attached volumes, found again by its tags.
+
+    `create` raises as `InstanceController`.
+    """
 
     def create(
         self,
@@ -190,18 +180,18 @@ class Snapshotter(Protocol):
         *,
         dry_run: bool,
         boot_volume: bool = True,
-    ) -> Sequence[Snapshot]:
-        """One crash-consistent set of all attached volumes. Raises: as `InstanceController.stop`."""
+    ) -> Sequence[Snapshot]: ...
 
-    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]:
-        """The account's own snapshots that carry all these tags."""
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
 
 
 class PriceBook(Protocol):
-    """What things cost, with the source of each figure."""
+    """Prices per hour, each with its source; Spot instances at their Spot price.
 
-    def price(self, instance: Instance, policy: Policy) -> Price:
-        """Per hour; Spot instances at their Spot price. Never raises: unknown is `None`."""
+    Never raises: an unknown price is `None`.
+    """
+
+    def price(self, instance: Instance, policy: Policy) -> Price: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +203,10 @@ class SpotPrices:
 
 
 class SpotMarket(Protocol):
-    """Spot prices, read only."""
+    """Spot prices and placement scores of Regions, in the target's account, read only."""
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
-        """Of all zones of these Regions, in the target's account. Never raises."""
+        """Never raises."""
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
@@ -228,24 +218,21 @@ class SpotMarket(Protocol):
 
 
 class SiblingTypes(Protocol):
-    """Instance types that do the same work."""
+    """All types with as many of the same accelerator, itself included; none for an unknown one."""
 
-    def alike(self, instance_type: str) -> Sequence[str]:
-        """All types with as many of the same accelerator, itself included; empty for an unknown one."""
+    def alike(self, instance_type: str) -> Sequence[str]: ...
 
 
 class BatchReader(Protocol):
-    """AWS Batch, read only."""
+    """The compute environments of AWS Batch by name, read only."""
 
-    def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        """The compute environment, or `None` when there is none of that name."""
+    def environment(self, target: Target, name: str) -> BatchEnvironment | None: ...
 
 
 class Catalogue(Protocol):
-    """Accelerated instance types."""
+    """What accelerated instance types carry; `None` for an unknown one."""
 
-    def shape(self, instance_type: str) -> Shape | None:
-        """What the type carries, or `None` for an unknown one."""
+    def shape(self, instance_type: str) -> Shape | None: ...
 
 
 MOST_INSTANCES_A_COMMAND = 50
@@ -253,20 +240,20 @@ MOST_INSTANCES_A_COMMAND = 50
 
 
 class CheckpointHook(Protocol):
-    """Systems Manager: asks instances to save their work. Never waits for it."""
+    """Systems Manager: asks instances to save their work. Never waits for it.
+
+    Up to `MOST_INSTANCES_A_COMMAND` instances a call; `managed` are those that Systems Manager knows.
+    """
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
-        """Sends one command to up to `MOST_INSTANCES_A_COMMAND` instances and returns its id.
-
-        `signal`: without a hook, GPU processes get SIGTERM.
+        """The id of the command. `signal`: without a hook, GPU processes get SIGTERM.
 
         Raises: CloudError, also when one of them is not managed by Systems Manager; then none has got it.
         """
 
-    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]:
-        """Those of up to `MOST_INSTANCES_A_COMMAND` instances that Systems Manager knows."""
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]: ...
 
 
 class LifecycleHooks(Protocol):
@@ -300,17 +287,15 @@ class Workflow(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Where events go that cannot be used, so that somebody can look at them."""
+    """Keeps events that cannot be used as they came, so that somebody can look at them."""
 
-    def keep(self, body: str, reason: str) -> None:
-        """Keeps an event as it came, with the reason."""
+    def keep(self, body: str, reason: str) -> None: ...
 
 
 class Announcer(Protocol):
     """Sends alerts. Returns when a channel has taken the message. Raises: CloudError when none has."""
 
-    def announce(self, alert: Alert) -> None:
-        """Sends one alert."""
+    def announce(self, alert: Alert) -> None: ...
 
     def must_be_heard(self) -> bool:
         """Whether people get messages straight from here; else the delivery to channels says who took one.
@@ -339,13 +324,14 @@ class LinkSigner(Protocol):
 
 
 class Sealer(Protocol):
-    """Seals values that a browser keeps: it can read them, and not change them."""
+    """Seals values that a browser keeps: it can read them, and not change them. Raises: ConfigurationError.
 
-    def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """As a text for a cookie: ASCII letters, digits, `-`, `_` and `.`. Raises: ConfigurationError."""
+    Sealed values are a text for a cookie: ASCII letters, digits, `-`, `_` and `.`. They are `None` again
+    unless they were sealed for exactly this purpose and their time is not over.
+    """
 
-    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
-        """The values; `None` unless they were sealed for exactly this purpose and their time is not over."""
+    def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str: ...
+    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None: ...
 
 
 class IdentityProvider(Protocol):
@@ -366,19 +352,16 @@ class IdentityProvider(Protocol):
 
 
 class RotatingSecret(Protocol):
-    """One secret while Secrets Manager rotates it. All raise CloudError."""
+    """One secret while Secrets Manager rotates it, by its versions and their labels.
 
-    def stages(self, version: str) -> frozenset[str]:
-        """The labels of a version; empty when there is no such version."""
+    `stages` are the labels of a version, none when there is no such version. `pending` is the document of a
+    version that waits, `None` when it was not written yet; `promote` puts that version in force.
 
-    def current(self) -> Mapping[str, str]:
-        """The document in force. Raises: ConfigurationError."""
+    Raises: CloudError; ConfigurationError for a document that cannot be used.
+    """
 
-    def pending(self, version: str) -> Mapping[str, str] | None:
-        """The document of a version that waits, or `None` when it was not written yet."""
-
-    def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        """Writes it."""
-
-    def promote(self, version: str) -> None:
-        """Makes the version the one in force."""
+    def stages(self, version: str) -> frozenset[str]: ...
+    def current(self) -> Mapping[str, str]: ...
+    def pending(self, version: str) -> Mapping[str, str] | None: ...
+    def put_pending(self, version: str, document: Mapping[str, str]) -> None: ...
+    def promote(self, version: str) -> None: ...

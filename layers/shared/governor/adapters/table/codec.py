@@ -1,9 +1,9 @@
-"""The stored form of domain records: one pydantic adapter per record, built on its first use.
+"""The stored form of domain records: one schema of pydantic's core per record, built on its first use.
 
 A record is stored by its own fields; `_STORED` names every exception. Amounts are decimal text and times ISO
 8601 text in UTC, so neither passes through a float. Reading ignores unknown attributes and converts nothing:
-text is not a number. A field may be missing where its default is None, or where `older` says what a release
-that did not write it meant; without any other field the item is unreadable.
+text is not a number. A field with a default may be missing, unless it is among the `needed`: its default is
+what a release that did not write it meant. Without any other field the item is unreadable.
 """
 
 from __future__ import annotations
@@ -11,31 +11,26 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError, ValidationInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, core_schema
 
-from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import (
     Episode,
     EpisodeRef,
     InstanceRecord,
-    Observation,
-    Terms,
     episode_from_execution_name,
 )
 from governor.domain.episode.plan import Plan
 from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
 from governor.domain.history import History, history_document, history_from_document
-from governor.domain.instance import Instance, LaunchFacts, Target
+from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Meter
 from governor.domain.money.ledger import LedgerEntry
-from governor.domain.sweep.breaker import BreakerState
 from governor.domain.units import as_utc, parse_iso
 from governor.errors import CloudError
 from governor.stores.table import Document, Record
@@ -50,12 +45,12 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
         CloudError: a field is missing or not of its type. The message names the item and its fields, never
             their values: some are secrets.
     """
-    adapter = _adapter(kind)
+    validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
     shared: dict[_Pair, _Pair] = {}
     for item in items:
         try:
-            yield adapter.validate_python(item, context=shared)
+            yield validator.validate_python(item, context=shared)
             continue
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False, include_context=False)
@@ -68,7 +63,8 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
 
 def written(record: object) -> Document:
     """The document of a record."""
-    document: Document = _adapter(type(record)).dump_python(record, by_alias=True)
+    _, serializer = _compiled(type(record))
+    document: Document = serializer.to_python(record, by_alias=True)
     return document
 
 
@@ -77,11 +73,17 @@ def moment(value: datetime) -> str:
     return as_utc(value).isoformat()
 
 
+_compiled_kinds: dict[type, tuple[SchemaValidator, SchemaSerializer]] = {}
+
+
+def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
+    if kind not in _compiled_kinds:
+        schema = _schema(kind)
+        _compiled_kinds[kind] = SchemaValidator(schema), SchemaSerializer(schema)
+    return _compiled_kinds[kind]
+
+
 # fields
-
-
-def _json(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _text(value: object) -> str:
@@ -106,26 +108,26 @@ def _seconds(value: object) -> timedelta:
     return timedelta(seconds=value)
 
 
-def _unpacked(data: object) -> Any:
-    if not isinstance(data, bytes):
-        raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
-    try:
-        return json.loads(zlib.decompress(data))
-    except zlib.error:
-        raise ValueError("packed JSON is needed") from None
-
-
-def _packed(document: Mapping[str, Any]) -> bytes:
-    """Compressed: a week of eight GPUs by the minute would not fit an item otherwise."""
-    return zlib.compress(_json(document))
-
-
-def _share(pair: _Pair, info: ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
+def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
     return info.context.setdefault(pair, pair)
 
 
 def _leaf(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
     return core_schema.no_info_plain_validator_function(reader, serialization=_as(writer))
+
+
+def _packed(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
+    """Compressed JSON: a week of eight GPUs by the minute would not fit an item otherwise."""
+
+    def unpack(data: object) -> Any:
+        if not isinstance(data, bytes):
+            raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
+        try:
+            return reader(json.loads(zlib.decompress(data)))
+        except zlib.error:
+            raise ValueError("packed JSON is needed") from None
+
+    return _leaf(unpack, lambda one: zlib.compress(json.dumps(writer(one), separators=(",", ":")).encode()))
 
 
 _as = core_schema.plain_serializer_function_ser_schema
@@ -142,12 +144,8 @@ _LEAVES: dict[Any, CoreSchema] = {
     _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
     EpisodeRef: _leaf(lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name),
     # Evidence keeps its hash: the domain's own form, to the last digit.
-    Evidence: _leaf(
-        lambda data: evidence_from_document(_unpacked(data)), lambda one: _packed(evidence_document(one))
-    ),
-    History: _leaf(
-        lambda data: history_from_document(_unpacked(data)), lambda one: _packed(history_document(one))
-    ),
+    Evidence: _packed(evidence_from_document, evidence_document),
+    History: _packed(history_from_document, history_document),
 }
 
 
@@ -180,13 +178,12 @@ class _Form:
     """Fields whose own fields stand in the document itself."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Attributes that are not called like their field."""
-    older: Mapping[str, Any] = field(default_factory=dict)
-    """What a missing attribute means."""
+    needed: tuple[str, ...] = ()
+    """Fields that have a default and are never guessed."""
+    older: Mapping[str, object] = field(default_factory=dict)
+    """What a missing attribute means, where that is not the default of the field."""
     omitted: tuple[str, ...] = ()
     """Fields that are not stored."""
-
-    def __get_pydantic_core_schema__(self, kind: Any, _: object) -> CoreSchema:
-        return self.schema(kind)
 
     def schema(self, kind: Any) -> CoreSchema:
         """The core schema of the dataclass."""
@@ -194,8 +191,13 @@ class _Form:
         parts = []
         for one in fields(kind):
             schema = _schema(hints[one.name])
-            if one.name in self.older or one.default is None:
-                schema = core_schema.with_default_schema(schema, default=self.older.get(one.name))
+            default = self.older.get(one.name, one.default)
+            if one.name in self.needed:
+                pass
+            elif one.default_factory is not MISSING:
+                schema = core_schema.with_default_schema(schema, default_factory=one.default_factory)
+            elif default is not MISSING:
+                schema = core_schema.with_default_schema(schema, default=default)
             name, omitted = self.names.get(one.name), one.name in self.omitted
             part = core_schema.dataclass_field(
                 one.name,
@@ -231,43 +233,17 @@ _STORED: dict[type, _Form] = {
     Episode: _Form(
         flat=("terms",),
         names={"ref": "execution_name", "keep_at_most": "keep_at_most_seconds"},
-        older={
-            "idle_below_percent": 5.0,
-            "time_zone": "UTC",
-            "acts_on_silence": False,
-            "snapshots": {},
-            "steps_done": {},
-        },
+        needed=("keep_at_most",),
     ),
-    Terms: _Form(
-        older={
-            "broadcast_may": frozenset({"keep", "stop", "undo"}),
-            "people_needed": 1,
-            "known_people": frozenset(),
-        }
+    Instance: _Form(
+        flat=("target",),
+        needed=("lifecycle", "root_device_type", "tags", "volumes", "platform", "operator_managed"),
     ),
-    Instance: _Form(flat=("target",), older={"availability_zone": ""}),
     Target: _Form(omitted=("role_arn",)),
-    LaunchFacts: _Form(older={"security_group_ids": (), "ebs_optimized": False}),
     # An episode without this note may lose local disks, so that nothing is lost unasked.
     Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
     Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
-    InstanceRecord: _Form(flat=("target", "hold"), older={"episodes": 0}, omitted=("problem",)),
-    BreakerState: _Form(older={"turned": 0, "held": frozenset()}),
-    LedgerEntry: _Form(names={"episode": "execution_name"}, older={"false_stop": False, "ours": True}),
-    Meter: _Form(flat=("target",)),
-    Delivery: _Form(older={"given_up": False}),
-    Observation: _Form(
-        older={"reason": "", "policy_version": "", "told_silent": False, "advice": (), "is_late": False}
-    ),
+    InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
+    LedgerEntry: _Form(names={"episode": "execution_name"}),
+    Meter: _Form(flat=("target",), needed=("usd", "unpriced_hours", "usd_per_hour")),
 }
-
-
-_adapters: dict[Any, TypeAdapter[Any]] = {}
-
-
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    if kind not in _adapters:
-        stored: Any = Annotated[kind, _STORED.get(kind, _Form())]
-        _adapters[kind] = TypeAdapter(stored)
-    return _adapters[kind]

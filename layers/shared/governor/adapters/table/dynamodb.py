@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import is_dataclass
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
 from governor.adapters.clients import Clients
@@ -67,14 +68,10 @@ class DynamoTable(Table):
     def write(self, one: Write) -> Document:
         parameters = _parameters(self._name, one)
         with aws_errors(f"dynamodb:{one.kind}Item"):
-            match one.kind:
-                case "Put":
-                    self._client.put_item(**parameters)
-                case "Delete":
-                    self._client.delete_item(**parameters)
-                case _:
-                    answer = self._client.update_item(**parameters, ReturnValues="ALL_NEW")
-                    return unpacked(answer.get("Attributes") or {})
+            if one.kind == "Update":
+                answer = self._client.update_item(**parameters, ReturnValues="ALL_NEW")
+                return unpacked(answer.get("Attributes") or {})
+            (self._client.put_item if one.kind == "Put" else self._client.delete_item)(**parameters)
         return {}
 
     def transact(self, *writes: Write) -> None:
@@ -97,9 +94,8 @@ class DynamoTable(Table):
 
     @property
     def _client(self) -> Any:
-        if self._hasty:
-            return self._clients.client("dynamodb", repeat=False, patient=False)
-        return self._clients.client("dynamodb")
+        patient = not self._hasty
+        return self._clients.client("dynamodb", repeat=patient, patient=patient)
 
 
 # expressions
@@ -188,42 +184,28 @@ def _packed_key(key: Key) -> dict[str, Any]:
 
 
 def _pack(value: object) -> dict[str, Any]:
-    """A value as DynamoDB writes it. Floats are refused: what is measured is packed, what is paid is text."""
-    match value:
-        case None:
-            return {"NULL": True}
-        case bool():
-            return {"BOOL": value}
-        case str():
-            return {"S": str(value)}
-        case datetime():
-            return {"S": codec.moment(value)}
-        case int():
-            return {"N": str(value)}
-        case bytes():
-            return {"B": value}
-        case list() | tuple():
-            return {"L": [_pack(part) for part in value]}
-        case dict():
-            return {"M": packed(value)}
-        case _ if is_dataclass(value):
-            return {"M": packed(codec.written(value))}
-        case _:
-            raise TypeError(f"{type(value).__name__} is not written to the state table")
+    if is_dataclass(value):
+        return {"M": packed(codec.written(value))}
+    for letter, kind, pack, _ in _FORMS:
+        if isinstance(value, kind):
+            return {letter: pack(value)}
+    raise TypeError(f"{type(value).__name__} is not written to the state table")
 
 
 def _unpack(value: Mapping[str, Any]) -> Any:
-    (kind, inner), *_ = value.items()
-    match kind:
-        case "NULL":
-            return None
-        case "N":
-            return int(inner)
-        case "L":
-            return [_unpack(part) for part in inner]
-        case "M":
-            return unpacked(inner)
-        case "B":
-            return bytes(inner)
-        case _:
-            return inner
+    [(letter, inner)] = value.items()
+    return _UNPACK[letter](inner)
+
+
+_FORMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+    ("NULL", NoneType, lambda _: True, lambda _: None),
+    ("BOOL", bool, bool, bool),
+    ("S", datetime, codec.moment, str),
+    ("S", str, str, str),
+    ("N", int, str, int),
+    ("B", bytes, bytes, bytes),
+    ("L", (list, tuple), lambda parts: [*map(_pack, parts)], lambda parts: [*map(_unpack, parts)]),
+    ("M", dict, packed, unpacked),
+)
+"""DynamoDB's letter, the type, the way there and back. No floats: readings are packed, amounts are text."""
+_UNPACK = {letter: unpack for letter, _, _, unpack in _FORMS}
