@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
-from governor.usecases.health.check_health import CheckHealth
-from governor.wiring.health import HealthParts
-from governor.wiring.policies import ByTarget, by_target
+from governor.usecases.health.check_health import CheckHealth, HealthSummary
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import by_target
 
 
-@observed(by_target(HealthParts(), CheckHealth))
-def handler(event: dict[str, Any], context: Any, wired: ByTarget[CheckHealth]) -> dict[str, Any]:
+@observed(by_target(Ec2Parts(), CheckHealth))
+def handler(
+    event: dict[str, Any], context: Any, check_health: Callable[[str, str], HealthSummary]
+) -> dict[str, Any]:
     """One target to counts; what could not be read or told is logged and tried again."""
     payload = parse(TargetPayload, event)
-    target = wired.accounts.target(payload.account, payload.region)
-    summary = wired.ready()(target)
+    summary = check_health(payload.account, payload.region)
+    target = summary.target
     if summary.looked:
         count("HealthProblems", len(summary.problems))
     for problem in summary.problems:

@@ -9,11 +9,11 @@ from governor.contracts.payloads import ProgressPayload
 from governor.observability import logger, observed
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import use_case
 
 
-@observed(use_case(InstanceParts(), CheckProgress))
+@observed(use_case(Ec2Parts(), CheckProgress))
 def handler(event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]) -> dict[str, Any]:
     """Episode and what is waited for to `{"done", "wait_seconds"}`."""
     payload = parse(ProgressPayload, event)

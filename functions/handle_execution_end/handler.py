@@ -10,11 +10,11 @@ from governor.errors import InputError
 from governor.observability import logger, observed
 from governor.usecases.events.react import ReactToExecutionEnd
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(InstanceParts(), ReactToExecutionEnd, or_defaults))
+@observed(use_case(Ec2Parts(), ReactToExecutionEnd, or_defaults))
 def handler(event: dict[str, Any], context: Any, react: Ready[ReactToExecutionEnd]) -> dict[str, Any]:
     """A `Step Functions Execution Status Change` to whether an episode was closed by it."""
     ended = parse(ExecutionEndEvent, event)

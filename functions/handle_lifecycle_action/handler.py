@@ -8,11 +8,12 @@ from governor.contracts.events import LifecycleEvent
 from governor.contracts.parsing import parse
 from governor.observability import count, logger, observed
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
-from governor.wiring import events
 from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.events import respond_to_lifecycle_action
 
 
-@observed(events.respond_to_lifecycle_action(events.EventParts()))
+@observed(respond_to_lifecycle_action(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
     action = parse(LifecycleEvent, event)

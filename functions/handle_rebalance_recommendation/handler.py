@@ -8,12 +8,12 @@ from governor.contracts.events import RebalanceEvent
 from governor.contracts.parsing import parse
 from governor.observability import count, logger, observed
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
-from governor.wiring import events
 from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_last, use_case
 
 
-@observed(use_case(events.EventParts(), RespondToWarnings, or_last))
+@observed(use_case(Ec2Parts(), RespondToWarnings, or_last))
 def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(RebalanceEvent, event).to_domain()

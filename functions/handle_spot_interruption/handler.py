@@ -13,12 +13,13 @@ from governor.observability import count, logger, observed
 from governor.ports import DeadLetters
 from governor.usecases.events.notify_warning import Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
-from governor.wiring import events
 from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.events import ToInterruptions, respond_to_interruptions
 
 
-@observed(events.respond_to_interruptions(events.EventParts()))
-def handler(event: dict[str, Any], context: Any, wired: events.ToInterruptions) -> dict[str, Any]:
+@observed(respond_to_interruptions(Ec2Parts()))
+def handler(event: dict[str, Any], context: Any, wired: ToInterruptions) -> dict[str, Any]:
     """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event, wired)
@@ -26,7 +27,7 @@ def handler(event: dict[str, Any], context: Any, wired: events.ToInterruptions) 
     return _note(warned, wired.respond().one(warned))
 
 
-def _handle_batch(event: dict[str, Any], wired: events.ToInterruptions) -> dict[str, Any]:
+def _handle_batch(event: dict[str, Any], wired: ToInterruptions) -> dict[str, Any]:
     readable: list[tuple[str, Warned]] = []
     unreadable: list[tuple[str, str, Exception]] = []
     for record in parse(QueueBatch, event).records:

@@ -9,11 +9,14 @@ from governor.contracts.parsing import parse
 from governor.domain.units import as_utc
 from governor.observability import logger, observed
 from governor.usecases.events.react import ReactToStateChange
-from governor.wiring import state_change
 from governor.wiring.parts import Parts
+from governor.wiring.policies import or_last
+
+_parts = Parts()
 
 
-@observed(state_change.react_to_state_change(Parts()))
+# The policy is read only where a saving ends.
+@observed(_parts.fill(ReactToStateChange, or_last(_parts)))
 def handler(event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange) -> dict[str, Any]:
     """An `EC2 Instance State-change Notification` to what was done about it."""
     change = parse(StateChangeEvent, event)

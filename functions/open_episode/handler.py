@@ -15,11 +15,11 @@ from governor.domain.units import UtcDatetime
 from governor.observability import logger, observed
 from governor.usecases.episode.open_episode import Opened, OpenEpisode
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import use_case
 
 
-@observed(use_case(InstanceParts(), OpenEpisode))
+@observed(use_case(Ec2Parts(), OpenEpisode))
 def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]) -> dict[str, Any]:
     """An episode's name to its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()

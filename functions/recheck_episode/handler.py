@@ -9,11 +9,11 @@ from governor.contracts.payloads import RecheckPayload
 from governor.observability import logger, observed
 from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import use_case
 
 
-@observed(use_case(InstanceParts(), RecheckEpisode))
+@observed(use_case(Ec2Parts(), RecheckEpisode))
 def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
     """Episode and next step to `{"proceed", "outcome", "reason"}`."""
     payload = parse(RecheckPayload, event)

@@ -10,11 +10,11 @@ from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.usecases.episode.record_outcome import RecordOutcome, outcome_of_error
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(InstanceParts(), RecordOutcome, or_defaults))
+@observed(use_case(Ec2Parts(), RecordOutcome, or_defaults))
 def handler(event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]) -> dict[str, Any]:
     """Episode and outcome, or the error a step ended in, to the outcome that stands and its reason."""
     payload = parse(OutcomePayload, event)

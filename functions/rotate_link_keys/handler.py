@@ -8,11 +8,10 @@ from governor.contracts.parsing import parse
 from governor.contracts.rotation import RotationPayload
 from governor.observability import logger, observed
 from governor.usecases.approvals.rotate_keys import RotateKeys
-from governor.wiring import keys
 from governor.wiring.basics import Basics
 
 
-@observed(keys.rotate_keys(Basics()))
+@observed(RotateKeys(Basics().key_versions))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
     """One step of a rotation. The secret is the one of the environment, whatever the event names."""
     payload = parse(RotationPayload, event)

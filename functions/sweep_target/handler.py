@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
 from governor.observability import count, logger, observed
+from governor.usecases.sweep.sweep_case import SweepSummary
 from governor.usecases.sweep.sweep_target import SweepTarget
-from governor.wiring.policies import ByTarget, by_target
-from governor.wiring.sweep import SweepParts
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import by_target
 
 
-@observed(by_target(SweepParts(), SweepTarget))
-def handler(event: dict[str, Any], context: Any, wired: ByTarget[SweepTarget]) -> dict[str, Any]:
+@observed(by_target(Ec2Parts(), SweepTarget))
+def handler(
+    event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
+) -> dict[str, Any]:
     """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
     payload = parse(TargetPayload, event)
-    target = wired.accounts.target(payload.account, payload.region)
-    summary = wired.ready()(target)
+    summary = sweep_target(payload.account, payload.region)
+    target = summary.target
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
     count("SweepProblems", len(summary.problems))

@@ -9,11 +9,11 @@ from governor.contracts.payloads import UndoPayload
 from governor.observability import count, logger, observed
 from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.wiring.basics import Ready
-from governor.wiring.instances import InstanceParts
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(InstanceParts(), UndoEpisode, or_defaults))
+@observed(use_case(Ec2Parts(), UndoEpisode, or_defaults))
 def handler(event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]) -> dict[str, Any]:
     """Episode and who asks to `{"done", "text"}`; the text is for that person."""
     payload = parse(UndoPayload, event)

@@ -16,7 +16,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.pricing import AwsPriceBook
 from governor.adapters.secrets import SecretDocument, SecretVersions
 from governor.adapters.sns import SnsAnnouncer
-from governor.adapters.sqs import SqsDeadLetters, SqsParkedAlerts
+from governor.adapters.sqs import SqsDeadLetters
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.stepfunctions import StepFunctionsWorkflow
 from governor.contracts.alerts import parse_queued
@@ -131,7 +131,7 @@ def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(aws: Clie
     sqs = aws.client("sqs")
     url = sqs.create_queue(QueueName="failures")["QueueUrl"]
     given_up = alert(at=NOW.replace(microsecond=0))
-    SqsParkedAlerts(SqsDeadLetters(aws, url))(given_up, why)
+    SqsDeadLetters(aws, url).park(given_up, why)
 
     (kept,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
     assert Again(given_up) == parse_queued(kept["Body"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
@@ -21,6 +22,7 @@ from governor.errors import InputError
 from governor.ports import UndoAnswer
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
+from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
@@ -29,20 +31,15 @@ from governor.usecases.episode.record_outcome import RecordOutcome
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.usecases.events.notify_dates import NotifyDates
-from governor.usecases.events.react import ReactToExecutionEnd
+from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.sum_up_month import SumUpMonth
 from governor.usecases.sweep.sweep_target import SweepTarget
-from governor.wiring import answers, delivery, events, keys, page, sign_in
+from governor.wiring import answers, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.events import EventParts
-from governor.wiring.health import HealthParts
-from governor.wiring.instances import InstanceParts
 from governor.wiring.parts import Parts
 from governor.wiring.policies import by_target, or_defaults, or_last, swept_accounts, use_case
-from governor.wiring.state_change import react_to_state_change
-from governor.wiring.sweep import SweepParts
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
@@ -70,6 +67,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
     """Parts whose adapters are twins; a call of AWS that none of them takes fails the test."""
     twins: dict[str, Any] = {
         "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{document}"),
+        "clock": world.clock,
         "state": world.state,
         "log": MemoryEventLog(),
         "workflow": world.workflow,
@@ -84,10 +82,13 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "hooks": MemoryLifecycleHooks({("trainers", "save-work"): timedelta(seconds=600)}),
         "market": StaticSpotMarket(),
         "dead_letters": None,
+        "undoer": SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")),
+        "queue": SimpleNamespace(later=lambda *_: None),
+        "failures": SimpleNamespace(park=lambda *_: None),
         **more,
     }
     known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}
-    return kind(settings(**SIGN_IN), FakeClients(ScriptedClient()), world.clock, **known)
+    return kind(settings(**SIGN_IN), FakeClients(ScriptedClient()), **known)
 
 
 def asking() -> World:
@@ -136,7 +137,7 @@ class Case:
     wire: Callable[[Any], Any]
     expected: Mapping[str, object]
     world: Callable[[], World | FleetWorld] = World
-    kind: type[Parts] = InstanceParts
+    kind: type[Parts] = Ec2Parts
     changes: Mapping[str, Any] = field(default_factory=dict)
     document: str = ""
 
@@ -149,11 +150,6 @@ def by(kind: Callable[..., Any], policies: Any = None) -> Callable[[Parts], Any]
     return lambda parts: use_case(parts, kind, policies)
 
 
-def site(parts: Parts) -> Any:
-    """The page; nothing is started from it here."""
-    return page.approval_site(parts, SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")))  # type: ignore[arg-type]
-
-
 def issuer(parts: Parts) -> Any:
     """The sign-in, at an issuer that is there."""
     address = SimpleNamespace(authorization_url=lambda **_: "https://issuer.example.com/authorize")
@@ -161,9 +157,8 @@ def issuer(parts: Parts) -> Any:
 
 
 def worker(parts: Parts) -> Any:
-    """The worker over a queue that takes whatever is put into it."""
-    queue = SimpleNamespace(later=lambda *_: None)
-    return delivery.delivery_worker(parts, lambda *_: None, queue=queue, failures=SimpleNamespace())  # type: ignore[arg-type]
+    """The worker; nothing is counted here."""
+    return delivery.delivery_worker(parts, lambda *_: None)
 
 
 LINK = SIGNER.relative(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
@@ -177,14 +172,12 @@ CASES = (
         lambda parts: by_target(parts, SweepTarget),
         {**PLACE, "instances": 1, "problems": 0},
         fleet,
-        SweepParts,
     ),
     Case(
         "check_health/own-account",
         lambda parts: by_target(parts, CheckHealth),
         {"looked": True, "problems": 0},
         fleet,
-        HealthParts,
     ),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(
@@ -215,7 +208,7 @@ CASES = (
     Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
-        react_to_state_change,
+        lambda parts: parts.fill(ReactToStateChange, or_last(parts)),
         {"done": "question voided"},
         asking,
         Parts,
@@ -226,33 +219,29 @@ CASES = (
         events.respond_to_interruptions,
         {"ours": True, "told": "singly", "checkpoint_sent": True, "voided": True},
         asking,
-        EventParts,
     ),
     Case(
         "handle_rebalance_recommendation/recommended",
         by(RespondToWarnings, or_last),
         {"ours": True, "told": "singly"},
         asking,
-        EventParts,
     ),
     Case(
         "handle_lifecycle_action/scale-in",
         events.respond_to_lifecycle_action,
         {"ours": True, "voided": True},
         asking,
-        EventParts,
     ),
     Case(
         "handle_notice/retirement",
         by(NotifyDates, or_last),
         {"told": ["i-0123456789abcdef0"]},
         asking,
-        Ec2Parts,
     ),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
-    Case("serve_approval/get", site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
+    Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),
 )
 
@@ -278,7 +267,7 @@ def test_a_rotation_writes_a_next_key() -> None:
         pending=lambda _: None,
         put_pending=lambda version, document: written.append((version, sorted(document))),
     )
-    wired = keys.rotate_keys(parts(Parts, World()), secret)  # type: ignore[arg-type]
+    wired = RotateKeys(parts(Parts, World(), key_versions=secret).key_versions)
 
     assert {"step": "createSecret"} == call("rotate_link_keys", event, wired)
     assert [(event["ClientRequestToken"], ["current", "k1", "k2", "next"])] == written
@@ -300,7 +289,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(path: Any) -> None
     def untouched(*_: object) -> Any:
         raise AssertionError("an event that does not fit must reach no use case")
 
-    wired: Any = SimpleNamespace(ready=untouched, respond=untouched)
+    wired: Any = mock.Mock(side_effect=untouched, respond=untouched)
     event = json.loads(path.read_text())
     with pytest.raises(InputError, match="refused"):
         call(path.parent.name, event, wired)

@@ -11,7 +11,6 @@ from governor.adapters.clients import Clients
 from governor.adapters.errors import aws_errors
 from governor.adapters.sns import alert_document
 from governor.domain.alerts.alert import Alert
-from governor.ports import DeadLetters
 
 _WHY_CHARACTERS = 1000
 
@@ -51,16 +50,10 @@ class SqsDeadLetters:
                 QueueUrl=self._url, MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
             )
 
+    def park(self, alert: Alert, why: str) -> None:
+        """Fulfils `governor.channels.dispatch.Park`.
 
-class SqsParkedAlerts:
-    """Fulfils `governor.channels.dispatch.Park` with the delivery queue's dead-letter queue.
-
-    The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does, when it
-    is given the destination: of a message that was sent here it does not know where it came from.
-    """
-
-    def __init__(self, letters: DeadLetters) -> None:
-        self._letters = letters
-
-    def __call__(self, alert: Alert, why: str) -> None:
-        self._letters.keep(json.dumps({"again": alert_document(alert)}), why)
+        The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does, when
+        it is given the destination: of a message that was sent here it does not know where it came from.
+        """
+        self.keep(json.dumps({"again": alert_document(alert)}), why)

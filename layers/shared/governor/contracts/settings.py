@@ -49,16 +49,19 @@ class Settings:
         """The setting of that name. Raises: ConfigurationError when it is empty."""
         value: str = getattr(self, name)
         if not value:
-            variable = name.upper()
-            raise ConfigurationError(
-                f"the environment variable {variable} is missing: set it in template.yaml"
-            )
+            missing = f"the environment variable {name.upper()} is missing"
+            raise ConfigurationError(f"{missing}: set it in template.yaml")
         return value
 
     @property
     def signs_in(self) -> bool:
         """Whether people sign in before they decide."""
         return bool(self.oidc_issuer)
+
+    @property
+    def session_scope(self) -> tuple[str, ...]:
+        """What a session rests on."""
+        return self.oidc_issuer, self.oidc_client_id, self.oidc_groups_claim, self.oidc_approver_group
 
     @property
     def partition(self) -> str:
@@ -68,7 +71,7 @@ class Settings:
         return "aws-us-gov" if self.aws_region.startswith("us-gov-") else "aws"
 
 
-def parse_settings(variables: Mapping[str, str]) -> Settings:
+def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
     """Return the settings of an environment.
 
     Raises:
@@ -87,8 +90,3 @@ def parse_settings(variables: Mapping[str, str]) -> Settings:
         settings.need("oidc_issuer")
         settings.need("oidc_client_id")
     return settings
-
-
-def from_environment() -> Settings:
-    """Return the settings of this process."""
-    return parse_settings(os.environ)

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from governor.channels.slack import API_URL, SlackApi, SlackEphemeral
 from governor.channels.slack_actions import Confirm, SlackActions
 from governor.channels.transport import HttpsTransport
-from governor.contracts.policy import PolicyBook
+from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
-from governor.wiring.policies import make_ready, or_defaults, or_last, ready
+from governor.wiring.policies import or_defaults, or_last, ready
 
 
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     """For `serve_api`."""
-    show, decide = parts.fill(ShowApproval), parts.fill(Decide)
 
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
-        return ApprovalApi(show, decide, targets, base.ownership, parts.clock)
+        return parts.fill(ApprovalApi, targets=targets, ownership=base.ownership)
 
     return ready(or_defaults(parts), make)
 
 
 def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
-    show, decide = parts.fill(ShowApproval), parts.fill(Decide)
-    make_ready()
     secret, policies, transport = parts.channel_secret, or_last(parts), HttpsTransport()
 
-    def actions() -> SlackActions:
-        stored = secret.read()
+    def make(stored: Mapping[str, str]) -> SlackActions:
         token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
-        return SlackActions(
+        return parts.fill(
+            SlackActions,
             signing_secret=stored.get("slack_signing_secret", ""),
-            show=show,
-            decide=decide,
             directory=lambda: policies().base().policy.ownership,
             confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, parts.clock, api_url)),
-            clock=parts.clock,
         )
 
-    return actions
+    make({})
+    # Builds the parser.
+    parse_policy("")
+    return lambda: make(secret.read())

@@ -5,41 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from governor.adapters.ses import SesMailService
-from governor.adapters.sqs import SqsDeadLetters, SqsParkedAlerts, SqsQueue
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.registry import Registry
-from governor.channels.worker import Queue, Worker
+from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
+from governor.contracts.policy import PolicyBook, parse_policy
 from governor.errors import ConfigurationError
-from governor.ports import DeadLetters
 from governor.wiring.parts import Parts
-from governor.wiring.policies import make_ready, or_last
+from governor.wiring.policies import or_last
 
 
-def delivery_worker(
-    parts: Parts,
-    seen: Callable[[Dispatched, float], None],
-    *,
-    queue: Queue | None = None,
-    failures: DeadLetters | None = None,
-) -> Worker:
+def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> Worker:
     """For `deliver_alert`. Policy and secret are read for each message."""
-    known, clients, clock, state = parts.settings, parts.clients, parts.clock, parts.state
-    policies, secret, signer = or_last(parts, keep=True), parts.channel_secret, parts.signer
-    mail = SesMailService(clients) if known.email_sender else None
-    clients.client("sqs")
-    make_ready()
-    park = SqsParkedAlerts(failures or SqsDeadLetters(clients, known.need("delivery_failures_url")))
+    policies, secret, sender = or_last(parts, keep=True), parts.channel_secret, parts.settings.email_sender
+    mail = SesMailService(parts.clients) if sender else None
+
+    def make(book: PolicyBook, stored: Mapping[str, str], problem: str | None = None) -> Dispatch:
+        registry = Registry(stored, mail, sender or None, parts.clock, problem)
+        return parts.fill(Dispatch, book, registry=registry, park=parts.failures.park)
 
     def dispatch() -> Dispatch:
-        stored: Mapping[str, str] = {}
-        problem = None
         try:
-            stored = secret.read()
+            stored, problem = secret.read(), None
         except ConfigurationError as error:
-            problem = str(error)
-        registry = Registry(stored, mail, known.email_sender or None, clock, problem)
-        return Dispatch(clock, policies(), state, signer, registry, park)
+            stored, problem = {}, str(error)
+        return make(policies(), stored, problem)
 
-    own = queue or SqsQueue(clients, known.need("delivery_queue_url"))
-    return Worker(clock, dispatch, state, own, parse_queued, seen)
+    make(parse_policy(""), {})
+    return parts.fill(Worker, make=dispatch, parse=parse_queued, seen=seen)

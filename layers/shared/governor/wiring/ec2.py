@@ -1,52 +1,56 @@
-"""The adapters of functions that read or change instances."""
+"""The parts of functions that read or change instances, in whatever account and Region these are.
+
+Clients of the hub are opened at cold start, those of members when needed.
+"""
 
 from __future__ import annotations
 
 from functools import cached_property
 
+from governor.adapters.auto_scaling import AutoScalingHooks
+from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
+from governor.adapters.checkpoint import RunCommandHook
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
+from governor.adapters.pricing import AwsPriceBook
+from governor.adapters.spot_market import Ec2SpotMarket
 from governor.ports import (
+    BatchReader,
+    Catalogue,
+    CheckpointHook,
     InstanceController,
     InstanceReader,
     InstanceStarter,
     InstanceTagger,
+    LifecycleHooks,
     MetricReader,
+    PriceBook,
+    SiblingTypes,
     Snapshotter,
+    SpotMarket,
 )
+from governor.wiring.basics import over
 from governor.wiring.parts import Parts
 
 
 class Ec2Parts(Parts):
-    """As `Parts`. Clients of the hub's account are made at cold start, those of members when needed."""
+    """As `Parts`."""
+
+    instances: cached_property[InstanceReader] = over(Ec2Instances, opens="ec2")
+    tagger: cached_property[InstanceTagger] = over(Ec2Tags)
+    controller: cached_property[InstanceController] = over(Ec2Controller)
+    starter: cached_property[InstanceStarter] = over(Ec2Starter)
+    snapshots: cached_property[Snapshotter] = over(EbsSnapshots)
+    metrics: cached_property[MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
+    prices: cached_property[PriceBook] = over(AwsPriceBook)
+    market: cached_property[SpotMarket] = over(Ec2SpotMarket)
+    batch: cached_property[BatchReader] = over(AwsBatch)
+    hooks: cached_property[LifecycleHooks] = over(AutoScalingHooks)
+    catalogue: Catalogue = ShippedCatalogue()
+    types: SiblingTypes = ShippedCatalogue()
 
     @cached_property
-    def instances(self) -> InstanceReader:
-        self.clients.client("ec2", self.hub)
-        return Ec2Instances(self.clients)
-
-    @cached_property
-    def metrics(self) -> MetricReader:
-        self.clients.client("cloudwatch", self.hub)
-        return CloudWatchMetrics(self.clients)
-
-    @cached_property
-    def catalogue(self) -> ShippedCatalogue:
-        return ShippedCatalogue()
-
-    @cached_property
-    def tagger(self) -> InstanceTagger:
-        return Ec2Tags(self.clients)
-
-    @cached_property
-    def controller(self) -> InstanceController:
-        return Ec2Controller(self.clients)
-
-    @cached_property
-    def starter(self) -> InstanceStarter:
-        return Ec2Starter(self.clients)
-
-    @cached_property
-    def snapshots(self) -> Snapshotter:
-        return EbsSnapshots(self.clients)
+    def hook(self) -> CheckpointHook | None:
+        document = self.settings.checkpoint_document_name
+        return RunCommandHook(self.clients, document) if document else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Generic
 
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.instance import Target
 from governor.errors import PolicyError, Throttled, Unavailable
-from governor.usecases.accounts import Accounts, swept
+from governor.usecases.accounts import swept
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 
@@ -28,11 +27,6 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
     return lambda: make(policies())
 
 
-def make_ready() -> None:
-    """Build the parser at cold start, for functions whose every invocation reads a policy in its midst."""
-    parse_policy("")
-
-
 def use_case(
     parts: Parts, kind: Callable[..., UseCase], policies: Callable[[Parts], Ready[PolicyBook]] | None = None
 ) -> Ready[UseCase]:
@@ -40,17 +34,12 @@ def use_case(
     return ready((policies or present)(parts), partial(parts.fill, kind))
 
 
-@dataclass(frozen=True, slots=True)
-class ByTarget(Generic[UseCase]):
-    """A use case, and what makes the targets it takes."""
-
-    accounts: Accounts
-    ready: Ready[UseCase]
-
-
-def by_target(parts: Parts, kind: Callable[..., UseCase]) -> ByTarget[UseCase]:
-    """Return the use case of one target, made of these parts."""
-    return ByTarget(parts.accounts, use_case(parts, kind))
+def by_target(
+    parts: Parts, kind: Callable[..., Callable[[Target], UseCase]]
+) -> Callable[[str, str], UseCase]:
+    """Return the use case of one target, made of these parts, as a function of account and Region."""
+    accounts, made = parts.accounts, use_case(parts, kind)
+    return lambda account, region: made()(accounts.target(account, region))
 
 
 def swept_accounts(parts: Parts) -> Ready[Places]:
@@ -74,16 +63,9 @@ def present(parts: Parts) -> Ready[PolicyBook]:
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
     """For what must come to an end whatever the document says: locks are freed, people are notified."""
-    read = present(parts)
-
-    def found() -> PolicyBook:
-        try:
-            return read()
-        except PolicyError as error:
-            _log.error("%s; its defaults are used", error)
-            return parse_policy("")
-
-    return found
+    text = parts.policy_text
+    parts.clients.client("ssm")
+    return lambda: _accepted(text.read())
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
@@ -98,27 +80,25 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     def found() -> PolicyBook:
         try:
             document = text.read(patient=False)
-        except (Throttled, Unavailable) as error:
+            book = parse_policy(document)
+        except (PolicyError, Throttled, Unavailable) as error:
             kept = state.kept_policy()
-            if kept is None:
+            if kept is None and not isinstance(error, PolicyError):
                 raise
             _log.error("%s; the last accepted document is used", error)
-            return parse_policy(kept)
-        try:
-            book = parse_policy(document)
-        except PolicyError as error:
-            _log.error("%s; the last accepted document is used", error)
-            return last_accepted()
+            # Perhaps of an earlier release, which accepted what this one refuses.
+            return _accepted(kept or "")
         if keep and document != state.kept_policy():
             state.keep_policy(document, clock.now())
         return book
 
-    def last_accepted() -> PolicyBook:
-        # Perhaps of an earlier release, which accepted what this one refuses; then the defaults.
-        try:
-            return parse_policy(state.kept_policy() or "")
-        except PolicyError as error:
-            _log.error("the last accepted document: %s; its defaults are used", error)
-            return parse_policy("")
-
     return found
+
+
+def _accepted(document: str) -> PolicyBook:
+    """The policy of a document, or of its defaults where it is refused."""
+    try:
+        return parse_policy(document)
+    except PolicyError as error:
+        _log.error("%s; its defaults are used", error)
+        return parse_policy("")

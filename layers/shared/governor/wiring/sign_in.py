@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secret
-from governor.adapters.secrets import SecretDocument
 from governor.ports import IdentityProvider
+from governor.web.sessions import Sessions
 from governor.web.sign_in import SignInSite
 from governor.wiring.basics import Basics
-from governor.wiring.keys import sealer, sessions
 
 
 def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> SignInSite:
     """For `sign_in`."""
     known = parts.settings
-    return SignInSite(
+    return parts.fill(
+        SignInSite,
         provider=provider or _provider(parts),
-        sealer=sealer(parts),
-        sessions=sessions(parts),
-        signer=parts.signer,
+        sessions=Sessions(parts.sealer, known.session_scope),
         groups_claim=known.oidc_groups_claim,
         approver_group=known.oidc_approver_group,
         base_url=known.need("approval_base_url"),
-        clock=parts.clock,
     )
 
 
 def _provider(parts: Basics) -> OidcProvider:
-    known, secret = parts.settings, parts.settings.oidc_client_secret_arn
-    read = SecretDocument(parts.clients, secret).read if secret else None
+    known = parts.settings
+    read = parts.client_secret.read if known.oidc_client_secret_arn else None
     client = Client(
         issuer=known.need("oidc_issuer"),
         client_id=known.need("oidc_client_id"),
