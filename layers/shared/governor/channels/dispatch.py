@@ -17,6 +17,7 @@ from typing import Any
 
 from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
+from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
@@ -383,8 +384,6 @@ class Dispatch:
 
 
 def _picture(episode: Episode) -> bytes | None:
-    from governor.channels.picture_png import evidence_png
-
     try:
         return evidence_png(episode.evidence, episode.idle_below_percent)
     except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it

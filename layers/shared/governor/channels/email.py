@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from governor.channels.message import (
     CUT,
@@ -79,16 +79,13 @@ class EmailChannel(Channel):
         document = email_document(message, sender=self._sender, recipient=self._recipient).as_bytes()
         try:
             return Delivered(self._service.send(self._sender, self._recipient, document))
-        except (Throttled, Unavailable) as error:
-            raise DeliveryRetryable(
-                f"the service did not take it ({_reason(error)})", channel=_NAME
-            ) from None
         except CloudError as error:
             # Its text can hold addresses, and so is not repeated.
+            text = f"the service did not take it ({error.code or type(error).__name__})"
+            if isinstance(error, (Throttled, Unavailable)):
+                raise DeliveryRetryable(text, channel=_NAME) from None
             advice = _DENIED if isinstance(error, AccessDenied) else _WHAT_TO_DO.get(error.code, _OTHERWISE)
-            raise DeliveryRefused(
-                f"the service did not take it ({_reason(error)}): {advice}", channel=_NAME
-            ) from None
+            raise DeliveryRefused(f"{text}: {advice}", channel=_NAME) from None
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
@@ -106,7 +103,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["References"] = f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
-    mail.set_content(_text(shown, cut))
+    mail.set_content("\n".join(_text_lines(shown, cut)) + "\n")
     mail.add_alternative(page, subtype="html")
     if picture is not None:
         _, html = mail.iter_parts()
@@ -121,7 +118,13 @@ def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]
     """Return the most of the message that mail programs show, what says that it is cut, and its page."""
     for shown in message.shortened():
         cut = "" if shown is message else CUT
-        page = _html(shown, cut, has_picture=has_picture)
+        page = _template().render(
+            message=shown,
+            footer=_footer(shown),
+            cut=cut,
+            picture_cid=_CID if has_picture else None,
+            picture_alt=shown.evidence.caption if shown.evidence else "The utilization of the GPUs",
+        )
         if len(page.encode()) <= _HTML_BYTES:
             break
     return shown, cut, page
@@ -129,10 +132,6 @@ def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]
 
 def _footer(message: Message) -> str:
     return " · ".join(filter(None, ("GPU Governor", message.reference)))
-
-
-def _text(message: Message, cut: str) -> str:
-    return "\n".join(_text_lines(message, cut)) + "\n"
 
 
 def _text_lines(message: Message, cut: str) -> Iterator[str]:
@@ -161,35 +160,15 @@ def _section_lines(section: Section) -> Iterator[str]:
 
 
 @cache
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+def _template() -> Template:
+    folder = FileSystemLoader(Path(__file__).parent / "templates")
+    environment = Environment(
+        loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-
-
-def _html(message: Message, cut: str, *, has_picture: bool) -> str:
-    return (
-        _environment()
-        .get_template("email.html")
-        .render(
-            message=message,
-            footer=_footer(message),
-            cut=cut,
-            picture_cid=_CID if has_picture else None,
-            picture_alt=message.evidence.caption if message.evidence else "The utilization of the GPUs",
-        )
-    )
+    return environment.get_template("email.html")
 
 
 def _checked(address: str, role: str) -> str:
     if not is_address(address):
         raise ConfigurationError(f"the {role} of the channel email must be one address like name@example.com")
     return address
-
-
-def _reason(error: CloudError) -> str:
-    return error.code or type(error).__name__

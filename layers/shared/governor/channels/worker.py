@@ -65,25 +65,22 @@ class Worker:
         """Ids of the messages that must stay in the queue."""
         return [one.message_id for one in batch if not self._is_done(one)]
 
-    def _late(self, one: Queued, wait: int | None = None) -> float:
-        age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
-        return max(age, float(wait or 0))
-
     def _is_done(self, one: Queued) -> bool:
         try:
             done = self._work(self.make(), one.body)
-            self.seen(done, self._late(one, done.retry_after_seconds) if done.left else 0.0)
-        except Exception as error:  # noqa: BLE001 - logged, and the queue repeats it
+        except LeaseTaken as error:
+            _log.info("a message is left: %s", error)
+            done = Dispatched(0, 0, left=1)
+        except Exception:  # noqa: BLE001 - logged
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
-            if isinstance(error, LeaseTaken):
-                _log.info("a message is left: %s", error)
-            else:
-                _log.exception("a message was not delivered")
-            self.seen(Dispatched(0, 0, left=1), self._late(one))
-            self._hide(one, None)
-            return False
+            _log.exception("a message was not delivered")
+            done = Dispatched(0, 0, left=1)
+        late = 0.0
         if done.left:
+            age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
+            late = max(age, float(done.retry_after_seconds or 0))
             self._hide(one, done.retry_after_seconds)
+        self.seen(done, late)
         return not done.left
 
     def _work(self, dispatch: Dispatch, body: str) -> Dispatched:
