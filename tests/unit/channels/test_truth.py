@@ -525,6 +525,8 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
 def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: str) -> None:
     """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is read."""
     alert, said = EVENTS[name]
+    # Plain SNS carries the alert as it is; the channels add what the instance cost at the last sweep.
+    assert "is $5.67 an hour, $136 a day" in texts(alert, None)["sns"]
     priced = replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"})
     needed = {**ABOUT, **{words: words for words in said}}
     for channel, text in texts(priced, None).items():

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
+from governor.adapters.catalogue import list_price
 from governor.adapters.clients import Clients, pages
 from governor.adapters.errors import aws_errors
 from governor.domain.alerts.alert import QUESTIONS, Alert
 from governor.domain.units import iso
+from governor.domain.wording import usd
 from governor.errors import NobodyListens
 
 _SUBJECT_LIMIT = 99
@@ -116,8 +119,18 @@ def readable(alert: Alert) -> str:
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.link is not None and not any(alert.link in line for line in lines):
         lines += ["", f"{'Stop or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}"]
-    lines += ["", *(f"{label}: {value}" for label, value in alert.about.rows()), "", _WHY]
+    rows = alert.about.rows(_unpriced(alert.about.instance_type))
+    lines += ["", *(f"{label}: {value}" for label, value in rows), "", _WHY]
     return "\n".join(lines)
+
+
+def _unpriced(instance_type: str | None) -> str:
+    """Return the list price where the cost is not known: what responds to events has no time to ask."""
+    price = list_price(instance_type or "")
+    if price is None:
+        return "not known"
+    listed = f"{usd(price)} an hour, {usd(price * 24)} a day"
+    return f"not known; the list price (On-Demand, us-east-1) is {listed}"
 
 
 def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
@@ -130,19 +143,6 @@ def _cut(text: str) -> str:
 
 def alert_document(alert: Alert) -> dict[str, object]:
     """The alert as plain JSON data, for machines that subscribe."""
-    return {
-        "version": 1,
-        "kind": alert.kind.value,
-        "severity": alert.severity.value,
-        "account": alert.account,
-        "region": alert.region,
-        "instance_id": alert.instance_id,
-        "owner": alert.owner,
-        "project": alert.project,
-        "subject": alert.subject,
-        "lines": list(alert.lines),
-        "link": alert.link,
-        "dedup_id": alert.dedup_id,
-        "at": iso(alert.at),
-        "facts": dict(alert.facts),
-    }
+    document = {item.name: getattr(alert, item.name) for item in fields(alert)}
+    plain = {"lines": list(alert.lines), "at": iso(alert.at), "facts": dict(alert.facts)}
+    return {"version": 1, **document, **plain}

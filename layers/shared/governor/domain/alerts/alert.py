@@ -88,11 +88,11 @@ class Facts:
     usd_per_day: Usd | None = None
     """At the list or Spot price, while it runs; `None` when not known."""
 
-    def rows(self) -> tuple[tuple[str, str], ...]:
+    def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
         """Label and value, in reading order. Unknown ones are left out, but for the cost and owner of an
-        instance."""
+        instance; `unpriced` stands for a cost that is not known."""
         one, name = self.instance_id, self.instance_name
-        cost = "not known" if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        cost = unpriced if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
         found = {
             "Instance": f"{name} ({one})" if one and name else one,
             "Type": self.instance_type,

@@ -278,18 +278,8 @@ def _alert(
     about, owner, known = episode.instance if episode else ref.target, NOBODY, {}
     if episode is not None:
         owner, known = Owner(episode.owner, episode.project), episode_facts(episode)
-    alert = alert_of(
-        kind,
-        severity,
-        about,
-        words.title,
-        words.lines,
-        stage_id(stage, ref),
-        at,
-        owner=owner,
-        link=link,
-        facts={**known, **facts},
-    )
+    title, lines, name, facts = words.title, words.lines, stage_id(stage, ref), {**known, **facts}
+    alert = alert_of(kind, severity, about, title, lines, name, at, owner=owner, link=link, facts=facts)
     return replace(alert, instance_id=ref.instance_id)
 
 
@@ -330,26 +320,19 @@ _TITLES: Mapping[Outcome, str] = {
     Outcome.INTERRUPTED: "Canceled: AWS takes {name} back",
     Outcome.FAILED: "Could not ask about {name}. Nothing was changed",
 }
+_TOO_LONG = "A step took longer than its time limit."
 _ERRORS: Mapping[str, tuple[str, str]] = {
-    "States.Timeout": ("A step took longer than its time limit.", ""),
-    "States.HeartbeatTimeout": ("A step took longer than its time limit.", ""),
+    "States.Timeout": (_TOO_LONG, ""),
+    "States.HeartbeatTimeout": (_TOO_LONG, ""),
     "StepTimedOut": ("EC2 did not finish in time: {}", "Look at the instance in EC2."),
-    "SnapshotFailed": (
-        "A snapshot failed: {}",
-        "Look at the snapshot in EC2, or snapshot the volumes by hand.",
-    ),
-    "AccessDenied": (
-        "A permission is missing: {}",
-        "Allow that call for GPU Governor's role in the account, as its stack does.",
-    ),
-    "NobodyListens": (
-        "The message would have reached nobody: {}",
-        "Confirm a subscription of the alert topic, or set up a channel.",
-    ),
+    "SnapshotFailed": ("A snapshot failed: {}", "Look at it in EC2, or snapshot the volumes by hand."),
+    "AccessDenied": ("A permission is missing: {}", "Allow it for GPU Governor's role in the account."),
+    "NobodyListens": ("Nobody would have got the message: {}", "Confirm a subscription or set up a channel."),
     "Throttled": ("AWS was too busy to answer: {}", ""),
     "Unavailable": ("AWS could not be reached: {}", ""),
     "RemediationFailed": ("The workflow failed: {}", ""),
 }
+"""By the name of the error: what happened, and what to do where that is not in the record."""
 _WAITING = ("StepTimedOut", "SnapshotFailed")
 """Errors of what was begun and did not come to its end."""
 _JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
