@@ -85,7 +85,7 @@ def sections(kind: type) -> Iterator[type]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the docstring under each setting of a dataclass."""
+    """Return the docstring under each setting of a dataclass; a section without one says it itself."""
     found: dict[str, str] = {}
     (body,) = ast.parse(dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
@@ -93,4 +93,6 @@ def meanings(kind: type) -> dict[str, str]:
         if isinstance(setting, ast.AnnAssign) and isinstance(after, ast.Expr):
             assert isinstance(setting.target, ast.Name)
             found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
-    return {one.name: found.get(one.name, "") for one in fields(kind)}
+    hints = get_type_hints(kind)
+    about = {name: inspect.getdoc(hint) or "" for name, hint in hints.items() if is_dataclass(hint)}
+    return {one.name: found.get(one.name, about.get(one.name, "").split("\n\n")[0]) for one in fields(kind)}

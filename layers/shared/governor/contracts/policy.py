@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, reduce
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -35,7 +35,6 @@ _RETIRED: Mapping[str, str] = {
     "targets": "pasts_asked_per_sweep",
 }
 """Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
-_Made = TypeVar("_Made", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +49,7 @@ class Override(Section):
     """The settings that it changes."""
 
 
-# Made on first use: not every function reads a policy, nor every policy has overrides.
-@cache
-def _policies() -> TypeAdapter[Policy]:
-    return TypeAdapter(Policy)
-
-
-@cache
-def _overrides() -> TypeAdapter[Override]:
-    return TypeAdapter(Override)
+_Made = TypeVar("_Made", Policy, Override)
 
 
 class PolicyBook:
@@ -72,7 +63,7 @@ class PolicyBook:
         """
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
-        base, in_base = _checked(_policies, self._settings)
+        base, in_base = _checked(Policy, self._settings)
         found: list[Override] = []
         for index, item in enumerate(items):
             override, wrong = _override(item, self._settings, frozenset(in_base))
@@ -112,27 +103,17 @@ class PolicyBook:
             PolicyError: they contradict each other.
         """
         if indices not in self._applied:
-            names = tuple(self.overrides[index].name for index in indices)
-            policy, mistakes = self._joined(indices)
+            chosen = [self.overrides[index] for index in indices]
+            names = tuple(one.name for one in chosen)
+            merged = reduce(_merge, (one.set for one in chosen), self._settings)
+            # Only what an override can change is read; people, for example, are taken from the base.
+            own = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
+            policy, mistakes = _checked(Policy, _without_base_only(merged), **own)
             if policy is None:
                 above = ("overrides", "+".join(names))
                 raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
             self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
         return self._applied[indices]
-
-    def _joined(self, indices: Iterable[int]) -> tuple[Policy | None, list[Mistake]]:
-        """Read only what an override can change; people, for example, are taken from the base."""
-        merged: Mapping[str, Any] = self._settings
-        for index in indices:
-            merged = _merge(merged, self.overrides[index].set)
-        policy, mistakes = _checked(_policies, _without_base_only(merged))
-        if policy is None:
-            return None, mistakes
-        base = self._base.policy
-        try:
-            return replace(policy, **{name: getattr(base, name) for name in ONLY_IN_BASE}), []
-        except SettingError as error:
-            return None, list(error.mistakes)
 
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
         found = [PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes]
@@ -197,13 +178,13 @@ def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
 ) -> tuple[Override | None, list[Mistake]]:
     """An override, or `None`, and its mistakes by paths within it; the base's own are not told again."""
-    override, mistakes = _checked(_overrides, item)
+    override, mistakes = _checked(Override, item)
     patch = item.get("set") if isinstance(item, dict) else None
     if isinstance(patch, dict):
         reason = "is a setting of the whole sweep and cannot be overridden"
         mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
         allowed = _without_base_only(patch)
-        _, found = _checked(_policies, _without_base_only(_merge(base, allowed)))
+        _, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
@@ -221,10 +202,8 @@ def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
         if not isinstance(name, str):
             continue
         path = ("overrides", str(index), "name")
-        if not name.strip():
-            mistakes.append((path, f"is {shown(name)}; it must be text"))
-        elif name != name.strip():
-            mistakes.append((path, f"is {shown(name)}; it has no space before or after it"))
+        if not name or name != name.strip():
+            mistakes.append((path, f"is {shown(name)}; it must be text with no space before or after it"))
         if first.setdefault(name, index) != index:
             mistakes.append((path, f"is the name of overrides.{first[name]}, too; give each its own"))
     return mistakes
@@ -243,14 +222,22 @@ def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ONLY_IN_BASE}
 
 
-def _checked(
-    adapter: Callable[[], TypeAdapter[_Made]], settings: object
-) -> tuple[_Made | None, list[Mistake]]:
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    """Made on first use: not every function reads a policy, nor every policy has overrides."""
+    return TypeAdapter(kind)
+
+
+def _checked(kind: type[_Made], settings: object, **given: Any) -> tuple[_Made | None, list[Mistake]]:
+    """A section of these settings, and of those that are `given` as they are; or what is wrong with them."""
+    reader: TypeAdapter[_Made] = _reader(cast(Any, kind))
     try:
         # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a flag.
-        return adapter().validate_json(json.dumps(settings), strict=True), []
+        return replace(reader.validate_json(json.dumps(settings), strict=True), **given), []
     except ValidationError as error:
         return None, _mistakes(error)
+    except SettingError as error:
+        return None, list(error.mistakes)
 
 
 def _mistakes(error: ValidationError) -> list[Mistake]:
@@ -265,7 +252,7 @@ def _mistakes(error: ValidationError) -> list[Mistake]:
     return found
 
 
-_KINDS = {
+_WANTED = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
     "int_parsing_size": "a smaller number",
@@ -277,27 +264,27 @@ _KINDS = {
     "dict_type": "a mapping",
     "mapping_type": "a mapping",
     "dataclass_type": "a mapping of settings",
+    "enum": "{expected}",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt:.15g}",
+    "greater_than_equal": "at least {ge:.15g}",
+    "less_than_equal": "at most {le:.15g}",
 }
 """What is wanted, by the validator's name for that something else stands there."""
-_BOUNDS = {"ge": "at least", "le": "at most", "gt": "more than"}
 
 
 def _reason(item: ErrorDetails) -> str:
-    kind, context, value = item["type"], item.get("ctx", {}), shown(item.get("input"))
+    kind = item["type"]
     if kind in ("unexpected_keyword_argument", "extra_forbidden"):
         return "unknown setting"
     if kind == "missing":
         return "is missing"
-    if kind in _KINDS:
-        return f"is {value}; it must be {_KINDS[kind]}"
-    if "expected" in context:
-        # The validator shows members of an enum as Python writes them: <Action.STOP: 'stop'>.
-        expected = re.sub(r"<[^:>]*: ([^>]*)>", r"\1", context["expected"])
-        return f"is {value}; it must be {expected}"
-    for bound, said in _BOUNDS.items():
-        if bound in context:
-            return f"is {value}; it must be {said} {float(context[bound]):.15g}"
-    return item["msg"].removeprefix("Value error, ")
+    if kind not in _WANTED:
+        return item["msg"].removeprefix("Value error, ")
+    wanted = _WANTED[kind].format(**item.get("ctx", {}))
+    # The validator shows members of an enum as Python writes them: <Action.STOP: 'stop'>.
+    wanted = re.sub(r"<[^:>]*: ([^>]*)>", r"\1", wanted)
+    return f"is {shown(item.get('input'))}; it must be {wanted}"
 
 
 def _merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

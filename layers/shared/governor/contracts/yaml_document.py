@@ -9,7 +9,7 @@ that 1.1 and 1.2 read differently (`0120`, `6_0`) is refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,14 @@ _MOST_VALUES = 20_000
 _SHOWN_CHARACTERS = 40
 
 _TAG = "tag:yaml.org,2002:"
+_MERGE = _TAG + "merge"
 _NUMBERS = ("int", "float")
 _PLAIN = ("str", "bool", "null", *_NUMBERS)
 _TEXT = ("timestamp", "value", "merge")
 """Of YAML 1.1 only: dates, and the signs `=` and `<<`."""
 _ODD = (
     (r"[-+]?0b", "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"),
-    (
-        r"[-+]?0[0-9_]",
-        "begins with a zero, octal in YAML 1.1; write it without, or in quotes if it is text",
-    ),
+    (r"[-+]?0[0-9_]", "begins with a zero, octal in YAML 1.1; write it without, or in quotes"),
     (r"[^_]*_", "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"),
 )
 """Numbers that YAML 1.1 reads in another way than 1.2."""
@@ -70,26 +68,24 @@ def read_document(text: str) -> Document:
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
     try:
-        loader = _Loader(text)
-        root = loader.get_single_node()
+        reader = _Reader(text)
+        root = reader.get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _refused(f"not readable as YAML: the character {error.character:#06x} is in it", line) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        reason = f"not readable as YAML: {printable(said)}"
-        raise _refused(reason, mark.line + 1 if mark else None) from None
+        raise _refused(f"not readable as YAML: {printable(said)}", mark.line + 1 if mark else None) from None
     except (ValueError, OverflowError):
         # The scanner makes characters of what escapes name, and numbers of directives, without a look.
         reason = "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
-        raise _refused(reason, loader.line + 1) from None
+        raise _refused(reason, reader.line + 1) from None
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
         return Document({}, {})
     if not isinstance(root, yaml.MappingNode):
         raise _refused("the document must be a mapping of settings", root.start_mark.line + 1)
-    reader = _Reader(loader)
-    settings = reader.value(root, (), ())
+    settings = reader.setting(root, (), ())
     if reader.problems:
         raise PolicyError(sorted(reader.problems, key=lambda problem: problem.line or 0))
     return Document(settings, reader.lines)
@@ -110,14 +106,18 @@ def _refused(reason: str, line: int | None) -> PolicyError:
     return PolicyError([PolicyProblem("", reason, line)])
 
 
-class _Loader(yaml.SafeLoader):
-    """Composes nothing deeper than a policy can be, so that no document exhausts the stack."""
+class _Reader(yaml.SafeLoader):
+    """Composes the nodes of a document and turns them into settings; collects every mistake on the way."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.problems: list[PolicyProblem] = []
+        self.lines: dict[Path, int] = {}
         self._depth = 0
+        self._settings = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose nothing deeper than a policy can be, so that no document exhausts the stack."""
         if self._depth == _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(None, None, f"it is nested more than {_DEEPEST} deep", mark)
@@ -127,22 +127,12 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
-
-class _Reader:
-    """Turns nodes into settings, and collects every mistake on the way."""
-
-    def __init__(self, loader: _Loader) -> None:
-        self.problems: list[PolicyProblem] = []
-        self.lines: dict[Path, int] = {}
-        self._loader = loader
-        self._values = 0
-
-    def value(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
+    def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
         """What a node says; `above` are the nodes that it stands in. `None` where that is a mistake."""
         if any(node is one for one in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
-        self._values += 1
-        if self._values > _MOST_VALUES or len(above) > _DEEPEST:
+        self._settings += 1
+        if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
             reason = f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
             raise _refused(reason, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
@@ -152,42 +142,38 @@ class _Reader:
         if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
             items = [(item, (*path, str(index))) for index, item in enumerate(node.value)]
             self.lines |= {inner: item.start_mark.line + 1 for item, inner in items}
-            return [self.value(item, inner, (*above, node)) for item, inner in items]
+            return [self.setting(item, inner, (*above, node)) for item, inner in items]
         return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
 
     def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for source in self._merge_sources(node, path):
-            found = self.value(source, path, above)
-            # Of several sources the earlier one goes first, and the mapping's own keys go before all.
-            merged = {**found, **merged} if isinstance(found, dict) else merged
-        own: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if key_node.tag == _TAG + "merge":
-                continue
+        found: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        # What is merged comes first: the mapping's own keys, and their lines, replace those of others.
+        for key_node, value_node in sorted(node.value, key=lambda pair: bool(pair[0].tag != _MERGE)):
             key = self._key(key_node, path)
             if key is None:
                 continue
-            inner = (*path, key)
-            if key in own:
-                self._mistake(inner, f"stands twice, in line {self.lines[inner]} and here", key_node)
+            inner, line = (*path, key), key_node.start_mark.line + 1
+            if key in first:
+                self._mistake(inner, f"stands twice, in line {first[key]} and here", key_node)
                 continue
-            self.lines[inner] = key_node.start_mark.line + 1
-            own[key] = self.value(value_node, inner, above)
-        return {**merged, **own}
+            first[key] = line
+            if key_node.tag == _MERGE:
+                found = self._merged(value_node, path, above)
+            else:
+                self.lines[inner] = line
+                found[key] = self.setting(value_node, inner, above)
+        return found
 
-    def _merge_sources(self, node: yaml.MappingNode, path: Path) -> Iterator[yaml.Node]:
-        """The mappings that `<<` names, of one alias or of a list of them."""
-        named = [(key, value) for key, value in node.value if key.tag == _TAG + "merge"]
-        for key_node, _ in named[1:]:
-            self._mistake((*path, "<<"), "stands twice; give a list of what is merged", key_node)
-        for _, value in named[:1]:
-            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
-            for source in sources:
-                if isinstance(source, yaml.MappingNode):
-                    yield source
-                else:
-                    self._mistake((*path, "<<"), "merges mappings only", source)
+    def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+        """The mappings that `<<` names, of one alias or of a list of them; an earlier one goes first."""
+        merged: dict[str, Any] = {}
+        for source in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
+            if isinstance(source, yaml.MappingNode):
+                merged |= self.setting(source, path, above) or {}
+            else:
+                self._mistake((*path, "<<"), "merges mappings only", source)
+        return merged
 
     def _key(self, node: yaml.Node, path: Path) -> Any:
         """The text of a key, or `None` where it is a mistake."""
@@ -209,7 +195,7 @@ class _Reader:
             if re.match(pattern, text):
                 return self._mistake(path, f"{shown(text)} {odd}", node)
         try:
-            found = self._loader.construct_object(node)
+            found = self.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError):
             return self._mistake(path, f"{shown(text)} is no {kind}", node)
         if isinstance(found, int) and found.bit_length() >= _INT_BITS:

@@ -460,36 +460,22 @@ class Policy(Section):
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone."""
+    # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
-    """The accounts and Regions that are swept."""
     metrics: Metrics = Metrics()
-    """The CloudWatch metrics of the GPUs."""
     idle: IdleRule = IdleRule()
-    """When an instance is idle."""
     vetoes: Vetoes = Vetoes()
-    """Limits of other figures that make an instance busy."""
     plan: PlanRule = PlanRule()
-    """The action for an idle instance."""
     approval: ApprovalRule = ApprovalRule()
-    """When people are asked, and how long a question lasts."""
     breaker: Breaker = Breaker()
-    """When all plans freeze."""
     ownership: Ownership = field(default_factory=Ownership)
-    """Who is responsible for an instance."""
     advice: Advice = Advice()
-    """Hints that never lead to an action."""
     managed: Managed = Managed()
-    """Messages about instances that another service runs."""
     prices: Prices = field(default_factory=Prices)
-    """Prices that the governor cannot read from AWS."""
     ledger: Ledger = Ledger()
-    """How savings are booked."""
     budget: Budget = field(default_factory=Budget)
-    """Budgets of projects."""
     events: Events = Events()
-    """Answers to events of EC2 and AWS Health."""
     health: Health = Health()
-    """Health of GPUs."""
 
     def contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
