@@ -22,7 +22,7 @@ _LATE = timedelta(minutes=5)
 """So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
 _LONGEST = timedelta(minutes=30)
 _OFF = ("off", "no", "false", "none", "never", "0")
-_HOOK = ("hook", "on", "yes", "true", "1")
+_ON = ("hook", "on", "yes", "true", "1", "signal")
 
 
 class Cause(StrEnum):
@@ -221,13 +221,9 @@ class HookAnswer:
     @property
     def was_sent(self) -> bool | None:
         """`None` where that is not known, or not yet."""
-        match self.state:
-            case HookState.SENT | HookState.EARLIER:
-                return True
-            case HookState.REFUSED:
-                return False
-            case HookState.NEXT | HookState.UNKNOWN:
-                return None
+        if self.state in (HookState.SENT, HookState.EARLIER):
+            return True
+        return False if self.state is HookState.REFUSED else None
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
@@ -235,22 +231,16 @@ def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Che
 
     On a rebalance recommendation the policy alone says whether; the tag can only forbid it.
     """
-    events, response = policy.events, warned.response
+    wanted, why = warned.response.wants_hook(policy.events), "the policy says so"
+    signal = policy.events.signal_gpu_processes
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
-    wanted = response.wants_hook(events)
-    signal = events.signal_gpu_processes
-    why = "the policy says so"
-    if tag in _OFF:
-        return Checkpoint(False, False, f"its tag {CHECKPOINT_TAG} says {tag}")
-    if tag in _HOOK or tag == "signal":
+    if tag in _ON:
         signal = tag == "signal"
-        if response.is_certain:
-            wanted, why = True, f"its tag {CHECKPOINT_TAG} says {tag}"
-    if not wanted:
-        return Checkpoint(False, False, why)
-    if (forbidden := _forbidden(instance, policy, warned)) is not None:
-        return Checkpoint(False, False, forbidden)
-    return Checkpoint(True, signal, why)
+    if tag in _OFF or (tag in _ON and warned.response.is_certain):
+        wanted, why = tag in _ON, f"its tag {CHECKPOINT_TAG} says {tag}"
+    if wanted and (forbidden := _forbidden(instance, policy, warned)) is not None:
+        wanted, why = False, forbidden
+    return Checkpoint(wanted, wanted and signal, why)
 
 
 def _forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:

@@ -71,7 +71,7 @@ class ReactToExecutionEnd:
     """A remediation workflow ended other than by itself: the lock is freed and the owner notified."""
 
     clock: Clock
-    close: CloseDead
+    close_dead: CloseDead
 
     def __call__(self, execution_name: str, status: str) -> bool:
         """True when an episode was still open, or its owner not notified of its end yet.
@@ -81,4 +81,4 @@ class ReactToExecutionEnd:
             CloudError: the state table or the channel could not be reached; repeat it.
         """
         ref = episode_from_execution_name(execution_name)
-        return self.close(ref, f"its workflow ended {status}", self.clock.now())
+        return self.close_dead(ref, f"its workflow ended {status}", self.clock.now())

@@ -127,27 +127,19 @@ HARDWARE_METRICS = tuple(figure.published for figure in _FIGURES if figure.is_ha
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """The dimension sets of one instance in one namespace: its aggregate, if there is one, and its GPUs."""
+    """The dimension sets of one instance in one namespace: what to read first, and for more."""
 
-    aggregate: tuple[Dimensions, ...]
-    gpus: tuple[Dimensions, ...]
+    first: tuple[Dimensions, ...]
+    """The aggregate, where it saves reads; else the GPUs one by one, or an aggregate without any."""
+    later: tuple[Dimensions, ...] = ()
+    """The GPUs of such an aggregate."""
 
     @classmethod
     def of(cls, listed: Iterable[Dimensions]) -> _Sets:
         """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is that."""
         gpus = tuple(sorted(one for one in listed if is_gpu(one)))
-        others = sorted((one for one in listed if not is_gpu(one)), key=len)
-        return cls(tuple(others[:1]), gpus)
-
-    @property
-    def singly(self) -> tuple[Dimensions, ...]:
-        """The GPUs one by one; where only the aggregate is published, that."""
-        return self.gpus or self.aggregate
-
-    @property
-    def summed(self) -> tuple[Dimensions, ...]:
-        """The aggregate, where it saves reads; else nothing."""
-        return self.aggregate if len(self.gpus) > 1 else ()
+        aggregate = tuple(sorted((one for one in listed if not is_gpu(one)), key=len)[:1])
+        return cls(aggregate, gpus) if aggregate and len(gpus) > 1 else cls(gpus or aggregate)
 
 
 @dataclass(slots=True)
@@ -168,9 +160,8 @@ class _Work:
         """The aggregates, and single GPUs where there is none."""
         for figure in _FIGURES:
             sets = self.sets(figure)
-            statistic = figure.of_all if sets.summed else figure.of_gpu
-            for dimensions in sets.summed or sets.singly:
-                yield self, figure, dimensions, statistic
+            for dimensions in sets.first:
+                yield self, figure, dimensions, figure.of_all if sets.later else figure.of_gpu
 
     def later_reads(self) -> Iterator[_Read]:
         """What the first look could not rule out, GPU by GPU; then Xid numbers and memory traffic."""
@@ -178,25 +169,24 @@ class _Work:
         self.reading.works = bool(suspects[_UTILIZATION])
         for figure in (one for one in _FIGURES if suspects[one]):
             sets = self.sets(figure)
-            # The dimensions of Xid numbers are known: none has to be listed first.
-            if figure is _XIDS:
-                for dimensions in sets.singly:
-                    if sets.summed or gpu_label(dimensions) in suspects[_XIDS]:
-                        for number, one in _NUMBERS.items():
-                            yield self, one, (*dimensions, ("Xid", str(number))), one.of_gpu
-            elif sets.summed:
-                for dimensions in sets.gpus:
+            if figure is not _XIDS:
+                for dimensions in sets.later:
                     yield self, figure, dimensions, figure.of_gpu
+                continue
+            # Known by the dimensions of their sum: none has to be listed first.
+            for dimensions in sets.later or sets.first:
+                if sets.later or gpu_label(dimensions) in suspects[_XIDS]:
+                    for number, one in _NUMBERS.items():
+                        yield self, one, (*dimensions, ("Xid", str(number))), one.of_gpu
         if self.reading.works and self.request.advice:
-            for dimensions in self.agent.singly:
+            for dimensions in self.agent.later or self.agent.first:
                 yield self, _MEMORY, dimensions, _MEMORY.of_gpu
 
     def _suspects(self, figure: _Figure) -> list[str]:
         """The GPUs, or the aggregate, whose series may hold a finding. An aggregate has said all it knows."""
-        sets, rule = self.sets(figure), self.request.policy.health
-        series = self.figures.pop(figure.name, {}) if sets.summed else self.figures[figure.name]
-        gpus = len(sets.gpus) if sets.summed else 1
-        return [label for label, one in series.items() if figure.suspicious(one, gpus, rule)]
+        gpus, rule = len(self.sets(figure).later), self.request.policy.health
+        series = self.figures.pop(figure.name, {}) if gpus else self.figures[figure.name]
+        return [label for label, one in series.items() if figure.suspicious(one, gpus or 1, rule)]
 
     def note(self, figure: _Figure, dimensions: Dimensions, series: Series) -> None:
         """A series is listed for hours after its last reading: only what was read counts as measured."""
