@@ -122,11 +122,6 @@ class Warned:
         return RESPONSES[self.cause]
 
     @property
-    def kind(self) -> str:
-        """Warnings of one kind in one place are counted together."""
-        return self.response.kind
-
-    @property
     def group(self) -> str | None:
         """The Auto Scaling group that lets it go."""
         return self.waits.group if self.waits else None

@@ -128,7 +128,7 @@ def mass_alert(
     """
     zone, target = instance.availability_zone or instance.target.region, instance.target
     place = f"the group {warned.group}" if warned.group else zone
-    many = f"more than {policy.events.mass_interruption_told_singly} {_MANY[warned.kind]}"
+    many = f"more than {policy.events.mass_interruption_told_singly} {_MANY[warned.response.kind]}"
     which = "belong to that group" if warned.group else "run there on capacity that EC2 can take back"
     known = endangered or ()
     lost = [one for one in known if one.instance_id in unasked]

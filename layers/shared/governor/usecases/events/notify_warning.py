@@ -142,7 +142,7 @@ class NotifyWarning:
         window = timedelta(minutes=base.events.mass_interruption_window_minutes)
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
         try:
-            name = f"{case.warned.kind}#{place}"
+            name = f"{case.warned.response.kind}#{place}"
             return self.log.count(case.instance.target, name, self.clock.now(), window)
         except (CloudError, ConflictError) as error:
             # Notified singly: one message too many is the safe side.
@@ -151,7 +151,7 @@ class NotifyWarning:
 
     def _summarise(self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]) -> bool:
         instance, warned, since = case.instance, case.warned, burst.started_at
-        place = f"{instance.target}#{warned.group or instance.availability_zone}"
+        place = f"{warned.response.kind}#{instance.target}#{warned.group or instance.availability_zone}"
 
         def notify() -> None:
             endangered, now = self._endangered(case, base), self.clock.now()
@@ -162,7 +162,7 @@ class NotifyWarning:
             ]
             run_all([partial(self.announcer.announce, alert) for alert in alerts])
 
-        return self.once(f"mass#{warned.kind}#{place}#{int(since.timestamp())}", notify)
+        return self.once(f"mass#{place}#{int(since.timestamp())}", notify)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
         """What runs in that zone on capacity that can be taken back, or in that group, by its owner.

@@ -69,12 +69,17 @@ class SendCheckpoint:
         Raises:
             CloudError: the hook could not be sent, or not be noted as sent; a repeated event tries again.
         """
-        if case.hook_error is None:
+        error, warned = case.hook_error, case.warned
+        if error is None:
             case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
             return
         if case.reaction.notified is Notified.SINGLY and case.is_unasked:
-            self._notify_failure(case, case.hook_error)
-        raise case.hook_error
+            alert = checkpoint_failed_alert(case.instance, warned, case.hook, case.owner, self.clock.now())
+            try:
+                self.once(f"{warned.event_id}#checkpoint-failed", partial(self.announcer.announce, alert))
+            except CloudError as unsent:
+                error.add_note(f"and its owner could not be notified: {unsent}")
+        raise error
 
     def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
         """All commands at the same time, within the time that hooks have."""
@@ -86,14 +91,6 @@ class SendCheckpoint:
         known = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
         return {key: known.get(case.warned.event_id, late) for key, case in cases.items()}
-
-    def _notify_failure(self, case: Case, error: CloudError) -> None:
-        alert = checkpoint_failed_alert(case.instance, case.warned, case.hook, case.owner, self.clock.now())
-        try:
-            announce = partial(self.announcer.announce, alert)
-            self.once(f"{case.warned.event_id}#checkpoint-failed", announce)
-        except CloudError as unsent:
-            error.add_note(f"and its owner could not be notified: {unsent}")
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
