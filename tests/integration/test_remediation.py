@@ -201,7 +201,7 @@ def test_work_while_people_are_asked_takes_the_question_back(stage: Stage) -> No
     assert "woke-up" == stage.outcome(instance_id)
     status, page = request(link, "POST", {**form, "answer": "approve"})
     assert 409 == status
-    assert "void" in page
+    assert "the question was canceled" in page
     assert "LowUtilization" not in _tags(stage, instance_id)
 
 

@@ -6,14 +6,9 @@ from datetime import timedelta
 
 import pytest
 
+from governor.adapters.table.codec import read_all, written
 from governor.domain.evidence import GpuReadings, Series, Window
-from governor.domain.history import (
-    History,
-    IdleSpan,
-    history_document,
-    history_from_document,
-    idle_span,
-)
+from governor.domain.history import History, IdleSpan, idle_span
 from tests.builders import NOW
 
 DAY = Window(NOW - timedelta(hours=24), NOW, timedelta(hours=4))
@@ -81,4 +76,4 @@ def test_a_history_is_written_down_without_loss() -> None:
     """Gaps stay gaps."""
     full = History(DAY, (GpuReadings("all", (1.25, None, 99.0, 0.0, 0.0, 0.0)),), (50.0,) * 6, (None,) * 6)
 
-    assert full == history_from_document(history_document(full))
+    assert [full] == list(read_all(History, [written(full)]))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso, parse_iso
+from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
 
 Series = tuple[float | None, ...]
 """One value a period, oldest first; `None` where nothing was published."""
@@ -268,23 +268,13 @@ _LATER = ("work", "samples", "memory_newest_percent", "last_measured", "longest_
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Plain JSON data that holds all of the evidence; the inverse is `evidence_from_document`."""
+    """Plain JSON data that holds all of the evidence to the last digit: this form is hashed and stored."""
     values = {one.name: getattr(evidence, one.name) for one in fields(evidence)}
     return {
         name: plain(value)
         for name, value in values.items()
         if name not in _LATER or value not in (None, (), {})
     }
-
-
-def evidence_from_document(document: Mapping[str, Any]) -> Evidence:
-    """The evidence that `evidence_document` wrote.
-
-    Raises:
-        KeyError, ValueError, TypeError: the document was not written by `evidence_document`.
-    """
-    names = [one.name for one in fields(Evidence) if one.name in document or one.name not in _LATER]
-    return Evidence(**{name: _READERS.get(name, _unchanged)(document[name]) for name in names})
 
 
 def plain(value: Any) -> Any:
@@ -305,39 +295,6 @@ def plain(value: Any) -> Any:
             return {key: plain(one) for key, one in sorted(value.items())}
         case _:
             return value
-
-
-def window_of(document: Mapping[str, Any]) -> Window:
-    """The window in a document of evidence or history."""
-    period = timedelta(seconds=int(document["period_seconds"]))
-    return Window(parse_iso(document["start"]), parse_iso(document["end"]), period)
-
-
-def gpus_of(documents: Sequence[Mapping[str, Any]]) -> tuple[GpuReadings, ...]:
-    """The GPUs in a document of evidence or history."""
-    return tuple(GpuReadings(str(one["gpu"]), tuple(one["utilization"])) for one in documents)
-
-
-def _moments(document: Mapping[str, str]) -> dict[str, UtcDatetime]:
-    return {key: parse_iso(value) for key, value in document.items()}
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "window": window_of,
-    "source": MetricSource,
-    "gpus": gpus_of,
-    "aggregate": tuple,
-    "measured_percent": dict,
-    "read": frozenset,
-    "last_active": _moments,
-    "samples": tuple,
-    "last_measured": _moments,
-    "longest_hole_minutes": dict,
-}
 
 
 def evidence_hash(evidence: Evidence) -> str:

@@ -6,7 +6,6 @@ is read or drawn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,14 +14,12 @@ from governor.domain.evidence import (
     GpuReadings,
     Series,
     Window,
-    gpus_of,
     last_at_or_above,
     latest,
     measured_together,
     peak,
     plain,
     unmeasured_until,
-    window_of,
 )
 from governor.domain.units import Percent, UtcDatetime
 
@@ -76,24 +73,10 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
 
 
 def history_document(history: History) -> dict[str, Any]:
-    """Plain JSON data; the inverse is `history_from_document`."""
+    """Plain JSON data, as it is stored."""
     return {
         **plain(history.window),
         "gpus": plain(history.gpus),
         "memory_percent": list(history.memory_percent),
         "power_percent": list(history.power_percent),
     }
-
-
-def history_from_document(document: Mapping[str, Any]) -> History:
-    """The history that `history_document` wrote.
-
-    Raises:
-        KeyError, ValueError: the document was not written by `history_document`.
-    """
-    return History(
-        window=window_of(document),
-        gpus=gpus_of(document["gpus"]),
-        memory_percent=tuple(document["memory_percent"]),
-        power_percent=tuple(document["power_percent"]),
-    )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from governor.adapters.table.codec import read_all, written
 from governor.domain.evidence import (
     Evidence,
     GpuReadings,
@@ -20,7 +21,6 @@ from governor.domain.evidence import (
     coverage_percent,
     empty_evidence,
     evidence_document,
-    evidence_from_document,
     evidence_hash,
     is_reading,
     readings,
@@ -410,7 +410,7 @@ def test_the_same_evidence_gives_the_same_verdict_at_any_later_time(
 ) -> None:
     """Word for word, and as it comes back from the state table: nothing after the window counts."""
     evidence = make_evidence(*gpus, **values)
-    copy = evidence_from_document(evidence_document(evidence))
+    [copy] = read_all(Evidence, [written(evidence)])
 
     assert judge(INSTANCE, NO_HOLD, evidence, POLICY, NOW) == judge(
         INSTANCE, NO_HOLD, copy, POLICY, NOW + timedelta(seconds=seconds)
@@ -580,5 +580,5 @@ def test_evidence_without_work_keeps_the_hash_it_was_frozen_with() -> None:
 
     assert "work" not in evidence_document(plain)
     for evidence in (plain, works):
-        assert evidence == evidence_from_document(evidence_document(evidence))
+        assert [evidence] == list(read_all(Evidence, [written(evidence)]))
     assert evidence_hash(plain) != evidence_hash(works)

@@ -26,8 +26,8 @@ from governor.domain.episode.episode import (
     episode_from_execution_name,
 )
 from governor.domain.episode.plan import Plan
-from governor.domain.evidence import Evidence, evidence_document, evidence_from_document
-from governor.domain.history import History, history_document, history_from_document
+from governor.domain.evidence import Evidence, Window, evidence_document
+from governor.domain.history import History, history_document
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Meter
 from governor.domain.money.ledger import LedgerEntry
@@ -102,6 +102,11 @@ def _decimal(value: object) -> Decimal:
     return found
 
 
+def _float(value: object) -> float:
+    # A number of packed JSON stays as it is, so that evidence keeps its hash.
+    return value if type(value) in (int, float) else float(_decimal(value))  # type: ignore[return-value]
+
+
 def _seconds(value: object) -> timedelta:
     if type(value) is not int:
         raise ValueError("a number of seconds is needed")
@@ -116,18 +121,13 @@ def _leaf(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSch
     return core_schema.no_info_plain_validator_function(reader, serialization=_as(writer))
 
 
-def _packed(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
-    """Compressed JSON: a week of eight GPUs by the minute would not fit an item otherwise."""
-
-    def unpack(data: object) -> Any:
-        if not isinstance(data, bytes):
-            raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
-        try:
-            return reader(json.loads(zlib.decompress(data)))
-        except zlib.error:
-            raise ValueError("packed JSON is needed") from None
-
-    return _leaf(unpack, lambda one: zlib.compress(json.dumps(writer(one), separators=(",", ":")).encode()))
+def _unpacked(data: object) -> Any:
+    if not isinstance(data, bytes):
+        raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
+    try:
+        return json.loads(zlib.decompress(data))
+    except zlib.error:
+        raise ValueError("packed JSON is needed") from None
 
 
 _as = core_schema.plain_serializer_function_ser_schema
@@ -140,12 +140,9 @@ _LEAVES: dict[Any, CoreSchema] = {
     date: _leaf(lambda value: date.fromisoformat(_text(value)), date.isoformat),
     timedelta: _leaf(_seconds, lambda value: int(value.total_seconds())),
     Decimal: _leaf(_decimal, str),
-    float: _leaf(lambda value: float(_decimal(value)), str),
+    float: _leaf(_float, str),
     _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
     EpisodeRef: _leaf(lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name),
-    # Evidence keeps its hash: the domain's own form, to the last digit.
-    Evidence: _packed(evidence_from_document, evidence_document),
-    History: _packed(history_from_document, history_document),
 }
 
 
@@ -184,6 +181,9 @@ class _Form:
     """What a missing attribute means, where that is not the default of the field."""
     omitted: tuple[str, ...] = ()
     """Fields that are not stored."""
+    packed: Callable[[Any], Document] | None = None
+    """The domain's own form of it, kept as compressed JSON: a week of eight GPUs by the minute would not
+    fit an item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
         """The core schema of the dataclass."""
@@ -211,6 +211,10 @@ class _Form:
         names = [one["name"] for one in parts]
         arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
         whole = core_schema.dataclass_schema(kind, arguments, names, slots=True)
+        if self.packed:
+            return core_schema.no_info_before_validator_function(
+                lambda data: self._deepened(_unpacked(data)), whole, serialization=_as(self._compressed)
+            )
         if not self.flat:
             return whole
         return core_schema.no_info_before_validator_function(
@@ -218,6 +222,10 @@ class _Form:
             whole,
             serialization=core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole),
         )
+
+    def _compressed(self, record: Any) -> bytes:
+        assert self.packed is not None
+        return zlib.compress(json.dumps(self.packed(record), separators=(",", ":")).encode())
 
     def _deepened(self, document: Document) -> Document:
         return {**document, **dict.fromkeys(self.flat, document)}
@@ -240,6 +248,9 @@ _STORED: dict[type, _Form] = {
         needed=("lifecycle", "root_device_type", "tags", "volumes", "platform", "operator_managed"),
     ),
     Target: _Form(omitted=("role_arn",)),
+    Evidence: _Form(packed=evidence_document),
+    History: _Form(packed=history_document, flat=("window",)),
+    Window: _Form(names={"period": "period_seconds"}),
     # An episode without this note may lose local disks, so that nothing is lost unasked.
     Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
     Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
