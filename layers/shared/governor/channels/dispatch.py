@@ -261,31 +261,30 @@ class Dispatch:
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         try:
             found = route.channel.send(message)
-        except DeliveryRetryable as error:
-            _log.warning("a delivery was not taken: %s", error)
-            for item in items:
-                self._postpone(route, item, str(error), error.retry_after_seconds)
         except DeliveryRefused as error:
             _log.error("a delivery was refused: %s", error)
             for item in items:
                 self._settle(route, item, refused=str(error))
+        except DeliveryRetryable as error:
+            _log.warning("a delivery was not taken: %s", error)
+            self._postpone(route, items, str(error), error.retry_after_seconds)
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
             _log.exception("a delivery by %s failed", route.channel.name)
-            for item in items:
-                self._postpone(route, item, f"{route.channel.name}: {type(error).__name__}", None)
+            self._postpone(route, items, f"{route.channel.name}: {type(error).__name__}", None)
         else:
             # A digest is the message of many episodes: none of them may change it at its end.
             thread = (found.thread or message.thread) if len(items) == 1 else None
             for item in items:
                 self._settle(route, item, delivery_id=found.delivery_id, thread=thread)
 
-    def _postpone(self, route: Route, item: _Item, why: str, wanted: int | None) -> None:
-        """Tried again later, unless it has been tried for long enough."""
-        if self.clock.now() - item.alert.at <= TRIED_FOR:
-            self._leave(route, item, wanted)
-        else:
-            _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
-            item.given_up.append((route, why))
+    def _postpone(self, route: Route, items: Sequence[_Item], why: str, wanted: int | None) -> None:
+        """Leave them to be tried again, unless they have been tried for long enough."""
+        for item in items:
+            if self.clock.now() - item.alert.at <= TRIED_FOR:
+                self._leave(route, item, wanted)
+            else:
+                _log.error("the delivery of %s is given up: %s", item.alert.dedup_id, why)
+                item.given_up.append((route, why))
 
     def _give_up(self, item: _Item) -> None:
         """One message for all its channels. It counts as given up only where a person can put it back."""

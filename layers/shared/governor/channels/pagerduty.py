@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 from governor.channels.message import Delivered, Message, clip
 from governor.channels.transport import HttpsChannel, Transport
-from governor.domain.alerts.alert import AlertKind, Section, Severity
+from governor.domain.alerts.alert import AlertKind, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.ports import Clock
@@ -54,11 +55,9 @@ class PagerDutyChannel(HttpsChannel):
         """
         if not self.takes(message):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
-        self.post({"routing_key": self._routing_key, **pagerduty_event(message)})
-        return Delivered(
-            message.delivery_key,
-            thread=dedup_key(message.episode) if _resolves(message) else _incident(message),
-        )
+        event = pagerduty_event(message)
+        self.post({"routing_key": self._routing_key, **event})
+        return Delivered(message.delivery_key, thread=str(event["dedup_key"]))
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
@@ -106,17 +105,16 @@ def _resolves(message: Message) -> bool:
 
 
 def _details(message: Message) -> dict[str, str]:
-    said = Section("What happens", tuple(line for line in (message.happens, *message.lead) if line))
-    details = {said.heading: _text(said)} if said.lines else {}
-    details |= dict(message.rows)
-    details |= {section.heading: _text(section) for section in (*message.sections, *message.details)}
+    said = _text(list(filter(None, (message.happens, *message.lead))))
+    details = ({"What happens": said} if said else {}) | dict(message.rows)
+    details |= {section.heading: _text(section.lines) for section in (*message.sections, *message.details)}
     if message.evidence is not None:
         rows = (message.evidence.columns, *message.evidence.rows)
-        details[message.evidence.caption] = "\n".join(" | ".join(row) for row in rows[:_LINES])
+        details[message.evidence.caption] = _text([" | ".join(row) for row in rows])
     if message.why:
         details["Why you get this"] = message.why
     return details
 
 
-def _text(section: Section) -> str:
-    return "\n".join(section.lines[:_LINES])
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines[:_LINES])

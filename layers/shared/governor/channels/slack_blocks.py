@@ -6,7 +6,7 @@ turned into links or mentions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 
 from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip
 from governor.domain.alerts.alert import Section
@@ -14,7 +14,7 @@ from governor.domain.approvals.approval import Answer
 
 BLOCKS = 50
 """Blocks of one message."""
-_HEADER, _FIELD, _SECTION, _CONFIRM, _PLACEHOLDER = 150, 2000, 3000, 300, 150
+_HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
 _LINE_CHARACTERS, _CELL_CHARACTERS = 1000, 40
 _FALLBACK = 3000
 """Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
@@ -32,7 +32,8 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     An outcome has no answers any more, whatever the message says. Where there is no room for all, details
     are left out, never the answers.
     """
-    answers = list(_answers(message, interactive=interactive and not message.is_outcome))
+    offered = message.answers if interactive and not message.is_outcome else ()
+    answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))
     head, folded, room = list(_head(message)), list(_folded(message)), BLOCKS - len(answers) - 1
     if len(head) + len(folded) > room:
@@ -70,29 +71,38 @@ def _folded(message: Message) -> Iterator[Block]:
         yield from _table(message.evidence)
 
 
-def _answers(message: Message, *, interactive: bool) -> Iterator[Block]:
-    buttons: list[Block] = []
-    if interactive and message.approval_id:
-        buttons = [_answer_button(message, answer, message.approval_id) for answer in message.answers]
+def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
+    buttons = [_answer_button(message, answer) for answer in answers]
     if message.link is not None:
         text = _plain(message.link_text)
         buttons.append({"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link})
     if buttons:
         yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}
-    if interactive and message.approval_id and Answer.EXEMPT in message.answers:
-        yield _reason_input()
+    if Answer.EXEMPT in answers:
+        yield {
+            "type": "input",
+            "block_id": REASON_BLOCK,
+            "optional": True,
+            "label": _plain("Reason (needed for: Never ask again)"),
+            "element": {
+                "type": "plain_text_input",
+                "action_id": REASON_ACTION,
+                "max_length": 500,
+                "placeholder": _plain("Why this instance is needed although it looks idle"),
+            },
+        }
 
 
 def _line(text: str) -> str:
     return escaped(text, _SECTION - 100)
 
 
-def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
+def _answer_button(message: Message, answer: Answer) -> Block:
     button: Block = {
         "type": "button",
         "action_id": f"{ACTION_PREFIX}{answer.value}",
         "text": _plain(ANSWER_TEXT[answer]),
-        "value": approval_id,
+        "value": message.approval_id,
     }
     if answer is Answer.APPROVE:
         name = dict(message.rows).get("Instance", message.facts.region)
@@ -106,22 +116,6 @@ def _answer_button(message: Message, answer: Answer, approval_id: str) -> Block:
             "style": "danger",
         }
     return button
-
-
-def _reason_input() -> Block:
-    element: Block = {
-        "type": "plain_text_input",
-        "action_id": REASON_ACTION,
-        "max_length": 500,
-        "placeholder": _plain("Why this instance is needed although it looks idle"),
-    }
-    return {
-        "type": "input",
-        "block_id": REASON_BLOCK,
-        "optional": True,
-        "label": _plain("Reason (needed for: Never ask again)"),
-        "element": element,
-    }
 
 
 def _section(section: Section) -> Iterator[Block]:
@@ -170,11 +164,11 @@ def _mrkdwn(text: str) -> Block:
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
-def escaped(text: str, limit: int, escapes: Mapping[str, str] = _ESCAPES) -> str:
+def escaped(text: str, limit: int) -> str:
     """Escaped as Slack asks for, and cut between characters, never inside an escape."""
     pieces, length = [], 0
     for character in text:
-        piece = escapes.get(character, character)
+        piece = _ESCAPES.get(character, character)
         length += len(piece)
         if length > limit - 1:
             pieces.append("…")
