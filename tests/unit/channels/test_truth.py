@@ -41,13 +41,13 @@ from governor.domain.events.interruption import (
     Warned,
 )
 from governor.domain.events.messages import (
-    block_expiring_alert,
+    block_alert,
     checkpoint_failed_alert,
     mass_alert,
     notice_alert,
     warning_alert,
 )
-from governor.domain.events.notice import Notice
+from governor.domain.events.notice import BlockChange, Notice
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.history import History
 from governor.domain.instance import Instance
@@ -475,6 +475,9 @@ WAITS = LifecycleAction("trainers", "hook", "token")
 SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
 HOOK = Checkpoint(True, False, "the policy says so")
 PERSISTENT = Notice(TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1")
+EXPIRING = BlockChange(
+    "e-1", TARGET.account, TARGET.region, "cr-1", True, DEADLINE - timedelta(minutes=10), DEADLINE
+)
 COST = ProjectCost("vision", Decimal(8000), Decimal(0), Decimal(100), ((TARGET, Decimal(8000)),))
 ENDS_AT = "Fri 13:04 Berlin (12:04 UTC)"
 
@@ -511,7 +514,7 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
     ),
     "block": (
-        block_expiring_alert("cr-1", [_instance()], DEADLINE, BERLIN, NOW, "e-1"),
+        block_alert(EXPIRING, [_instance()], BERLIN, NOW),
         ("cr-1 ends: its instances are terminated from Sat 04:02 Berlin", "local disks go with them"),
     ),
     "silent": (

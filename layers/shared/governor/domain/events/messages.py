@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named, only
-from governor.domain.alerts.owner import NOBODY, Owner
+from governor.domain.alerts.owner import Owner
 from governor.domain.events.interruption import Cause, Checkpoint, HookAnswer, HookState, SpotPrice, Warned
-from governor.domain.events.notice import TERMINATED_BEFORE_END, Notice
+from governor.domain.events.notice import TERMINATED_BEFORE_END, BlockChange, Notice
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso
@@ -118,7 +118,7 @@ def mass_alert(
     since: UtcDatetime,
     now: UtcDatetime,
     *,
-    owner: Owner = NOBODY,
+    owner: Owner,
     unasked: Collection[str] = (),
 ) -> Alert:
     """Return one message about many warnings, such as this one, in one zone or of one Auto Scaling group.
@@ -294,47 +294,31 @@ def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
     )
 
 
-def block_delivered_alert(
-    notice: Notice, ends_at: UtcDatetime, instances: Sequence[Instance], owner: Owner, now: UtcDatetime
-) -> Alert:
-    """Return that a Capacity Block has begun: it is paid for whether it is used or not."""
-    end, block = clock(ends_at, owner.time_zone, now), f"Capacity Block {notice.reservation_id}"
-    lines = [
-        f"The {block} has begun and ends at {end}. It is paid in full, whether it is used or not.",
-        f"Instances in it: {', '.join(map(named, instances)) or 'none yet'}.",
-    ]
-    facts = {
-        "what": "Capacity Block delivered",
-        "capacity_reservation_id": notice.reservation_id,
-        "ends_at": ends_at,
-        "instance_ids": ids(instances),
-    }
-    kind, severity, about = AlertKind.SCHEDULED_CHANGE, Severity.INFO, Target(notice.account, notice.region)
-    subject, dedup_id = f"{block} is ready until {end}", f"delivered-{notice.message_key}-{owner.key}"
-    return alert_of(kind, severity, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
-
-
-def block_expiring_alert(
-    reservation_id: str,
-    instances: Sequence[Instance],
-    terminated_from: UtcDatetime,
-    owner: Owner,
-    now: UtcDatetime,
-    event_id: str,
-) -> Alert:
-    """Return the last warning of a Capacity Block: its instances are terminated in minutes."""
-    end = clock(terminated_from, owner.time_zone, now)
-    lines = [
-        f"EC2 begins to terminate these instances at about {end}: {', '.join(map(named, instances))}.",
-        "Save your work now. Their local disks go with them.",
-    ]
-    facts = {
-        "what": "Capacity Block expires",
-        "capacity_reservation_id": reservation_id,
-        "terminated_from": terminated_from,
-        "instance_ids": ids(instances),
-    }
-    kind, severity = AlertKind.SCHEDULED_CHANGE, Severity.CRITICAL
-    about, dedup_id = only(instances) or instances[0].target, f"expiring-{event_id}-{owner.key}"
-    subject = f"Capacity Block {reservation_id} ends: its instances are terminated from {end}"
-    return alert_of(kind, severity, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
+def block_alert(change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime) -> Alert:
+    """Return that a Capacity Block has begun, which is paid for whether it is used or not, or that its
+    instances are terminated in minutes. `instances` are those of one owner."""
+    block, theirs = f"Capacity Block {change.reservation_id}", ", ".join(map(named, instances)) or "none yet"
+    facts: dict[str, object] = {"capacity_reservation_id": change.reservation_id}
+    kind, about = AlertKind.SCHEDULED_CHANGE, Target(change.account, change.region)
+    if change.is_expiring:
+        severity, one = Severity.CRITICAL, only(instances)
+        end = clock(change.terminated_from, owner.time_zone, now)
+        subject = f"{block} ends: its instances are terminated from {end}"
+        lines = [
+            f"EC2 begins to terminate these instances at about {end}: {theirs}.",
+            f"{_SAVE} Their local disks go with them.",
+        ]
+        facts |= {"what": "Capacity Block expires", "terminated_from": change.terminated_from}
+        dedup_id = f"expiring-{change.event_id}-{owner.key}"
+    else:
+        severity, one = Severity.INFO, None
+        end = clock(change.ends_at, owner.time_zone, now)
+        subject = f"{block} is ready until {end}"
+        lines = [
+            f"The {block} has begun and ends at {end}. It is paid in full, whether it is used or not.",
+            f"Instances in it: {theirs}.",
+        ]
+        facts |= {"what": "Capacity Block delivered", "ends_at": change.ends_at}
+        dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
+    facts["instance_ids"] = ids(instances)
+    return alert_of(kind, severity, one or about, subject, lines, dedup_id, now, owner=owner, facts=facts)

@@ -15,6 +15,8 @@ from governor.domain.units import UtcDatetime, iso
 TERMINATED_BEFORE_END = timedelta(minutes=30)
 """How long before the end of a Capacity Block EC2 begins to terminate; an hour for UltraServers.
 Source: EC2 user guide, how Capacity Blocks work."""
+_EXPIRY_LEAD = timedelta(minutes=10)
+"""From the event that a block expires to the first termination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,9 @@ class BlockChange:
     is_expiring: bool
     at: UtcDatetime
     ends_at: UtcDatetime
+
+    @property
+    def terminated_from(self) -> UtcDatetime:
+        """When EC2 begins to terminate, where it is expiring. Source: EC2 user guide, monitoring Capacity
+        Blocks."""
+        return self.at + _EXPIRY_LEAD

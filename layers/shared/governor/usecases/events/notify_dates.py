@@ -15,7 +15,7 @@ from functools import partial
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.alerts.owner import Owner, by_owner, owner_of
-from governor.domain.events.messages import block_delivered_alert, block_expiring_alert, notice_alert
+from governor.domain.events.messages import block_alert, notice_alert
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
@@ -30,8 +30,6 @@ _KEPT = timedelta(days=30)
 """How long after its date a notice is known as sent: Health repeats events while they are open."""
 _STILL_NEWS = timedelta(days=1)
 """How long after its date it is sent: events come late, and what is due may take a while."""
-_EXPIRY_LEAD = timedelta(minutes=10)
-"""From the event to the first termination. Source: EC2 user guide, monitoring Capacity Blocks."""
 _Alerts = Mapping[str, tuple[str, Alert]]
 """What is sent once, by its key, each with the name of who, or what, was notified by it."""
 
@@ -75,31 +73,24 @@ class NotifyDates:
         policy, now = self.policies.base().policy, self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
             return ()
-        reservation, ends_at = change.reservation_id, change.ends_at
         notice = Notice(
             account=change.account,
             region=change.region,
-            source_id=reservation,
-            what=f"Capacity Block {reservation} ends",
-            at=ends_at,
+            source_id=change.reservation_id,
+            what=f"Capacity Block {change.reservation_id} ends",
+            at=change.ends_at,
             said_at=change.at,
-            reservation_id=reservation,
+            reservation_id=change.reservation_id,
         )
         target = self.accounts.target(change.account, change.region)
         running = notice.concerns(self.instances.list_selected(target, policy.selector))
         owners = by_owner(running, policy.ownership)
+        if not owners and not change.is_expiring:
+            # Nobody runs in it yet: the default owner of the policy may know who bought it.
+            owners = {Owner(policy.ownership.default_owner): []}
+        alerts = {owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()}
         if change.is_expiring:
-            event, first = change.event_id, change.at + _EXPIRY_LEAD
-            alerts = {
-                owner: block_expiring_alert(reservation, theirs, first, owner, now, event)
-                for owner, theirs in owners.items()
-            }
-            return self._send_all(_by_key(f"{event}#expiring", alerts), _KEPT)
-        # Where nobody runs in it yet, the default owner of the policy may know who bought it.
-        alerts = {
-            owner: block_delivered_alert(notice, ends_at, theirs, owner, now)
-            for owner, theirs in (owners or {Owner(policy.ownership.default_owner): []}).items()
-        }
+            return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), _KEPT)
         return self._send_latest(notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now)
 
     def _about(
