@@ -21,8 +21,7 @@ from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.health.check_health import CheckHealth

@@ -17,9 +17,8 @@ from heapq import heapify, heappop, heappush
 from math import ceil
 
 from governor.domain.alerts.owner import owner_of
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Outcome, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
-from governor.domain.episode.quiet import quiet_until
 from governor.domain.evidence import MetricSource, Window, window_before
 from governor.domain.instance import Shape, Target
 from governor.domain.policy.policy import Mode, Policy

@@ -8,7 +8,7 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import OutcomePayload
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.usecases.episode.record_outcome import RecordOutcome, outcome_of_error
+from governor.usecases.episode.end_episode import RecordOutcome, outcome_of_error
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_defaults, use_case

@@ -24,10 +24,10 @@ from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.usecases.episode.check_progress import CheckProgress
+from governor.usecases.episode.end_episode import RecordOutcome
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
-from governor.usecases.episode.record_outcome import RecordOutcome
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.usecases.events.notify_dates import NotifyDates

@@ -12,8 +12,8 @@ from governor.adapters.links import HmacLinkSigner
 from governor.domain.approvals.approval import Answer, Approval, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Price
+from governor.usecases.episode.end_episode import RecordOutcome
 from governor.usecases.episode.open_episode import OpenEpisode
-from governor.usecases.episode.record_outcome import RecordOutcome
 from governor.usecases.evidence.inspect_instance import InspectInstance
 from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET

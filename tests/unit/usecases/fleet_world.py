@@ -13,8 +13,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.book_saving import BookSaving

@@ -13,7 +13,7 @@ from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.instance import Lifecycle, Volume
 from governor.domain.policy.policy import Events, Mode
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere, NotifyWarning, Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.events.send_checkpoint import SendCheckpoint

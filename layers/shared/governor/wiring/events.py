@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from governor.ports import DeadLetters
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.basics import Ready

@@ -16,9 +16,7 @@ from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.errors import AccessDenied, Interrupted, PolicyError, PolicyProblem, Protected, Unavailable
 from governor.ports import Policies
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.record_outcome import outcome_of_error
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
 from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
 from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET

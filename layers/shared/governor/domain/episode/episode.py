@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import assert_never
 
 from governor.domain.episode.plan import Plan, Price
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import Mode, Power
+from governor.domain.policy.policy import ApprovalRule, Mode, Power
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
@@ -105,6 +106,32 @@ class Outcome(StrEnum):
     """A guard or a protection flag forbade the action at the moment of acting."""
     INTERRUPTED = "interrupted"
     FAILED = "failed"
+
+
+def quiet_until(
+    outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool
+) -> UtcDatetime | None:
+    """Until when the same idleness is not told again; `None` when the outcome itself says what comes next.
+
+    Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody.
+    """
+    if not was_opened:
+        return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
+    match outcome:
+        case Outcome.TOLD | Outcome.OBSERVED | Outcome.EXPIRED | Outcome.REFUSED | Outcome.FAILED:
+            return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)
+        case (
+            Outcome.STOPPED
+            | Outcome.TERMINATED
+            | Outcome.KEPT
+            | Outcome.EXEMPTED
+            | Outcome.WOKE_UP
+            | Outcome.VOID
+            | Outcome.INTERRUPTED
+        ):
+            return None
+        case _:
+            assert_never(outcome)
 
 
 @dataclass(frozen=True, slots=True)

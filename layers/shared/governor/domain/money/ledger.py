@@ -5,6 +5,7 @@ Pure bookkeeping in Decimal USD. This module must not know where prices come fro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -59,3 +60,8 @@ def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Us
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
     """Whether a restart came so soon that the stop must count as false."""
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
+
+
+def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
+    """The stops among them that were booked by then: what happens to the instance then ends their savings."""
+    return [one for one in entries if one.booked_at <= at and one.outcome is Outcome.STOPPED]

@@ -15,12 +15,12 @@ class _Book(Protocol):
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
 
 
-def policy_or_base(policies: _Book, instance: Instance) -> Policy:
-    """Return the instance's policy; the base where its overrides contradict each other.
+def policy_or_base(policies: _Book, instance: Instance | None) -> Policy:
+    """Return the instance's policy; the base where its overrides contradict each other, or it is not known.
 
     For what must go on all the same: an episode ends, a fault is reported. The sweep reports the overrides.
     """
     try:
-        return policies.applied_to(instance).policy
+        return (policies.applied_to(instance) if instance else policies.base()).policy
     except PolicyError:
         return policies.base().policy

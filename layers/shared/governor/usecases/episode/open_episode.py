@@ -9,9 +9,8 @@ from datetime import timedelta
 
 from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.terms import terms_of
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
-from governor.domain.episode.quiet import quiet_until
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance

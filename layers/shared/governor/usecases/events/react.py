@@ -12,12 +12,12 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
+from governor.domain.money.ledger import ended_by
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, Policies
 from governor.stores import StateTable
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.void_episode import VoidEpisode
-from governor.usecases.money.settle_ledger import ended_by, settle_restart
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.usecases.money.book_saving import settle_restart
 
 _NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")

@@ -27,7 +27,7 @@ from governor.errors import CloudError, ConfigurationError, Throttled, Unavailab
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter
 from governor.stores import Instances
 from governor.usecases.accounts import Accounts
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
 from governor.usecases.events.send_checkpoint import SEND, SendCheckpoint
 from governor.usecases.once import Once

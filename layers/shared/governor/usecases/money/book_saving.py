@@ -1,4 +1,4 @@
-"""Books an ended episode in the ledger: by what EC2 shows, not by what the flow hoped for.
+"""Books an ended episode in the ledger, by what EC2 shows, and ends its saving when the instance runs again.
 
 A flow that fails after its stop has still stopped the instance, and one whose termination was sent may have
 terminated it. This module must not know how an episode came to its end.
@@ -6,17 +6,20 @@ terminated it. This module must not know how an episode came to its end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Saving, Step, main_of, saving_of
 from governor.domain.instance import Instance
-from governor.domain.money.ledger import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry, ended_by, is_false_stop
 from governor.domain.policy.fallback import policy_or_base
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import InstanceReader, Policies
+from governor.stores import Ledger
 from governor.usecases.accounts import Accounts
 
 _GONE = ("shutting-down", "terminated")
@@ -113,3 +116,19 @@ def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
     if done == plan.steps:
         return plan.saving  # what people were shown
     return saving_of(episode.instance, episode.price, done, policy)
+
+
+def settle_restart(
+    state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta
+) -> list[str]:
+    """Ends the savings of an instance that runs again, booked before it did; says what was done.
+
+    Raises:
+        CloudError: the state table could not be reached; repeat it.
+    """
+    done = []
+    for entry in ended_by(entries, at):
+        false_stop = is_false_stop(entry, at, false_within)
+        if state.settle_entry(entry, at, false_stop=false_stop):
+            done.append("false stop booked" if false_stop else "saving settled")
+    return done

@@ -12,9 +12,8 @@ from governor.domain.units import UtcDatetime
 from governor.ports import Workflow
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.void_episode import VoidEpisode
-from governor.usecases.money.settle_ledger import settle_restart
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.usecases.money.book_saving import settle_restart
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 _REPAIR_AFTER = timedelta(hours=1)

@@ -18,8 +18,7 @@ from governor.errors import PolicyError
 from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.close_dead import CloseDead
-from governor.usecases.episode.void_episode import VoidEpisode
+from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.count_costs import CountCosts

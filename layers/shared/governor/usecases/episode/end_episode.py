@@ -1,4 +1,7 @@
-"""Ends an episode: books the ledger, frees the lock, cleans the marks, notifies people."""
+"""Ends an episode: by the last step of its workflow, after the workflow died, or by taking its question back.
+
+This module must not know who noticed that a workflow died, or why a question is taken back.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from datetime import timedelta
 
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
-from governor.domain.episode.quiet import quiet_until
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
 from governor.domain.policy.fallback import policy_or_base
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
 from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies
-from governor.stores import StateTable
+from governor.stores import Episodes, StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.money.book_saving import BookSaving
 
 _RECORD_LINK_DAYS = 30
@@ -56,10 +59,11 @@ class RecordOutcome:
                 ledger=self.book(episode, outcome, now) if episode else None,
             )
         if episode is not None:
-            self._close_question(episode, outcome)
+            _void(self.state, episode, f"the episode ended: {outcome.value}")
             reason = self._clean_marks(episode, outcome, reason)
         if outcome is not Outcome.TOLD:
-            link = self._link(episode, now)
+            until = now + timedelta(days=_RECORD_LINK_DAYS)
+            link = self.signer.link(episode.approval_id, BROADCAST, until) if episode else None
             approval = self.state.approval(episode.approval_id) if episode else None
             self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval))
         if episode is not None:
@@ -69,9 +73,8 @@ class RecordOutcome:
     def _quiet_until(
         self, episode: Episode | None, outcome: Outcome, reason: str, now: UtcDatetime
     ) -> UtcDatetime | None:
-        base = self.policies.base().policy
-        policy = policy_or_base(self.policies, episode.instance) if episode else base
-        return quiet_until(outcome, policy.approval, now, was_opened=self._was_told(episode, outcome, reason))
+        rule = policy_or_base(self.policies, episode.instance if episode else None).approval
+        return quiet_until(outcome, rule, now, was_opened=self._was_told(episode, outcome, reason))
 
     def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
@@ -82,34 +85,95 @@ class RecordOutcome:
         approval = self.state.approval(episode.approval_id)
         return approval is not None and approval.task_token is not None
 
-    def _close_question(self, episode: Episode, outcome: Outcome) -> None:
-        """Nobody can answer any more what is over."""
-        try:
-            self.state.void(episode.approval_id, f"the episode ended: {outcome.value}", expired=False)
-        except ConflictError:
-            pass  # answered, expired or void before: that record stands
-
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
         # Void: what was marked is over; an instance that runs on and is still idle is marked again.
         if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID):
             return reason
         target = self.accounts.target(episode.ref.account, episode.ref.region)
-        failures = self.tagger.remove_tags(
-            target,
-            [episode.ref.instance_id],
-            MARKS,
-            dry_run=episode.mode is Mode.OBSERVE,
-        )
+        dry_run = episode.mode is Mode.OBSERVE
+        failures = self.tagger.remove_tags(target, [episode.ref.instance_id], MARKS, dry_run=dry_run)
         if not failures:
             self.state.set_marked(target, episode.ref.instance_id, None)
             return reason
         return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
 
-    def _link(self, episode: Episode | None, now: UtcDatetime) -> str | None:
-        if episode is None:
-            return None
-        return self.signer.link(episode.approval_id, BROADCAST, now + timedelta(days=_RECORD_LINK_DAYS))
+
+@dataclass(frozen=True, slots=True)
+class CloseDead:
+    """Closes an episode whose workflow ended without doing so, as failed.
+
+    Safe to repeat; people may be told twice, never not.
+    """
+
+    policies: Policies
+    state: StateTable
+    announcer: Announcer
+    book: BookSaving
+
+    def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime) -> bool:
+        """True when there was something to close or to tell.
+
+        Raises:
+            CloudError: the state table, EC2 or the channel could not be reached; repeat it.
+        """
+        episode = self.state.episode(ref)
+        if episode is not None and episode.phase is Phase.CLOSED:
+            return self._tell_late(episode, now)
+        if episode is None and self.state.record(ref.target, ref.instance_id).open_episode != ref:
+            return False
+        if episode is not None and episode.phase is Phase.ASKING:
+            _void(self.state, episode, why, Outcome.FAILED)
+        rule = policy_or_base(self.policies, episode.instance if episode else None).approval
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
+        entry = self.book(episode, Outcome.FAILED, now) if episode else None
+        # Told before it is closed: closing frees the lock, and nobody would look at it again.
+        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
+        self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry)
+        if episode is not None:
+            self.state.note_told(ref, now)
+        return True
+
+    def _tell_late(self, episode: Episode, now: UtcDatetime) -> bool:
+        """Its last step closed it and died before anybody was told."""
+        if episode.outcome_told_at is not None or episode.outcome is None:
+            return False
+        reason = episode.outcome_reason or ""
+        self.announcer.announce(outcome_alert(episode.ref, episode, episode.outcome, reason, now, None))
+        self.state.note_told(episode.ref, now)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class VoidEpisode:
+    """Voids the pending approval of an episode; the workflow then records the outcome and tells people."""
+
+    state: Episodes
+    deliver: DeliverDecision
+
+    def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
+        """True when the question was open and is void now; false when it was not or no longer open.
+
+        Raises:
+            CloudError: the state table or Step Functions could not be reached; repeat it.
+        """
+        episode = self.state.episode(ref)
+        if episode is None or episode.phase is not Phase.ASKING:
+            return False
+        # Decided first: what acts looks anew before each call, at EC2 and at warnings that are noted.
+        if not _void(self.state, episode, reason, outcome):
+            return False
+        self.deliver(episode.approval_id)
+        return True
+
+
+def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcome.VOID) -> bool:
+    """Take the question back. False where it was answered, expired or void before: that record stands."""
+    try:
+        state.void(episode.approval_id, why, expired=False, outcome=outcome.value)
+    except ConflictError:
+        return False
+    return True
 
 
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
