@@ -7,16 +7,19 @@ and repaired by the next sweep. This module must not act on an instance beyond i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime
+from governor.domain.policy.policy import Mode, Policy
+from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
+from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
+from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
 from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
-from governor.stores import StateTable
+from governor.stores import Instances, StateTable
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
@@ -25,7 +28,6 @@ from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
 from governor.usecases.sweep.judge_cases import judge_cases
-from governor.usecases.sweep.mark_idle import mark_idle
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import Case, Sweep, SweepSummary
 
@@ -64,7 +66,7 @@ class SweepTarget:
         just_froze = FreezePlans(self.state, self.announcer)(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
-        mark_idle(sweep, self.tagger, self.state)
+        _mark_idle(sweep, self.tagger, self.state)
         FollowUp(self.state, self.workflow, self.void, self.deliver, self.close_dead)(sweep)
         self.alerts.idle(sweep)
         if not just_froze:
@@ -102,3 +104,58 @@ class SweepTarget:
         except PolicyError as error:
             applied, unknown = self.policies.base(), str(error)
         return Case(instance, applied, record, before, now, unknown)
+
+
+def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: Instances) -> None:
+    """Set and remove the marks that differ from the verdicts.
+
+    A dry run leaves no tag behind; the state table remembers that it was tried.
+    """
+    to_mark: dict[bool, list[str]] = defaultdict(list)
+    to_unmark: dict[bool, list[str]] = defaultdict(list)
+    for case in sweep.cases:
+        dry_run = case.policy.mode is Mode.OBSERVE
+        present = [tag in case.instance.tags for tag in MARKS]
+        noted = case.record.marked_at is not None
+        outdated = _has_outdated_marks(case)
+        if case.is_idle and (outdated or not (noted if dry_run else all(present))):
+            to_mark[dry_run].append(case.id)
+        elif outdated or (case.verdict.kind in (*WORKING, *LEFT_ALONE) and (noted or any(present))):
+            to_unmark[dry_run].append(case.id)
+    target, tags = sweep.target, {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
+    for dry_run, ids in to_mark.items():
+        failed = tagger.set_tags(target, ids, tags, dry_run=dry_run)
+        sweep.summary.marked += _note_marks(sweep, state, ids, failed, sweep.now)
+    for dry_run, ids in to_unmark.items():
+        failed = tagger.remove_tags(target, ids, MARKS, dry_run=dry_run)
+        sweep.summary.unmarked += _note_marks(sweep, state, ids, failed, None)
+
+
+def _note_marks(
+    sweep: Sweep, state: Instances, ids: Sequence[str], failed: Mapping[str, str], at: UtcDatetime | None
+) -> int:
+    """Remember what was done; return of how many instances."""
+    sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
+    done = [one for one in ids if one not in failed]
+    for one in done:
+        sweep.attempt(f"note of the tags of {one}", state.set_marked, sweep.target, one, at)
+    return len(done)
+
+
+def _has_outdated_marks(case: Case) -> bool:
+    """Whether it was marked before it was last started: another run, about which they say nothing.
+
+    The tag says when, where the note of it was lost; in mode `observe` tags of ours are none of a dry run's.
+    """
+    at = case.record.marked_at
+    if at is None and case.policy.mode is not Mode.OBSERVE:
+        at = _moment(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
+    return at is not None and at < case.instance.launch_time
+
+
+def _moment(text: str) -> UtcDatetime | None:
+    """The time in a tag, which anybody may have written."""
+    try:
+        return parse_iso(text)
+    except ValueError:
+        return None
