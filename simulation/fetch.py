@@ -12,19 +12,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import nan
 
 from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.evidence import MetricSource, Window
-from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, Target
+from governor.domain.instance import Instance, Protection, Shape, Target
 from governor.domain.parts import in_parts
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
 from governor.usecases.evidence.gpu_series import Dimensions
+from governor.usecases.evidence.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
 from simulation.store import SeriesStore
@@ -286,7 +287,8 @@ class Fetch:
         ec2: Dimensions = (("InstanceId", one.instance.instance_id),)
         shape = one.shape
         instance, protection, spot_request = (
-            self._facts(one.instance) if wanted else (one.instance, Protection(), None)
+            # A few free calls for each that may have been idle; as it is today.
+            read_facts(self.instances, one.instance) if wanted else (one.instance, Protection(), None)
         )
         return Recording(
             instance=instance,
@@ -318,16 +320,6 @@ class Fetch:
             for values, more in zip(series.values(), found, strict=True):
                 values.extend(more)
         return series
-
-    def _facts(self, instance: Instance) -> tuple[Instance, Protection, SpotRequestType | None]:
-        """What a plan needs besides, as it is today; a few free calls for each that may have been idle."""
-        target, request = instance.target, instance.spot_request_id
-        is_spot = instance.lifecycle is Lifecycle.SPOT and request is not None
-        return (
-            replace(instance, volumes=self.instances.with_volume_sizes(instance)),
-            self.instances.protection(target, instance.instance_id),
-            self.instances.spot_request_type(target, request) if is_spot and request else None,
-        )
 
 
 def _days(hours: Window) -> list[Window]:

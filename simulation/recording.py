@@ -135,15 +135,8 @@ class Recording:
         """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
         vetoes, seen = policy.vetoes, self.figures
         busy = policy.idle.utilization_below_percent
-        power, memory, cpu, network = (
-            inf if limit is None else limit
-            for limit in (
-                vetoes.power_percent_of_limit,
-                vetoes.memory_used_percent,
-                vetoes.cpu_percent,
-                vetoes.network_bytes_per_second,
-            )
-        )
+        limits = (vetoes.limit(figure) for figure in ("power", "memory", "cpu", "network"))
+        power, memory, cpu, network = (inf if limit is None else limit for limit in limits)
         return bytes(
             [
                 u >= busy or p >= power or m >= memory or c >= cpu or n >= network

@@ -35,12 +35,12 @@ from governor.domain.sweep.breaker import (
 from governor.domain.sweep.judging import (
     after_reading,
     before_reading,
+    figures_to_read,
     judge_again,
     judge_question,
     remembered,
     sooner_window,
     wanted_figures,
-    wants_memory,
     window_to_prove,
 )
 from governor.domain.sweep.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
@@ -474,11 +474,10 @@ def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, peo
 def _request(track: Track, now: datetime, length: timedelta | None = None) -> EvidenceRequest:
     """What the sweep reads; with a length, what it reads before a question."""
     policy = track.policy
-    figures = wanted_figures(policy)
-    if length is None and _people_know(track, now):
-        figures = frozenset()
-    elif length is not None or wants_memory(track.memory, policy, now):
-        figures |= {"memory"}
+    if length is None:
+        figures = figures_to_read(track.memory, policy, now, people_know=_people_know(track, now))
+    else:
+        figures = wanted_figures(policy) | {"memory"}
     by_gpu = track.recording.source is MetricSource.PER_GPU
     return EvidenceRequest(
         instance=track.instance,

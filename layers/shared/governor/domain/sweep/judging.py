@@ -132,10 +132,19 @@ def wanted_figures(policy: Policy) -> frozenset[str]:
     return frozenset(figure for figure in FIGURES if policy.vetoes.limit(figure) is not None)
 
 
-def wants_memory(memory: Memory | None, policy: Policy, now: datetime) -> bool:
-    """Whether the memory its GPUs hold may let a question start sooner, so that it is worth reading."""
+def figures_to_read(
+    memory: Memory | None, policy: Policy, now: datetime, *, people_know: bool
+) -> frozenset[str]:
+    """The figures that a sweep reads where utilization alone would call an instance idle.
+
+    None where people know of it, for whatever acts reads everything again. Memory also where a question could
+    start sooner if it is released.
+    """
+    if people_know:
+        return frozenset()
     sooner, since = sooner_window(policy), memory.idle_since if memory else None
-    return policy.can_ask and sooner is not None and (since is None or now - since >= sooner)
+    helps = policy.can_ask and sooner is not None and (since is None or now - since >= sooner)
+    return wanted_figures(policy) | ({"memory"} if helps else set())
 
 
 def judge_question(

@@ -13,7 +13,7 @@ from datetime import timedelta
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
-from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.judging import judge_again, sooner_window
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
@@ -130,20 +130,27 @@ class InspectInstance:
 
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
-        target = instance.target
-        sized = replace(instance, volumes=self.instances.with_volume_sizes(instance))
-        is_spot = instance.lifecycle is Lifecycle.SPOT and instance.spot_request_id is not None
+        sized, protection, spot_request = read_facts(self.instances, instance)
         price = self.prices.price(instance, policy)
+        shape = self.catalogue.shape(instance.instance_type)
         facts = PlanFacts(
-            instance=sized,
-            protection=self.instances.protection(target, instance.instance_id),
-            spot_request=(
-                self.instances.spot_request_type(target, instance.spot_request_id or "") if is_spot else None
-            ),
-            shape=self.catalogue.shape(instance.instance_type),
-            price=price,
+            instance=sized, protection=protection, spot_request=spot_request, shape=shape, price=price
         )
         return sized, draw_plan(facts, policy), price
+
+
+def read_facts(
+    instances: InstanceReader, instance: Instance
+) -> tuple[Instance, Protection, SpotRequestType | None]:
+    """What a plan rests on besides: the sizes of its volumes, its protection, and its Spot request."""
+    target, request = instance.target, instance.spot_request_id
+    return (
+        replace(instance, volumes=instances.with_volume_sizes(instance)),
+        instances.protection(target, instance.instance_id),
+        instances.spot_request_type(target, request)
+        if instance.lifecycle is Lifecycle.SPOT and request is not None
+        else None,
+    )
 
 
 def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime) -> Verdict | None:

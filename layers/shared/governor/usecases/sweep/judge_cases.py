@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from governor.domain.sweep.judging import (
     after_reading,
+    figures_to_read,
     judge_question,
     wanted_figures,
-    wants_memory,
     window_to_prove,
 )
 from governor.ports import Catalogue
@@ -59,9 +59,7 @@ def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
     """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large one
     spread over the whole interval by a hash of the id, so that no sweep reads them all."""
     shapes = {case.id: catalogue.shape(case.instance.instance_type) for case in sweep.cases}
-    several = [
-        case for case in sweep.cases if (shape := shapes[case.id]) and (shape.accelerator_count or 0) > 1
-    ]
+    several = [case for case in sweep.cases if (one := shapes[case.id]) and (one.accelerator_count or 0) > 1]
     share = min(1.0, len(several) / _SPREAD_OVER)
     for case in several:
         if not case.before.verdict:
@@ -70,13 +68,8 @@ def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
 
 
 def _request(case: Case) -> EvidenceRequest:
-    before, figures = case.before, wanted_figures(case.policy)
+    before = case.before
     again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
-    if case.people_know:
-        # Watched by utilization alone: whatever acts reads everything again.
-        figures = frozenset()
-    elif wants_memory(case.memory, case.policy, case.now):
-        figures |= {"memory"}
     return EvidenceRequest(
         instance=case.instance,
         policy=case.policy,
@@ -84,7 +77,7 @@ def _request(case: Case) -> EvidenceRequest:
         source=before.source,
         search=before.searched_at is None or case.now - before.searched_at >= again,
         per_gpu=case.checks_gpus,
-        figures=figures,
+        figures=figures_to_read(case.memory, case.policy, case.now, people_know=case.people_know),
     )
 
 

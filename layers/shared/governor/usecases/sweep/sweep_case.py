@@ -109,11 +109,6 @@ class Case:
         return self.proof is not None and self.proof.kind is VerdictKind.IDLE
 
     @property
-    def is_managed(self) -> bool:
-        """Whether it is idle, and another service runs it."""
-        return self.verdict.kind is VerdictKind.MANAGED_ELSEWHERE
-
-    @property
     def is_quiet(self) -> bool:
         """Whether an answer, or the lack of one, keeps this idleness from being asked about again."""
         record = self.record
@@ -134,9 +129,9 @@ class Case:
         """From when on an instance that another service runs is idle, where that is long enough to say so."""
         since, evidence = self.idle_since, self.verdict.evidence
         enough = timedelta(minutes=self.policy.managed.idle_for_minutes)
-        if not self.is_managed or since is None or evidence is None or evidence.window.end - since < enough:
+        if self.verdict.manager is None or since is None or evidence is None:
             return None
-        return since
+        return since if evidence.window.end - since >= enough else None
 
     @property
     def people_know(self) -> bool:
@@ -153,13 +148,10 @@ class Case:
         return remembered(self.memory, self.verdict, self.proof, self.policy, self.now)
 
     @property
-    def read_failed(self) -> bool:
-        return self.gathered is not None and self.gathered.evidence.read_problem is not None
-
-    @property
     def was_heard(self) -> bool:
         """Whether its metrics were read, so that their absence is silence and lasts."""
-        return self.gathered is not None and not self.read_failed and not self.verdict.is_late
+        read = self.gathered is not None and self.gathered.evidence.read_problem is None
+        return read and not self.verdict.is_late
 
     @property
     def fell_silent(self) -> bool:
@@ -210,7 +202,7 @@ class Case:
             idle_since=self.idle_since,
             late_since=self._remembered.late_since,
             idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
-            managed_told_at=(notified_at or before.managed_told_at) if self.is_managed else None,
+            managed_told_at=(notified_at or before.managed_told_at) if self.verdict.manager else None,
             last_known=before.last_known if kind is VerdictKind.NO_DATA else kind.value,
             is_late=verdict.is_late,
             project=rate.project,
