@@ -91,7 +91,7 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
         left: how many of them have not worked since, whatever their policies.
         rule: the share that trips the breaker also keeps it open.
     """
-    return left < rule.minimum_instances or 100 * left < rule.turned_idle_percent * turned
+    return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
 
 def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
@@ -108,29 +108,22 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
 
     `history` are the days before; what they hold is compared only when they are enough to know the fleet by.
     """
-    idle, silent = turned.idle, turned.silent
-    so_many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
-    so_many_silent = f"{silent} of {turned.heard} instances that published metrics fell silent in one sweep"
-    if idle >= rule.minimum_instances and 100 * idle >= rule.turned_idle_percent * turned.worked:
-        return so_many_idle
-    if is_outage(silent, turned.heard, rule):
-        return so_many_silent
-    if len(history) < rule.history_days_needed:
-        return None
-    usual_idle = max(day.most_idle for day in history)
-    usual_silent = max(day.most_silent for day in history)
-    known = f"; the most in a sweep of the last {len(history)} days was"
-    if _is_unusual(idle, usual_idle, rule):
-        return f"{so_many_idle}{known} {usual_idle}"
-    if _is_unusual(silent, usual_silent, rule):
-        return f"{so_many_silent}{known} {usual_silent}"
-    return None
-
-
-def _is_unusual(count: int, usual: int, rule: Breaker) -> bool:
-    """The largest of many sweeps is a bound that the next one seldom passes, whatever their distribution."""
+    idle, silent, heard = turned.idle, turned.silent, turned.heard
+    many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
+    many_silent = f"{silent} of {heard} instances that published metrics fell silent in one sweep"
+    if _is_share(idle, turned.worked, rule.turned_idle_percent, rule):
+        return many_idle
+    if is_outage(silent, heard, rule):
+        return many_silent
     times = rule.unusual_times_the_most
-    return times is not None and count >= rule.minimum_instances and count > times * usual
+    if times is None or len(history) < rule.history_days_needed:
+        return None
+    most_idle, most_silent = max(day.most_idle for day in history), max(day.most_silent for day in history)
+    # The largest of many sweeps is a bound that the next one seldom passes, whatever their distribution.
+    for count, most, what in ((idle, most_idle, many_idle), (silent, most_silent, many_silent)):
+        if count >= rule.minimum_instances and count > times * most:
+            return f"{what}; the most in a sweep of the last {len(history)} days was {most}"
+    return None
 
 
 def remember(history: Sequence[SweepDay], today: date, turned: Turned, rule: Breaker) -> tuple[SweepDay, ...]:
@@ -146,4 +139,8 @@ def remember(history: Sequence[SweepDay], today: date, turned: Turned, rule: Bre
 
 def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
     """Whether so many silent ones of so many have one cause, and not one each."""
-    return silent >= rule.minimum_instances and 100 * silent >= rule.turned_silent_percent * whole
+    return _is_share(silent, whole, rule.turned_silent_percent, rule)
+
+
+def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
+    return count >= rule.minimum_instances and 100 * count >= percent * whole

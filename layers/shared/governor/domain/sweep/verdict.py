@@ -414,9 +414,8 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
         return None
     counted = _is_counted(evidence)
     if _reporting(evidence) is None or (counted and not evidence.samples):
-        return _no_data(
-            evidence, f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
-        )
+        reason = f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
+        return _no_data(evidence, reason)
     return _judge_counted_end(evidence, policy) if counted else None
 
 

@@ -40,7 +40,14 @@ class FreezePlans:
         tripped = self.state.breaker(target)
         hold = timedelta(minutes=rule.hold_minutes)
         just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
-        held = _without_work(sweep, tripped)
+        # Those that froze the plans, and were neither seen at work since nor started anew. One that this
+        # sweep does not see stays in it, for it may come back as it was.
+        held = frozenset() if tripped is None else tripped.held
+        held -= {
+            case.id
+            for case in sweep.cases
+            if case.verdict.kind in WORKING or (tripped and case.instance.launch_time > tripped.tripped_at)
+        }
         if why is not None:
             # Frozen first, notified then; until people are notified, every sweep tries again.
             held |= turned.who
@@ -84,17 +91,3 @@ class FreezePlans:
             return
         if sweep.attempt("breaker alert", self.announcer.announce, alert):
             self.state.set_breaker(target, replace(state, told_at=now))
-
-
-def _without_work(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
-    """Those that froze the plans, and were neither seen at work since nor started anew.
-
-    One that this sweep does not see stays in it, for it may come back as it was.
-    """
-    if tripped is None:
-        return frozenset()
-    return tripped.held - {
-        case.id
-        for case in sweep.cases
-        if case.verdict.kind in WORKING or case.instance.launch_time > tripped.tripped_at
-    }
