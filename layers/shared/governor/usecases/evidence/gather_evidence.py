@@ -53,7 +53,6 @@ _EC2_FIGURES = (
 """Figure, name of the series, metric, statistic."""
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
-_AGENTLESS_NAMESPACE = "AWS/EC2"
 _AGENTLESS_METRIC = "GPUPowerUtilization"
 
 
@@ -187,10 +186,11 @@ class _Asked(NamedTuple):
 
     work: _Work
     figure: str
-    namespace: str
     metric: str
     dimensions: Dimensions
     statistic: str = "Maximum"
+    namespace: str = ""
+    """Empty for the policy's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class _Batch:
             if work.source is MetricSource.PER_GPU:
                 work.aggregated = work.readings.get("all", ())
             work.figures.pop("utilization", None)
-            asked += [self._asked(work, "utilization", self._names.utilization, one) for one in work.sets]
+            asked += [_Asked(work, "utilization", self._names.utilization, one) for one in work.sets]
         self._read(asked)
 
     def _search(self, works: list[_Work]) -> None:
@@ -321,13 +321,13 @@ class _Batch:
         if not works:
             return
         try:
-            found = self._metrics.list_series(self._target, _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, only)
+            found = self._metrics.list_series(self._target, "AWS/EC2", _AGENTLESS_METRIC, only)
         except CloudError:
             # Only colours the sentence of a verdict that is `no-data` with or without it.
             return
         self._read(
             [
-                _Asked(work, "agentless", _AGENTLESS_NAMESPACE, _AGENTLESS_METRIC, tuple(dimensions))
+                _Asked(work, "agentless", _AGENTLESS_METRIC, tuple(dimensions), namespace="AWS/EC2")
                 for work in works
                 for dimensions in found.get(work.instance_id, ())
             ]
@@ -339,13 +339,13 @@ class _Batch:
         figures, names = work.request.figures, self._names
         for figure, metric in (("power", names.power_draw), ("memory", names.memory_used)):
             if figure in figures and work.whole(figure):
-                yield from (self._asked(work, figure, metric, one) for one in work.sets)
+                yield from (_Asked(work, figure, metric, one) for one in work.sets)
         if work.source is MetricSource.AGGREGATE and work.expected != 1:
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
-            yield self._asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
+            yield _Asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
         for figure, series, metric, statistic in _EC2_FIGURES:
             if figure in figures:
-                yield _Asked(work, series, "AWS/EC2", metric, work.aggregate, statistic)
+                yield _Asked(work, series, metric, work.aggregate, statistic, "AWS/EC2")
 
     # what jobs say of themselves
 
@@ -361,7 +361,7 @@ class _Batch:
             work.read |= {WORK}
         self._read(
             [
-                _Asked(work, WORK, rule.namespace, metric, tuple(dimensions))
+                _Asked(work, WORK, metric, tuple(dimensions), namespace=rule.namespace)
                 for work in works
                 for metric, dimensions in published.get(work.instance_id, ())
                 if not rule.names or metric in rule.names
@@ -381,20 +381,16 @@ class _Batch:
 
     # reading
 
-    def _asked(
-        self, work: _Work, figure: str, metric: str, dimensions: Dimensions, statistic: str = "Maximum"
-    ) -> _Asked:
-        return _Asked(work, figure, self._names.namespace, metric, dimensions, statistic)
-
     def _read(self, asked: Iterable[_Asked]) -> None:
         """Add the series to their instances; what could not be read is noted there, too."""
+        own = self._names.namespace
         # In one pass where the windows agree, so that calls are filled to their limit.
         parts: dict[Window, list[_Asked]] = defaultdict(list)
         for one in asked:
             parts[self._ec2_window if one.figure in _OF_EC2 else self._window].append(one)
         for window, part in parts.items():
             queries = [
-                MetricQuery(str(number), one.namespace, one.metric, one.dimensions, one.statistic)
+                MetricQuery(str(number), one.namespace or own, one.metric, one.dimensions, one.statistic)
                 for number, one in enumerate(part)
             ]
             answer = self._metrics.read(self._target, queries, window)
@@ -408,6 +404,7 @@ class _Batch:
 
     def _newest(self, work: _Work, length: timedelta) -> Evidence:
         """The evidence over the newest part of the window, from the same readings."""
+        # All windows end at the same moment.
         window, of_ec2 = self._windows(max(length, END))
 
         def part(series: Series, figure: str = "") -> Series:
@@ -459,7 +456,7 @@ class _Batch:
             window=window,
             source=source,
             gpus=tuple(GpuReadings(gpu, work.readings[gpu]) for gpu in gpus),
-            aggregate=work.aggregated if gpus else (),
+            aggregate=() if source is MetricSource.NONE else work.aggregated,
             gpus_expected=work.expected,
             gpus_reporting=self._reporting(work, source),
             memory_used_percent=values["memory"],
