@@ -5,6 +5,7 @@ Run by `make screenshots`, with an installed Chromium.
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -19,7 +20,12 @@ from typing import TypeVar
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from local.cloud import LocalCloud
+from governor.adapters.clients import Clients
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.channels.picture_png import evidence_png
+from governor.domain.instance import Target
+from governor.stores import StateTable
+from local.cloud import ACCOUNT, REGION, LocalCloud
 from local.fleet import A10G, METRIC_MINUTES, Member, busy, idle, series_of
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
@@ -47,7 +53,7 @@ _IDLE_BLOCKS, _SILENT_BLOCK, _BLOCKS = 3, 6, 11
 """The last 24 hours in blocks as long as the fleet's metrics: the newest idle, one without data, the others
 at work."""
 _PATIENCE_SECONDS = 600.0
-_COLOURS = 48
+_COLOURS = 64
 """Of a picture: text and flat surfaces need no more, and a file is a third of what it would be."""
 _DESK, _PHONE = {"width": 800, "height": 900}, {"width": 390, "height": 844}
 
@@ -87,7 +93,7 @@ def take_all(scene: Scene, browser: Browser) -> None:
     link = scene.cloud.reachable_url(found[0])
 
     with page(browser, _DESK) as shown:
-        shown.set_content(mail["BodyHtml"])
+        shown.set_content(with_picture(scene, mail["BodyHtml"], instance_id))
         take(shown, "mail", whole=True)
     with page(browser, _DESK) as shown:
         shown.set_content(slack_page(blocks))
@@ -125,6 +131,17 @@ def mail_about(scene: Scene, instance_id: str) -> dict[str, str] | None:
     """The mail to the owner."""
     mails = (mail for mail in scene.sent_mail() if instance_id in mail["BodyText"])
     return next((mail for mail in mails if mail["To"] == [OWNER]), None)
+
+
+def with_picture(scene: Scene, html: str, instance_id: str) -> str:
+    """The mail with the picture that it carries: the local cloud keeps no attachments."""
+    state = StateTable(DynamoTable(Clients(), scene.outputs["StateTableName"]))
+    ref = state.record(Target(ACCOUNT, REGION), instance_id).open_episode
+    episode = state.episode(ref) if ref else None
+    if episode is None:
+        raise RuntimeError("the instance has no open episode")
+    drawn = base64.b64encode(evidence_png(episode.evidence, episode.idle_below_percent)).decode()
+    return re.sub(r"cid:[^\"]+", f"data:image/png;base64,{drawn}", html)
 
 
 def slack_blocks_about(scene: Scene, instance_id: str) -> list[dict[str, object]] | None:

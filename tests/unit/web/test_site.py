@@ -478,7 +478,7 @@ def test_the_day_before_is_drawn_with_memory_and_power_beneath() -> None:
     assert all(part in page for part in (">memory</text>", ">power</text>", 'class="judged"'))
     assert 1 == page.count('<rect class="busy"')
     assert "<dd>$20</dd>" in page  # 20 hours at 1.006
-    assert "They could not be read" in World().get().body
+    assert "The last 24 hours could not be read" in World().get().body
 
 
 def test_the_record_of_a_stop_can_be_undone() -> None:

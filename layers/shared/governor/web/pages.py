@@ -88,9 +88,8 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     """Return the question, or the record once it is answered."""
     episode, visitor = view.episode, form.visitor
-    evidence, threshold = episode.evidence, episode.idle_below_percent
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    price, history = episode.price.usd_per_hour, episode.history
+    price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
     idle, measured = idle_text(episode, episode.closed_at or view.now)
     return _render(
         "approval.html",
@@ -98,15 +97,14 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         view=view,
         episode=episode,
         plan=episode.plan,
-        picture=picture.window_svg(evidence, threshold),
-        day=None if history is None else picture.day_svg(history, threshold, evidence.window),
-        rows=gpu_rows(evidence),
+        picture=picture.utilization_svg(episode),
+        rows=gpu_rows(episode.evidence),
         costs=cost_lines(episode),
-        per_hour=None if price is None else usd(price),
         per_day=None if price is None else usd(price * 24),
         idle=idle,
         measured=measured,
         verb=verb(episode.plan),
+        saved=None if saved is None or saved <= 0 else usd(saved),
         since_idle=None if view.cost_since_idle is None else usd(view.cost_since_idle),
         restart=restart_text(episode),
         rebuild=_rebuild(episode),

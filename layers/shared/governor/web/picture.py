@@ -11,10 +11,10 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from governor.domain.evidence import Evidence, GpuReadings, Series, Window, is_reading
-from governor.domain.history import History
+from governor.domain.episode.episode import Episode
+from governor.domain.evidence import GpuReadings, Series, Window, is_reading
 
-_LEFT, _WIDTH, _TOP, _FOOT, _SPACE = 64, 560, 6, 18, 8
+_LEFT, _WIDTH, _TOP, _FOOT, _SPACE = 84, 540, 6, 28, 8
 _TALL_ROW, _SHORT_ROW, _FEW = 34, 18, 2
 """Eight GPUs must fit a phone's screen; one or two may take their room."""
 
@@ -23,23 +23,22 @@ _Row = tuple[str, Series, float | None]
 """A series with its label and its threshold; `None` draws no line."""
 
 
-def window_svg(evidence: Evidence, threshold_percent: float) -> Markup:
-    """Draw the utilization over the window that was judged."""
-    title = f"GPU utilization in percent over the window, threshold {threshold_percent:g} %"
-    return _svg("window", title, evidence.window, _gpu_rows(evidence.gpus, threshold_percent), None)
+def utilization_svg(episode: Episode) -> Markup:
+    """Draw the 24 hours before, with memory and power beneath and the judged window marked.
 
-
-def day_svg(history: History, threshold_percent: float, judged: Window) -> Markup:
-    """Draw the day before: every GPU, memory and power beneath, the judged window marked."""
-    title = (
-        f"GPU utilization in percent over the last 24 hours, threshold {threshold_percent:g} %; "
-        "beneath it GPU memory used and power drawn, in percent of what the GPU has"
-    )
-    rows = _gpu_rows(history.gpus, threshold_percent)
+    Where they could not be read, only that window.
+    """
+    threshold, evidence, history = episode.idle_below_percent, episode.evidence, episode.history
+    title = f"GPU utilization in percent over the {{}}, threshold {threshold:g}%"
+    if history is None:
+        title = title.format("window that was judged")
+        return _svg(title, evidence.window, _gpu_rows(evidence.gpus, threshold), None)
+    rows = _gpu_rows(history.gpus, threshold)
     for label, series in (("memory", history.memory_percent), ("power", history.power_percent)):
         if series:
             rows.append((label, series, None))
-    return _svg("day", title, history.window, rows, judged)
+    beneath = "; beneath it GPU memory used and power drawn, in percent of what the GPU has"
+    return _svg(f"{title.format('last 24 hours')}{beneath}", history.window, rows, evidence.window)
 
 
 def _gpu_rows(gpus: Sequence[GpuReadings], threshold: float) -> list[_Row]:
@@ -51,24 +50,24 @@ def _label(gpu: str) -> str:
     return "busiest" if gpu == "all" else f"GPU {int(gpu) if gpu.isdecimal() else '?'}"
 
 
-def _svg(name: str, title: str, window: Window, drawn: Sequence[_Row], judged: Window | None) -> Markup:
+def _svg(title: str, window: Window, drawn: Sequence[_Row], judged: Window | None) -> Markup:
     """Return the picture. Every text in it is of our own making, so nothing needs escaping."""
     row = _TALL_ROW if len(drawn) <= _FEW else _SHORT_ROW
     bottom = _TOP + (row + _SPACE) * max(1, len(drawn))
     parts = [
         f'<svg class="picture" viewBox="0 0 {_LEFT + _WIDTH + 8} {bottom + _FOOT}" role="img" '
-        f'aria-labelledby="picture-{name}"><title id="picture-{name}">{title}</title>'
+        f'aria-labelledby="picture"><title id="picture">{title}</title>'
     ]
     if judged is not None:
         start, end = (_x(window, edge) for edge in (judged.start, judged.end))
         parts.append(_rect("judged", start, 0, end - start, bottom))
     for number, item in enumerate(drawn):
         parts.append(_bars(_TOP + number * (row + _SPACE), row, item))
-    y, middle = bottom + 12, window.start + (window.end - window.start) / 2
+    y, middle = bottom + 18, window.start + (window.end - window.start) / 2
     parts += [
-        f'<text class="axis" x="{_LEFT}" y="{y}">{window.start:%H:%M} UTC</text>',
+        f'<text class="axis" x="{_LEFT}" y="{y}">{window.start:%a %H:%M} UTC</text>',
         f'<text class="axis middle" x="{_LEFT + _WIDTH / 2}" y="{y}">{middle:%H:%M}</text>',
-        f'<text class="axis end" x="{_LEFT + _WIDTH}" y="{y}">{window.end:%H:%M} UTC</text></svg>',
+        f'<text class="axis end" x="{_LEFT + _WIDTH}" y="{y}">{window.end:%a %H:%M} UTC</text></svg>',
     ]
     return Markup("".join(parts))  # noqa: S704 - built of numbers and our own words
 

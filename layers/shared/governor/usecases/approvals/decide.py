@@ -54,13 +54,10 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Decides.
+        """Take the answer to a question, with who gave it.
 
-        Args:
-            approval_id: which question.
-            decision: the answer, with who gave it.
-            typed_instance_id: must name the instance when the plan terminates it.
-            losses_accepted: must be true when the plan wipes local disks.
+        `typed_instance_id` must name the instance when the plan terminates it; `losses_accepted` must be true
+        when the plan wipes local disks.
 
         Raises:
             NotFound: no such question.

@@ -36,7 +36,7 @@ def new_key() -> str:
 
 
 def rotated(document: Mapping[str, str], make_key: Callable[[], str] = new_key) -> dict[str, str]:
-    """The document after a rotation.
+    """Return the document after a rotation.
 
     The first rotation only makes the next key known; from the second one on, it signs.
 
@@ -62,7 +62,7 @@ class RotateKeys:
     make_key: Callable[[], str] = new_key
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Does the step for the version that Secrets Manager has named.
+        """Do the step for the version that Secrets Manager has named.
 
         Raises:
             ConfigurationError: the version is not part of a rotation, or the document does not hold keys.
@@ -73,17 +73,13 @@ class RotateKeys:
             return
         if "AWSPENDING" not in stages:
             raise ConfigurationError(f"version {version} of the secret is not waiting to be rotated")
-        match step:
-            case RotationStep.CREATE:
-                if self.secret.pending(version) is None:
-                    self.secret.put_pending(version, rotated(self.secret.current(), self.make_key))
-            case RotationStep.SET:
-                pass  # the keys are used by the governor alone: there is nothing else to change
-            case RotationStep.TEST:
-                self._test(version)
-            case RotationStep.FINISH:
-                self._test(version)
-                self.secret.promote(version)
+        # Nothing is to be set elsewhere: the keys are used by the governor alone.
+        if step is RotationStep.CREATE and self.secret.pending(version) is None:
+            self.secret.put_pending(version, rotated(self.secret.current(), self.make_key))
+        if step in (RotationStep.TEST, RotationStep.FINISH):
+            self._test(version)
+        if step is RotationStep.FINISH:
+            self.secret.promote(version)
 
     def _test(self, version: str) -> None:
         """A document that would sign nothing, or refuse the links that are out, never becomes current."""

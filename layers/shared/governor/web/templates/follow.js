@@ -10,9 +10,11 @@
       again = answer.ok || answer.status === 429 || answer.status >= 500;
       if (answer.ok) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const shown = document.getElementById("progress");
-        const now = page.getElementById("progress");
-        if (shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
+        for (const part of ["h1", ".tiles", "#progress"]) {
+          const shown = document.querySelector(part);
+          const now = page.querySelector(part);
+          if (shown && now && shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
+        }
         again = page.querySelector("script") !== null;
       }
     } catch (error) {
