@@ -54,9 +54,9 @@ def message_of(
     `thread` is what the channel said of the episode's first message. `expires_at` is when the question
     expires, for alerts of a release that did not say so.
     """
-    asks = alert.kind in QUESTIONS
-    shows = episode is not None and alert.kind in STAGE_OF
-    words = _words(alert, episode, now or alert.at, expires_at)
+    asked = episode if alert.kind in QUESTIONS else None
+    shown = episode if alert.kind in STAGE_OF else None
+    words = _words(alert, shown, now or alert.at, expires_at)
     return Message(
         kind=alert.kind,
         severity=alert.severity,
@@ -72,19 +72,20 @@ def message_of(
         why=alert.why,
         acts=words.acts,
         data=alert.facts,
-        evidence=_evidence(episode, now or alert.at) if episode is not None and shows else None,
-        picture_png=picture_png if shows else None,
+        evidence=_evidence(shown, now or alert.at) if shown else None,
+        picture_png=picture_png if shown else None,
         link=link,
         link_text=words.button,
-        approval_id=episode.approval_id if asks and episode is not None else None,
-        answers=answers_of(episode) if asks and episode is not None else (),
+        approval_id=asked.approval_id if asked else None,
+        answers=answers_of(asked) if asked else (),
         thread=thread,
         is_outcome=alert.kind in ENDS,
     )
 
 
 def _words(alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None) -> Words:
-    if episode is not None and alert.kind in STAGE_OF:
+    """Return the words of a stage of the episode, or those that the alert brings."""
+    if episode is not None:
         return stage_words(episode, STAGE_OF[alert.kind], now, deadline_of(alert) or until)
     # The link has a place of its own, and it may be a personal one; older releases had it among the lines.
     lines = [line for line in alert.lines if alert.link is None or alert.link not in line]

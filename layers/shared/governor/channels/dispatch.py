@@ -41,11 +41,6 @@ _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Before a record is written again that the table did not take."""
-_ONLY_MACHINES = "only a webhook has it, and no person reads that"
-_NO_CHANNEL = (
-    "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel secret, or "
-    "subscribe to the alert topic"
-)
 _FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
@@ -342,8 +337,13 @@ class Dispatch:
         alert, refused = item.alert, sum(not delivery.was_taken for delivery in settled)
         if refused:
             why = f"all {refused} channels of people have refused it"
+        elif settled:
+            why = "only a webhook has it, and no person reads that"
         else:
-            why = _ONLY_MACHINES if settled else _NO_CHANNEL
+            why = (
+                "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel "
+                "secret, or subscribe to the alert topic"
+            )
         _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
         self.state.note_delivery(
             Delivery(subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
