@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.stepfunctions import episode_input
+from governor.adapters.workflow import episode_input
 from governor.contracts import events, http, payloads, rotation
 from governor.contracts.parsing import parse
 from governor.errors import InputError

@@ -81,7 +81,7 @@ class Stage:
 
     def link_keys(self) -> Mapping[str, str]:
         """What the secret of the link keys holds now."""
-        return SecretDocument(Clients(), self.scene.outputs["LinkKeySecretArn"]).read_now()
+        return SecretDocument(Clients(), self.scene.outputs["LinkKeySecretArn"]).read()
 
     def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:
         """The first message of a kind about an instance, once it has arrived."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.sns import alert_document
+from governor.adapters.messaging import alert_document
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.episode.episode import Outcome

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.ses import SesMailService
+from governor.adapters.messaging import SesMailService
 from governor.channels.email import EmailChannel
 from governor.channels.message import CallbackRefused, Channel, DeliveryRefused, DeliveryRetryable, Table
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key

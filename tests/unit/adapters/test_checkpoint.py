@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from governor.adapters.checkpoint import RunCommandHook
 from governor.adapters.clients import Clients
+from governor.adapters.ssm import RunCommandHook
 from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET

@@ -13,12 +13,11 @@ import pytest
 
 from governor.adapters.catalogue import ShippedCatalogue, list_price
 from governor.adapters.clients import Clients
+from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters
 from governor.adapters.pricing import AwsPriceBook
 from governor.adapters.secrets import SecretDocument, SecretVersions
-from governor.adapters.sns import SnsAnnouncer
-from governor.adapters.sqs import SqsDeadLetters
 from governor.adapters.ssm import PolicyParameter
-from governor.adapters.stepfunctions import StepFunctionsWorkflow
+from governor.adapters.workflow import StepFunctionsWorkflow
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.alerts.delivery import Again

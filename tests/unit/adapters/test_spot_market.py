@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.spot_market import Ec2SpotMarket
+from governor.adapters.pricing import Ec2SpotMarket
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
 from governor.errors import AccessDenied

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from governor.adapters.links import HmacLinkSigner
-from governor.adapters.sns import alert_document
+from governor.adapters.messaging import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.message import Delivered, DeliveryRefused, DeliveryRetryable, Message

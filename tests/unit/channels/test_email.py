@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from governor.adapters.clients import Clients
-from governor.adapters.ses import SesMailService
+from governor.adapters.messaging import SesMailService
 from governor.channels.email import EmailChannel, email_document
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message, Table
 from governor.domain.alerts.alert import Section

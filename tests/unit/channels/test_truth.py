@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import pytest
 
-from governor.adapters.sns import alert_document
-from governor.adapters.sns import message_of as sns_message_of
-from governor.adapters.sns import subject_of as sns_subject_of
+from governor.adapters.messaging import alert_document
+from governor.adapters.messaging import message_of as sns_message_of
+from governor.adapters.messaging import subject_of as sns_subject_of
 from governor.channels.compose import digest_of, message_of
 from governor.channels.email import email_document
 from governor.channels.message import Message

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from governor.adapters.clients import Adapter
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, call
 from governor.domain.events.interruption import LifecycleAction
 from governor.domain.instance import Target
 from governor.errors import CloudError
@@ -25,8 +24,8 @@ class AutoScalingHooks(Adapter):
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
         client = self._clients.client("autoscaling", target, repeat=False)
-        with aws_errors("autoscaling:DescribeLifecycleHooks"):
-            found = client.describe_lifecycle_hooks(AutoScalingGroupName=group, LifecycleHookNames=[hook])
+        names = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
+        found = call("autoscaling:DescribeLifecycleHooks", client, **names)
         for one in found["LifecycleHooks"]:
             if one["LifecycleHookName"] == hook and "HeartbeatTimeout" in one:
                 return timedelta(seconds=one["HeartbeatTimeout"])
@@ -34,14 +33,15 @@ class AutoScalingHooks(Adapter):
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         try:
-            with aws_errors("autoscaling:CompleteLifecycleAction"):
-                self._clients.client("autoscaling", target).complete_lifecycle_action(
-                    AutoScalingGroupName=action.group,
-                    LifecycleHookName=action.hook,
-                    LifecycleActionToken=action.token,
-                    InstanceId=instance_id,
-                    LifecycleActionResult="CONTINUE",
-                )
+            call(
+                "autoscaling:CompleteLifecycleAction",
+                self._clients.client("autoscaling", target),
+                AutoScalingGroupName=action.group,
+                LifecycleHookName=action.hook,
+                LifecycleActionToken=action.token,
+                InstanceId=instance_id,
+                LifecycleActionResult="CONTINUE",
+            )
         except CloudError as error:
             if _OVER not in str(error):
                 raise

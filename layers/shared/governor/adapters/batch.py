@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.adapters.clients import Adapter, pages
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, call, pages
 from governor.domain.instance import Target
 from governor.domain.sweep.managed import BatchEnvironment
 
@@ -23,11 +22,10 @@ class AwsBatch(Adapter):
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
         client = self._clients.client("batch", target)
-        with aws_errors("batch:DescribeComputeEnvironments"):
-            found = client.describe_compute_environments(computeEnvironments=[name])["computeEnvironments"]
-        if not found:
+        found = call("batch:DescribeComputeEnvironments", client, computeEnvironments=[name])
+        if not found["computeEnvironments"]:
             return None
-        described = found[0]
+        described = found["computeEnvironments"][0]
         resources = described.get("computeResources") or {}
         queues = self._queues(client, described["computeEnvironmentArn"])
         return BatchEnvironment(
@@ -43,7 +41,7 @@ class AwsBatch(Adapter):
         """Those that send their jobs to the environment."""
         return [
             queue["jobQueueArn"]
-            for page in pages("batch:DescribeJobQueues", client.describe_job_queues, following="nextToken")
+            for page in pages("batch:DescribeJobQueues", client, following="nextToken")
             for queue in page["jobQueues"]
             if any(
                 order["computeEnvironment"] == environment_arn
@@ -52,10 +50,9 @@ class AwsBatch(Adapter):
         ]
 
     def _jobs(self, client: Any, queues: list[str], states: tuple[str, ...]) -> int:
-        number = 0
-        for queue in queues:
-            for state in states:
-                with aws_errors("batch:ListJobs"):
-                    page = client.list_jobs(jobQueue=queue, jobStatus=state, maxResults=_JOBS)
-                number += len(page["jobSummaryList"])
-        return number
+        return sum(
+            len(found["jobSummaryList"])
+            for queue in queues
+            for state in states
+            for found in [call("batch:ListJobs", client, jobQueue=queue, jobStatus=state, maxResults=_JOBS)]
+        )

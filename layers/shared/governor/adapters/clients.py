@@ -8,10 +8,11 @@ This module must not know what the clients are used for.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
+from botocore import xform_name
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
 
@@ -65,10 +66,8 @@ class Clients:
         sts = self._session(None).create_client("sts", config=_config(repeat=True))
 
         def refresh() -> dict[str, str]:
-            with aws_errors("sts:AssumeRole"):
-                answer = sts.assume_role(
-                    RoleArn=role_arn, RoleSessionName=_SESSION_NAME, DurationSeconds=_SESSION_SECONDS
-                )["Credentials"]
+            lasts = {"RoleSessionName": _SESSION_NAME, "DurationSeconds": _SESSION_SECONDS}
+            answer = call("sts:AssumeRole", sts, RoleArn=role_arn, **lasts)["Credentials"]
             return {
                 "access_key": answer["AccessKeyId"],
                 "secret_key": answer["SecretAccessKey"],
@@ -80,26 +79,26 @@ class Clients:
 
 
 class Adapter:
-    """A port over these clients, and nothing else."""
+    """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: Clients, resource: str = "") -> None:
         self._clients = clients
+        self._resource = resource
 
 
-def pages(
-    operation: str, call: Callable[..., Any], *, following: str = "NextToken", **parameters: Any
-) -> Iterator[Any]:
-    """All pages of a call. boto3's own paginators would read one more model file at every cold start.
+def call(operation: str, client: Any, **parameters: Any) -> Any:
+    """Call an operation of a client; `operation` is `service:Operation`. Raises: as `aws_errors`."""
+    with aws_errors(operation):
+        return getattr(client, xform_name(operation.partition(":")[2]))(**parameters)
 
-    Args:
-        operation: as for `aws_errors`.
-        call: the client's method.
-        following: the name of the field that leads to the next page.
-        parameters: of the call.
+
+def pages(operation: str, client: Any, *, following: str = "NextToken", **parameters: Any) -> Iterator[Any]:
+    """All pages of a call; the field `following` leads to the next one.
+
+    botocore's own paginators would read one more model file at every cold start.
     """
     while True:
-        with aws_errors(operation):
-            page = call(**parameters)
+        page = call(operation, client, **parameters)
         yield page
         if not page.get(following):
             return

@@ -10,10 +10,6 @@ from governor.domain.units import UtcDatetime
 class SystemClock:
     """The port `Clock`."""
 
-    def now(self) -> UtcDatetime:
-        return utc_now()
-
-
-def utc_now() -> UtcDatetime:
-    """Return the time, aware."""
-    return datetime.now(tz=UTC)
+    @staticmethod
+    def now() -> UtcDatetime:
+        return datetime.now(tz=UTC)

@@ -71,7 +71,7 @@ class CloudWatchMetrics(Adapter):
     def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, _Dimensions]]:
         """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
         client = self._clients.client("cloudwatch", target)
-        for page in pages("cloudwatch:ListMetrics", client.list_metrics, **parameters):
+        for page in pages("cloudwatch:ListMetrics", client, **parameters):
             for listed in page["Metrics"]:
                 dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
                 owner = dict(dimensions).get("InstanceId")
@@ -113,7 +113,7 @@ class _Batch:
         messages: list[str] = []
         for page in pages(
             "cloudwatch:GetMetricData",
-            self._client.get_metric_data,
+            self._client,
             MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(self._queries)],
             StartTime=self._window.start,
             EndTime=self._window.end,

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.clients import Adapter, pages
-from governor.adapters.errors import DRY_RUN_OK, aws_errors
+from governor.adapters.clients import Adapter, call, pages
+from governor.adapters.errors import DRY_RUN_OK
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (
     Instance,
@@ -52,9 +52,9 @@ class Ec2Instances(Adapter):
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         client = self._clients.client("ec2", target)
+        managed = _including_managed(client)
         try:
-            with aws_errors("ec2:DescribeInstances"):
-                answer = client.describe_instances(InstanceIds=[instance_id], **_including_managed(client))
+            answer = call("ec2:DescribeInstances", client, InstanceIds=[instance_id], **managed)
         except NotFound:
             return None
         found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]
@@ -73,7 +73,7 @@ class Ec2Instances(Adapter):
         client = self._clients.client("ec2", target)
         for page in pages(
             "ec2:DescribeInstances",
-            client.describe_instances,
+            client,
             Filters=list(filters),
             MaxResults=_PAGE,
             **_including_managed(client),
@@ -83,26 +83,21 @@ class Ec2Instances(Adapter):
 
     def protection(self, target: Target, instance_id: str) -> Protection:
         """EC2 gives one attribute a call."""
+        client = self._clients.client("ec2", target)
+
+        def is_set(name: str, key: str) -> bool:
+            answer = call("ec2:DescribeInstanceAttribute", client, InstanceId=instance_id, Attribute=name)
+            return bool(answer[key]["Value"])
+
         return Protection(
-            stop=self._attribute(target, instance_id, "disableApiStop", "DisableApiStop"),
-            termination=self._attribute(
-                target, instance_id, "disableApiTermination", "DisableApiTermination"
-            ),
+            stop=is_set("disableApiStop", "DisableApiStop"),
+            termination=is_set("disableApiTermination", "DisableApiTermination"),
         )
 
-    def _attribute(self, target: Target, instance_id: str, name: str, key: str) -> bool:
-        with aws_errors("ec2:DescribeInstanceAttribute"):
-            answer = self._clients.client("ec2", target).describe_instance_attribute(
-                InstanceId=instance_id, Attribute=name
-            )
-        return bool(answer[key]["Value"])
-
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
+        client, ids = self._clients.client("ec2", target), [spot_request_id]
         try:
-            with aws_errors("ec2:DescribeSpotInstanceRequests"):
-                answer = self._clients.client("ec2", target).describe_spot_instance_requests(
-                    SpotInstanceRequestIds=[spot_request_id]
-                )
+            answer = call("ec2:DescribeSpotInstanceRequests", client, SpotInstanceRequestIds=ids)
         except NotFound:
             return None
         requests = answer["SpotInstanceRequests"]
@@ -114,10 +109,9 @@ class Ec2Instances(Adapter):
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
             return ()
-        with aws_errors("ec2:DescribeVolumes"):
-            answer = self._clients.client("ec2", instance.target).describe_volumes(
-                VolumeIds=[volume.volume_id for volume in instance.volumes]
-            )
+        client = self._clients.client("ec2", instance.target)
+        ids = [volume.volume_id for volume in instance.volumes]
+        answer = call("ec2:DescribeVolumes", client, VolumeIds=ids)
         known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
         return tuple(
             replace(volume, size_gib=found.get("Size"), volume_type=found.get("VolumeType"))
@@ -132,40 +126,34 @@ class Ec2Tags(Adapter):
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, str]:
-        client = self._clients.client("ec2", target)
-        create = partial(client.create_tags, Tags=_pairs(tags))
-        return _in_batches(
-            instance_ids, lambda batch: _write("ec2:CreateTags", dry_run, create, Resources=list(batch))
-        )
+        create = partial(_write, "ec2:CreateTags", dry_run, self._clients.client("ec2", target))
+        return _in_batches(instance_ids, lambda batch: create(Resources=list(batch), Tags=_pairs(tags)))
 
     def remove_tags(
         self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
     ) -> dict[str, str]:
-        client = self._clients.client("ec2", target)
-        delete = partial(client.delete_tags, Tags=[{"Key": key} for key in keys])
-        return _in_batches(
-            instance_ids, lambda batch: _write("ec2:DeleteTags", dry_run, delete, Resources=list(batch))
-        )
+        delete = partial(_write, "ec2:DeleteTags", dry_run, self._clients.client("ec2", target))
+        gone = [{"Key": key} for key in keys]
+        return _in_batches(instance_ids, lambda batch: delete(Resources=list(batch), Tags=gone))
 
 
 class Ec2Controller(Adapter):
     """The port `InstanceController`."""
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        client = self._clients.client("ec2", target)
-        _write("ec2:StopInstances", dry_run, client.stop_instances, InstanceIds=[instance_id])
+        _write("ec2:StopInstances", dry_run, self._clients.client("ec2", target), InstanceIds=[instance_id])
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         client = self._clients.client("ec2", target)
-        _write("ec2:TerminateInstances", dry_run, client.terminate_instances, InstanceIds=[instance_id])
+        _write("ec2:TerminateInstances", dry_run, client, InstanceIds=[instance_id])
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 # Left open, a persistent request would launch a successor.
                 ids = [instance.spot_request_id or ""]
-                cancel = self._clients.client("ec2", instance.target).cancel_spot_instance_requests
-                _write("ec2:CancelSpotInstanceRequests", dry_run, cancel, SpotInstanceRequestIds=ids)
+                client = self._clients.client("ec2", instance.target)
+                _write("ec2:CancelSpotInstanceRequests", dry_run, client, SpotInstanceRequestIds=ids)
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
@@ -176,9 +164,7 @@ class Ec2Starter(Adapter):
     """The port `InstanceStarter`."""
 
     def start(self, target: Target, instance_id: str) -> None:
-        client = self._clients.client("ec2", target)
-        with aws_errors("ec2:StartInstances"):
-            client.start_instances(InstanceIds=[instance_id])
+        call("ec2:StartInstances", self._clients.client("ec2", target), InstanceIds=[instance_id])
 
 
 class EbsSnapshots(Adapter):
@@ -199,7 +185,7 @@ class EbsSnapshots(Adapter):
         answer = _write(
             "ec2:CreateSnapshots",
             dry_run,
-            client.create_snapshots,
+            client,
             InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
             Description=f"GPU Governor: {instance_id} before it goes",
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
@@ -209,7 +195,7 @@ class EbsSnapshots(Adapter):
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
         client = self._clients.client("ec2", target)
         filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
-        listed = pages("ec2:DescribeSnapshots", client.describe_snapshots, OwnerIds=["self"], Filters=filters)
+        listed = pages("ec2:DescribeSnapshots", client, OwnerIds=["self"], Filters=filters)
         return [_snapshot(found) for page in listed for found in page["Snapshots"]]
 
 
@@ -217,15 +203,14 @@ def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def _write(operation: str, dry_run: bool, call: Callable[..., Any], **parameters: Any) -> Any:
+def _write(operation: str, dry_run: bool, client: Any, **parameters: Any) -> Any:
     """One EC2 write call. In a dry run EC2's "would have succeeded" is the only good answer.
 
     Raises:
         SafetyError: a dry run was answered as if it had been carried out.
     """
     try:
-        with aws_errors(operation):
-            answer = call(**parameters, DryRun=dry_run)
+        answer = call(operation, client, **parameters, DryRun=dry_run)
     except CloudError as error:
         if dry_run and error.code == DRY_RUN_OK:
             return None

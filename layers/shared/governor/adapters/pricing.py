@@ -1,38 +1,51 @@
 """What an instance costs: the policy's price, the Spot price, the shipped list, or unpriced; never zero.
 
-Unpriced is `None`. This module must not know what is saved by what.
+And for advice: what a type costs now as Spot in several Regions at once, and how likely it is to be had.
+Unpriced is `None`. This module must not know what is saved by what, nor what is advised.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from governor.adapters.catalogue import PRICES_AS_OF, list_price
-from governor.adapters.clients import Clients
-from governor.adapters.clock import utc_now
-from governor.adapters.spot_market import spot_history
+from governor.adapters.clients import Adapter, Clients, call
+from governor.adapters.clock import SystemClock
 from governor.domain.episode.plan import Price
-from governor.domain.instance import Instance, Lifecycle
+from governor.domain.events.interruption import SpotPrice
+from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import iso
-from governor.errors import CloudError
+from governor.errors import CloudError, GovernorError
+from governor.ports import SpotPrices
 
 _log = logging.getLogger(__name__)
 
 _LIST_REGION = "us-east-1"
 _LINUX = "Linux/UNIX"
 _SPOT_KEPT = timedelta(hours=1)
+_AT_ONCE = 8
+_MOST_REGIONS = 10
+"""Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
 
-class AwsPriceBook:
+class _SpotReader(Adapter):
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
+        super().__init__(clients)
+        self._now = now
+
+
+class AwsPriceBook(_SpotReader):
     """The port `PriceBook`. Spot prices are read once an hour per type, zone, platform and target."""
 
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = utc_now) -> None:
-        self._clients = clients
-        self._now = now
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
+        super().__init__(clients, now=now)
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
 
     def price(self, instance: Instance, policy: Policy) -> Price:
@@ -64,7 +77,7 @@ class AwsPriceBook:
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
         zone = {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
         client = self._clients.client("ec2", instance.target)
-        history = spot_history(client, instance.instance_type, instance.platform, now, **zone)
+        history = _spot_history(client, instance.instance_type, instance.platform, now, **zone)
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         where = instance.availability_zone or instance.target.region
@@ -82,3 +95,67 @@ def _list_price(instance: Instance) -> Price:
         notes.append(f"the instance runs {instance.platform}, which costs more")
     as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
     return Price(amount, "; ".join(notes), as_of=as_of)
+
+
+class Ec2SpotMarket(_SpotReader):
+    """The port `SpotMarket`, for advice. One call a Region for prices, one in all for scores."""
+
+    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+        wanted = list(dict.fromkeys(regions))
+        found: list[SpotPrice] = []
+        problems: dict[str, str] = {}
+
+        def read(region: str) -> list[SpotPrice] | str:
+            try:
+                return self._read(replace(target, region=region), instance_type, platform)
+            except GovernorError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(wanted)))) as pool:
+            for region, answer in zip(wanted, pool.map(read, wanted), strict=True):
+                if isinstance(answer, str):
+                    problems[region] = answer
+                else:
+                    found += answer
+        return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
+
+    def scores(
+        self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
+    ) -> Mapping[str, int]:
+        client = self._clients.client("ec2", target, repeat=False)
+        answer = call(
+            "ec2:GetSpotPlacementScores",
+            client,
+            InstanceTypes=list(instance_types),
+            TargetCapacity=1,
+            SingleAvailabilityZone=False,
+            RegionNames=list(dict.fromkeys(regions))[:_MOST_REGIONS],
+        )
+        return {one["Region"]: one["Score"] for one in answer["SpotPlacementScores"]}
+
+    def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
+        # Sent once: an advice that is late is none.
+        client = self._clients.client("ec2", target, repeat=False)
+        history = _spot_history(client, instance_type, platform, self._now())
+        latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
+        return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]
+
+
+def _spot_history(
+    client: Any, instance_type: str, platform: str, now: datetime, **only: Any
+) -> list[Mapping[str, Any]]:
+    """Return EC2's entries of the Spot prices in force, the latest change last.
+
+    Raises:
+        CloudError: EC2 gave no answer.
+    """
+    # A start time of now gives the prices in force, each of which began some time ago.
+    only |= {"StartTime": now, "EndTime": now}
+    answer = call(
+        "ec2:DescribeSpotPriceHistory",
+        client,
+        InstanceTypes=[instance_type],
+        ProductDescriptions=[platform],
+        **only,
+    )
+    return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])

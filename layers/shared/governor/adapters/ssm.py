@@ -1,17 +1,26 @@
-"""The policy text, from SSM Parameter Store."""
+"""Systems Manager: the policy's parameter, and Run Command for checkpoints.
+
+This module must not know what the policy says, nor why instances are asked.
+"""
 
 from __future__ import annotations
 
-from governor.adapters.clients import Clients
-from governor.adapters.errors import aws_errors
+from collections.abc import Sequence
+from typing import Any
+
+from governor.adapters.clients import Adapter, call, pages
+from governor.domain.instance import Target
+
+_SHORTEST_SECONDS = 30
+"""What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
+_LONGEST_SECONDS = 9_999
+"""What the document takes as `SecondsLeft`."""
+_PAGE = 50
+"""What DescribeInstanceInformation answers at a time, at most. Source: its API."""
 
 
-class PolicyParameter:
+class PolicyParameter(Adapter):
     """One parameter, read by value."""
-
-    def __init__(self, clients: Clients, name: str) -> None:
-        self._clients = clients
-        self._name = name
 
     def read(self, *, patient: bool = True) -> str:
         """Return the text as it is now; without `patient`, for a caller that can do with an older one.
@@ -19,7 +28,45 @@ class PolicyParameter:
         Raises:
             NotFound, AccessDenied, Throttled, Unavailable: Systems Manager said no.
         """
-        with aws_errors("ssm:GetParameter"):
-            client = self._clients.client("ssm", patient=patient)
-            answer = client.get_parameter(Name=self._name, WithDecryption=True)
+        client = self._clients.client("ssm", patient=patient)
+        answer = call("ssm:GetParameter", client, Name=self._resource, WithDecryption=True)
         return str(answer["Parameter"]["Value"])
+
+
+class RunCommandHook(Adapter):
+    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml` and does not look back.
+
+    Repeated when throttled; a hook that runs already is not begun again.
+    """
+
+    def send(
+        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+    ) -> str:
+        left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
+        answer = call(
+            "ssm:SendCommand",
+            self._client(target),
+            InstanceIds=list(instance_ids),
+            DocumentName=self._resource,
+            Parameters={
+                "Reason": [reason],
+                "WhenNoHook": ["sigterm" if signal else "nothing"],
+                "SecondsLeft": [str(left)],
+            },
+            TimeoutSeconds=left,
+            Comment=f"GPU Governor: {reason}",
+        )
+        return str(answer["Command"]["CommandId"])
+
+    def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
+        listed = pages(
+            "ssm:DescribeInstanceInformation",
+            self._client(target),
+            Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
+            MaxResults=_PAGE,
+        )
+        return frozenset(one["InstanceId"] for page in listed for one in page["InstanceInformationList"])
+
+    def _client(self, target: Target) -> Any:
+        # An answer that takes long is of no use: people must be notified within the same two minutes.
+        return self._clients.client("ssm", target, patient=False)

@@ -16,7 +16,7 @@ _Text = Annotated[str, Field(max_length=262_144)]
 
 
 class _AlertDocument(BaseModel, extra="forbid"):
-    """`adapters.sns.alert_document`, read back."""
+    """`adapters.messaging.alert_document`, read back."""
 
     version: Annotated[Literal[1], Field(exclude=True)]
     kind: AlertKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from governor.adapters.ses import SesMailService
+from governor.adapters.messaging import SesMailService
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.registry import Registry
 from governor.channels.worker import Worker

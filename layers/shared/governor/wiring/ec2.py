@@ -10,11 +10,10 @@ from functools import cached_property
 from governor.adapters.auto_scaling import AutoScalingHooks
 from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.checkpoint import RunCommandHook
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
-from governor.adapters.pricing import AwsPriceBook
-from governor.adapters.spot_market import Ec2SpotMarket
+from governor.adapters.pricing import AwsPriceBook, Ec2SpotMarket
+from governor.adapters.ssm import RunCommandHook
 from governor.ports import (
     BatchReader,
     Catalogue,

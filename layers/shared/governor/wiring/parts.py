@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from governor.adapters.sns import SnsAnnouncer
-from governor.adapters.sqs import SqsDeadLetters, SqsQueue
+from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
 from governor.adapters.ssm import PolicyParameter
-from governor.adapters.stepfunctions import StepFunctionsWorkflow
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.adapters.undo import LambdaUndoer
+from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.ports import Announcer, DeadLetters, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from governor.adapters.sns import message_of
+from governor.adapters.messaging import message_of
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.health.health import FindingKind

@@ -1,6 +1,7 @@
-"""Alerts over one SNS topic: readable text for people, JSON for machines, attributes for filter policies.
+"""Alerts over SNS, their queues in SQS, and mail through SES.
 
-This module must not know what an alert is about.
+SNS gets readable text for people, JSON for machines, and attributes for filter policies. This module must not
+know what an alert is about, nor what a mail says.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from typing import Any
 
 from governor.adapters.catalogue import list_price
-from governor.adapters.clients import Clients, pages
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, call, pages
 from governor.domain.alerts.alert import QUESTIONS, Alert
 from governor.domain.units import iso
 from governor.domain.wording import usd
@@ -23,19 +24,14 @@ _MESSAGE_LIMIT = 250_000
 _TEXT_LIMIT = 8_000
 """Characters of a text that had to be cut; even if each is escaped to twelve bytes, both copies fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
-
-
+_REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
 _STORES = ("sqs", "firehose")
 """Protocols that end in a store: somebody may read it some day. A function or an address may be a chat's."""
 
 
-class SnsAnnouncer:
+class SnsAnnouncer(Adapter):
     """The port `Announcer`: SNS has taken the message when `Publish` returns."""
-
-    def __init__(self, clients: Clients, topic_arn: str) -> None:
-        self._clients = clients
-        self._topic_arn = topic_arn
 
     def must_be_heard(self) -> bool:
         """SNS takes a message also when it has nobody to give it to.
@@ -57,15 +53,15 @@ class SnsAnnouncer:
             waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
                 f"no subscription of the alert topic is confirmed{waits}, so nobody would be notified: "
-                f"subscribe to {self._topic_arn} and confirm",
+                f"subscribe to {self._resource} and confirm",
                 operation="sns:Publish",
             )
         return False
 
     def _subscriptions(self) -> Iterator[tuple[str, str]]:
         """ARN, or a word in its place, and protocol; a hundred a page."""
-        listing = self._clients.client("sns").list_subscriptions_by_topic
-        for page in pages("sns:ListSubscriptionsByTopic", listing, TopicArn=self._topic_arn):
+        client = self._clients.client("sns")
+        for page in pages("sns:ListSubscriptionsByTopic", client, TopicArn=self._resource):
             for one in page["Subscriptions"]:
                 yield one["SubscriptionArn"], one["Protocol"]
 
@@ -78,18 +74,64 @@ class SnsAnnouncer:
             "owner": alert.owner,
             "project": alert.project,
         }
-        with aws_errors("sns:Publish"):
-            self._clients.client("sns").publish(
-                TopicArn=self._topic_arn,
-                Subject=subject_of(alert),
-                MessageStructure="json",
-                Message=json.dumps(message_of(alert)),
-                MessageAttributes={
-                    name: {"DataType": "String", "StringValue": value}
-                    for name, value in attributes.items()
-                    if value
-                },
-            )
+        call(
+            "sns:Publish",
+            self._clients.client("sns"),
+            TopicArn=self._resource,
+            Subject=subject_of(alert),
+            MessageStructure="json",
+            Message=json.dumps(message_of(alert)),
+            MessageAttributes={
+                name: {"DataType": "String", "StringValue": value}
+                for name, value in attributes.items()
+                if value
+            },
+        )
+
+
+class SqsQueue(Adapter):
+    """Fulfils `governor.channels.worker.Queue`."""
+
+    def hide(self, receipt: str, seconds: int) -> None:
+        self._call("sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds)
+
+    def later(self, body: str, seconds: int) -> None:
+        self._call("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
+
+    def _call(self, operation: str, **parameters: Any) -> None:
+        call(operation, self._clients.client("sqs"), QueueUrl=self._resource, **parameters)
+
+
+class SqsDeadLetters(SqsQueue):
+    """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, where Lambda leaves its own."""
+
+    def keep(self, body: str, reason: str) -> None:
+        text = "".join(character if character.isprintable() else " " for character in reason)
+        attribute = {"DataType": "String", "StringValue": text[:_REASON_CHARACTERS]}
+        self._call("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
+
+    def park(self, alert: Alert, why: str) -> None:
+        """Fulfils `governor.channels.dispatch.Park`.
+
+        The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does, when
+        it is given the destination: of a message that was sent here it does not know where it came from.
+        """
+        self.keep(json.dumps({"again": alert_document(alert)}), why)
+
+
+class SesMailService(Adapter):
+    """Fulfils `governor.channels.email.MailService`. Sends once: a lost answer is for the queue to repeat."""
+
+    def send(self, sender: str, recipient: str, document: bytes) -> str:
+        """Return the id that SES gives it, when SES has taken it."""
+        answer = call(
+            "sesv2:SendEmail",
+            self._clients.client("sesv2", repeat=False),
+            FromEmailAddress=sender,
+            Destination={"ToAddresses": [recipient]},
+            Content={"Raw": {"Data": document}},
+        )
+        return str(answer["MessageId"])
 
 
 def subject_of(alert: Alert) -> str:

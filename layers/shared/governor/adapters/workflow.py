@@ -1,0 +1,83 @@
+"""Remediation: starting it, asking whether it runs, answering the task that waits, and undoing a stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from governor.adapters.clients import Adapter, call
+from governor.adapters.errors import aws_errors
+from governor.domain.episode.episode import EpisodeRef
+from governor.domain.units import iso
+from governor.errors import CloudError, NotFound, Unavailable
+from governor.ports import UndoAnswer
+
+_NO_LONGER_WAITS = ("TaskTimedOut", "TaskDoesNotExist", "InvalidToken")
+
+
+class StepFunctionsWorkflow(Adapter):
+    """The port `Workflow`."""
+
+    def start(self, ref: EpisodeRef) -> bool:
+        """Same name and same input while it runs is a success to Step Functions."""
+        client = self._clients.client("stepfunctions")
+        given = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
+        try:
+            call(
+                "states:StartExecution",
+                client,
+                stateMachineArn=self._resource,
+                name=ref.execution_name,
+                input=given,
+            )
+        except CloudError as error:
+            if error.code == "ExecutionAlreadyExists":
+                return self.is_running(ref) is not False
+            raise
+        return True
+
+    def is_running(self, ref: EpisodeRef) -> bool | None:
+        arn = self._resource.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
+        client = self._clients.client("stepfunctions")
+        try:
+            answer = call("states:DescribeExecution", client, executionArn=arn)
+        except NotFound:
+            return None
+        return bool(answer["status"] == "RUNNING")
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        client, output = self._clients.client("stepfunctions"), json.dumps(dict(decision))
+        try:
+            call("states:SendTaskSuccess", client, taskToken=task_token, output=output)
+        except CloudError as error:
+            if error.code in _NO_LONGER_WAITS:
+                return False
+            raise
+        return True
+
+
+class LambdaUndoer(Adapter):
+    """The port `Undoer`: asks the one function that may start instances, and waits for its answer."""
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        event = {"episode": episode_input(ref), "by": by, "channel": channel}
+        with aws_errors("lambda:InvokeFunction"):
+            answer = self._clients.client("lambda", repeat=False).invoke(
+                FunctionName=self._resource, Payload=json.dumps(event).encode()
+            )
+            body = json.loads(answer["Payload"].read())
+        if answer.get("FunctionError"):
+            what = body.get("errorType", "error") if isinstance(body, dict) else "error"
+            raise Unavailable(f"the instance could not be started: {what}", operation="lambda:InvokeFunction")
+        return UndoAnswer(bool(body["done"]), str(body["text"]))
+
+
+def episode_input(ref: EpisodeRef) -> dict[str, object]:
+    """The input of an execution: names the episode, holds nothing that changes between two sweeps."""
+    return {
+        "account": ref.account,
+        "region": ref.region,
+        "instance_id": ref.instance_id,
+        "launch_time": iso(ref.launch_time),
+        "number": ref.number,
+    }
