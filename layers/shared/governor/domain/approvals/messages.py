@@ -188,7 +188,7 @@ def _unasked_text(episode: Episode, at: UtcDatetime) -> str:
 
 def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
     """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
-    plan, price, source = episode.plan, episode.price.usd_per_hour, episode.price.source
+    plan, price, priced = episode.plan, episode.price.usd_per_hour, cost_lines(episode)[:1]
     idle, measured = idle_text(episode, at)
     asks, rehearsal = stage is not Stage.TELL, episode.mode is Mode.OBSERVE and bool(plan.steps)
     if asks:
@@ -202,7 +202,7 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
     lead = (
         news_text(episode, stage, at),
         f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
-        f"Its price is not known ({source})." if price is None else "",
+        *(priced if price is None else ()),
         *map(sentence, plan.replaced_because),
         people_text(episode) if asks else "",
         "Nobody is asked. To act on findings like this, set mode: ask in the policy." if rehearsal else "",
@@ -217,7 +217,7 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
                 steps: tuple(STEP_TEXT[one] for one in plan.steps),
                 "It would keep" if rehearsal else "It keeps": plan.stays,
                 "Restarting later": tuple(filter(None, [restart_text(episode)])),
-                "Price": () if price is None else (f"{usd(price)} an hour ({source})",),
+                "Price": () if price is None else priced,
             }
         ),
         button=f"{verb(plan).capitalize()} or keep it" if asks else "See the details",
