@@ -283,9 +283,8 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
     gaps: dict[str, float] = {}
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]
-        if not peers or (middle := median(peers)) < rule.busy_from_percent:
-            continue
-        if middle - value > rule.straggler_above_points:
+        middle = median(peers) if peers else 0.0
+        if middle >= rule.busy_from_percent and middle - value > rule.straggler_above_points:
             gaps[name] = middle - value
     return gaps
 

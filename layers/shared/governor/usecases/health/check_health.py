@@ -49,14 +49,6 @@ class HealthSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Repetition:
-    """What a look failed at, for the next sweep to look at once more, and when the next look is due."""
-
-    due: UtcDatetime
-    instance_ids: Collection[str]
-
-
-@dataclass(frozen=True, slots=True)
 class CheckHealth:
     """The look at one target."""
 
@@ -82,8 +74,9 @@ class CheckHealth:
         summary.looked = True
         known = self.log.told(target, now)
         again = _to_repeat(known, now)
-        due = again.due if again else now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
-        readings = self._readings(target, base, known, again, now)
+        next_look = now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
+        due, only = again or (next_look, None)
+        readings = self._readings(target, base, known, only, now)
         summary.instances = len(readings)
         unread = {instance_id: one.problem for instance_id, one in readings.items() if one.problem}
         summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
@@ -97,7 +90,7 @@ class CheckHealth:
                 failed |= {one.instance.instance_id for one in looked if one.findings}
         if failed and again is None:
             # The turn lapses before the next sweep, which looks at these alone.
-            self.log.keep_told(target, [_repeat_key(due, one) for one in failed], due)
+            self.log.keep_told(target, [f"{_REPEAT}#{iso(due)}#{one}" for one in failed], due)
         else:
             self.log.done(turn, now, due - now)
         return summary
@@ -107,12 +100,12 @@ class CheckHealth:
         target: Target,
         base: Policy,
         known: Collection[str],
-        again: _Repetition | None,
+        only: Collection[str] | None,
         now: UtcDatetime,
     ) -> dict[str, HealthReading]:
         requests = []
         for instance in self.instances.list_selected(target, base.selector):
-            if again is not None and instance.instance_id not in again.instance_ids:
+            if only is not None and instance.instance_id not in only:
                 continue
             policy = policy_or_base(self.policies, instance)
             if policy.health.enabled:
@@ -160,12 +153,8 @@ def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[s
     return {key for key in known if key.partition("#")[0] in holes}
 
 
-def _repeat_key(due: UtcDatetime, instance_id: str) -> str:
-    return f"{_REPEAT}#{iso(due)}#{instance_id}"
-
-
-def _to_repeat(known: Collection[str], now: UtcDatetime) -> _Repetition | None:
-    """What the last look has left, unless the next one is due."""
+def _to_repeat(known: Collection[str], now: UtcDatetime) -> tuple[UtcDatetime, Collection[str]] | None:
+    """When the next look is due, and the instances that the last one has left, unless it is due now."""
     left: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")
@@ -173,4 +162,4 @@ def _to_repeat(known: Collection[str], now: UtcDatetime) -> _Repetition | None:
             due, _, instance_id = rest.partition("#")
             left[parse_iso(due)].add(instance_id)
     last = max(left, default=now)
-    return _Repetition(last, left[last]) if last > now else None
+    return (last, left[last]) if last > now else None
