@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from governor.domain.tags import AUTO_SCALING_TAG, NAME_TAG
-from governor.domain.units import UtcDatetime, iso, printable
+from governor.domain.units import UtcDatetime, printable
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -208,8 +208,3 @@ def console_url(instance: Instance) -> str:
         f"https://{region}.console.aws.amazon.com/ec2/home?region={region}"
         f"#InstanceDetails:instanceId={instance.instance_id}"
     )
-
-
-def launched(instance: Instance) -> str:
-    """When the instance was last started, as text."""
-    return iso(instance.launch_time)

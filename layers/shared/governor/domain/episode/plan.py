@@ -6,22 +6,13 @@ saves. The one rule above all: nothing that destroys is ever planned without a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from governor.domain.instance import (
-    Instance,
-    Lifecycle,
-    Protection,
-    Shape,
-    SpotRequestType,
-    managed_by,
-)
+from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, managed_by
 from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
-
-_BILLED_ANYWAY = "which is billed whether used or not: stopping saves nothing"
 
 
 class Step(StrEnum):
@@ -182,7 +173,7 @@ def _possible_action(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str
     """The policy's action, or what replaces it, with the reasons."""
     if rule.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
-    refusal = _not_ours(facts.instance) or _no_saving(facts.instance)
+    refusal = _left_alone(facts.instance)
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
@@ -202,25 +193,24 @@ def _possible_action(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str
     return action, reasons
 
 
-def _not_ours(instance: Instance) -> str | None:
-    manager = managed_by(instance)
-    if manager is None:
-        return None
-    return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+_NOTHING = "stopping saves nothing"
+_BILLED_ANYWAY = f"which is billed whether used or not: {_NOTHING}"
+_NO_SAVING: Mapping[Lifecycle, str] = {
+    Lifecycle.CAPACITY_BLOCK: f"it runs in a Capacity Block, which is paid in advance: {_NOTHING}",
+    Lifecycle.SCHEDULED: f"it runs in a scheduled reservation, which is paid either way: {_NOTHING}",
+    Lifecycle.INTERRUPTIBLE_RESERVATION: (
+        f"it runs in an interruptible reservation of somebody else's: {_NOTHING} here"
+    ),
+    Lifecycle.UNKNOWN: "EC2 calls its lifecycle by a name this version does not know",
+}
 
 
-def _no_saving(instance: Instance) -> str | None:
-    match instance.lifecycle:
-        case Lifecycle.CAPACITY_BLOCK:
-            return "it runs in a Capacity Block, which is paid in advance: stopping saves nothing"
-        case Lifecycle.SCHEDULED:
-            return "it runs in a scheduled reservation, which is paid either way: stopping saves nothing"
-        case Lifecycle.INTERRUPTIBLE_RESERVATION:
-            return "it runs in an interruptible reservation of somebody else's: stopping saves nothing here"
-        case Lifecycle.UNKNOWN:
-            return "EC2 calls its lifecycle by a name this version does not know"
-        case Lifecycle.ON_DEMAND | Lifecycle.SPOT:
-            pass
+def _left_alone(instance: Instance) -> str | None:
+    """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves nothing."""
+    if (manager := managed_by(instance)) is not None:
+        return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+    if instance.lifecycle in _NO_SAVING:
+        return _NO_SAVING[instance.lifecycle]
     if instance.capacity_reservation_id is not None:
         return f"it fills the Capacity Reservation {instance.capacity_reservation_id}, {_BILLED_ANYWAY}"
     if instance.host_id is not None:

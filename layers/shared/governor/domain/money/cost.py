@@ -176,8 +176,9 @@ def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
     """The costs of all projects, the most expensive first."""
     meters = tuple(meters)
     projects = {name for meter in meters for name in (*meter.usd, *meter.unpriced_hours)}
-    found = [_cost_of(project, meters) for project in projects]
-    return tuple(sorted(found, key=lambda cost: (-cost.usd, cost.project)))
+    return tuple(
+        sorted((_cost_of(one, meters) for one in projects), key=lambda cost: (-cost.usd, cost.project))
+    )
 
 
 def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:

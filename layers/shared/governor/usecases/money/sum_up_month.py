@@ -15,8 +15,8 @@ from functools import partial
 from governor.domain.instance import Target
 from governor.domain.money.cost import ProjectCost, costs_of, month_end, month_of, month_start
 from governor.domain.money.cost_messages import budget_alert, used_percent
-from governor.domain.money.ledger import LedgerEntry, saved_in
-from governor.domain.policy.policy import Budget, Policy
+from governor.domain.money.ledger import saved_in
+from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, Policies
@@ -66,13 +66,14 @@ class SumUpMonth:
         month = month_of(now)
         costs = costs_of(self.state.meters(month))
         saved, false_stops = self._saved(policy, now)
-        told, problems = self._tell(costs, policy, now)
-        used = [used_percent(cost, budget) for cost, budget in _budgeted(costs, policy.budget)]
+        budgets = ((cost, policy.budget.of(cost.project)) for cost in costs)
+        budgeted = [(cost, budget) for cost, budget in budgets if budget is not None]
+        told, problems = self._tell(budgeted, policy, now)
         return Month(
             month=month,
             costs=costs,
             published=costs[: policy.budget.publish_at_most_projects],
-            highest_budget_used_percent=max(used, default=Decimal(0)),
+            highest_budget_used_percent=max((used_percent(*one) for one in budgeted), default=Decimal(0)),
             saved_usd=saved,
             false_stops=false_stops,
             told=told,
@@ -91,13 +92,14 @@ class SumUpMonth:
         ]
         amounts = [saved_in(entry, start, now, counts_for) for entry in entries]
         saved = sum((amount for amount in amounts if amount is not None), Decimal(0))
-        return saved, sum(entry.false_stop and _ended_since(entry, start) for entry in entries)
+        ended = (entry.ended_at for entry in entries if entry.false_stop)
+        return saved, sum(at is not None and at >= start for at in ended)
 
     def _tell(
-        self, costs: Sequence[ProjectCost], policy: Policy, now: UtcDatetime
+        self, budgeted: Sequence[tuple[ProjectCost, Usd]], policy: Policy, now: UtcDatetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         told, problems = [], []
-        for cost, budget in _budgeted(costs, policy.budget):
+        for cost, budget in budgeted:
             used = used_percent(cost, budget)
             reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
             if not reached:
@@ -115,19 +117,9 @@ class SumUpMonth:
         return tuple(told), tuple(problems)
 
 
-def _budgeted(costs: Sequence[ProjectCost], rule: Budget) -> list[tuple[ProjectCost, Usd]]:
-    """Those that have a budget, with it."""
-    found = ((cost, rule.of(cost.project)) for cost in costs)
-    return [(cost, budget) for cost, budget in found if budget is not None]
-
-
 def _months(first: datetime, last: datetime) -> list[str]:
     found, at = [], month_start(first)
     while at <= last:
         found.append(month_of(at))
         at = month_end(at)
     return found
-
-
-def _ended_since(entry: LedgerEntry, start: UtcDatetime) -> bool:
-    return entry.ended_at is not None and entry.ended_at >= start
