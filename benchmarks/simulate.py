@@ -19,11 +19,10 @@ from pathlib import Path
 from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
-from governor.domain.evidence import Series, Window
+from governor.domain.evidence import Dimensions, Series, Window
 from governor.domain.instance import Instance, Target, Volume
 from governor.domain.policy.policy import ApprovalRule, Policy
 from governor.ports import MetricAnswer, MetricQuery
-from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
 from simulation.page import page

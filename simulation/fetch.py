@@ -18,13 +18,12 @@ from decimal import Decimal
 from math import nan
 
 from evaluation.bins import BINS_PER_HOUR, holes
-from governor.domain.evidence import MetricSource, Window
+from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Protection, Shape, Target
 from governor.domain.parts import in_parts
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc
 from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
-from governor.usecases.evidence.gpu_series import Dimensions
 from governor.usecases.evidence.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest

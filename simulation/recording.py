@@ -15,12 +15,11 @@ from math import inf, isnan, nan
 
 from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured, reaching, without
 from governor.domain.episode.plan import Price
-from governor.domain.evidence import MetricSource, Series, Window
+from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import MetricAnswer, MetricQuery
-from governor.usecases.evidence.gpu_series import Dimensions, merged
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""

@@ -15,11 +15,10 @@ from pathlib import Path
 from evaluation.bins import BIN_SECONDS, holes
 from evaluation.traces import Trace, TraceError, read_directory
 from governor.domain.episode.plan import Price
-from governor.domain.evidence import MetricSource, Window
+from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import AppliedPolicy, Metrics
 from governor.ports import Policies
-from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.recording import PERIOD, Figures, Recording, highest
 
 

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
-from governor.domain.evidence import MetricSource, Series, Window
+from governor.domain.evidence import Dimensions, MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
-from governor.usecases.evidence.gpu_series import Dimensions
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult

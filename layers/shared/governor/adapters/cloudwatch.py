@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from governor.adapters.clients import Adapter, pages
-from governor.domain.evidence import Series, Window, peak
+from governor.domain.evidence import Dimensions, Series, Window, peak
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.errors import CloudError
@@ -23,7 +23,6 @@ _CALLS_AT_A_TIME = 8
 _COMPLETE = "Complete"
 _RECENTLY: Any = {"RecentlyActive": "PT3H"}
 """More would list series of machines long gone; a GPU silent for longer is silent."""
-_Dimensions = tuple[tuple[str, str], ...]
 
 
 class CloudWatchMetrics(Adapter):
@@ -48,9 +47,9 @@ class CloudWatchMetrics(Adapter):
 
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[_Dimensions]]:
+    ) -> dict[str, list[Dimensions]]:
         only = {} if instance_id is None else {"Dimensions": [_instance_dimension(instance_id)]}
-        found: dict[str, list[_Dimensions]] = {}
+        found: dict[str, list[Dimensions]] = {}
         for owner, _, dimensions in self._listed(
             target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only
         ):
@@ -59,16 +58,16 @@ class CloudWatchMetrics(Adapter):
 
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, _Dimensions]]]:
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
         when = _RECENTLY if recently else {}
-        found: dict[str, list[tuple[str, _Dimensions]]] = {}
+        found: dict[str, list[tuple[str, Dimensions]]] = {}
         for owner, metric, dimensions in self._listed(
             target, Namespace=namespace, Dimensions=[_instance_dimension(instance_id)], **when
         ):
             found.setdefault(owner, []).append((metric, dimensions))
         return found
 
-    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, _Dimensions]]:
+    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, Dimensions]]:
         """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
         client = self._clients.client("cloudwatch", target)
         for page in pages("cloudwatch:ListMetrics", client, **parameters):

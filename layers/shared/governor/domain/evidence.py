@@ -17,6 +17,8 @@ from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, 
 
 Series = tuple[float | None, ...]
 """One value a period, oldest first; `None` where nothing was published."""
+Dimensions = tuple[tuple[str, str], ...]
+"""Names and values that tell the series of one metric apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,37 @@ class Evidence:
     """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a reading."""
     longest_hole_minutes: Mapping[str, float] = field(default_factory=dict)
     """For the same figures: the longest time without a reading."""
+
+
+def is_gpu(dimensions: Dimensions) -> bool:
+    """Return whether a series is of a single GPU, not of the whole instance."""
+    return any(name == "index" for name, _ in dimensions)
+
+
+def gpu_label(dimensions: Dimensions) -> str:
+    """Return the index of the GPU; `all` for the aggregate."""
+    return dict(dimensions).get("index", "all")
+
+
+def by_index(label: str) -> tuple[int, str]:
+    """Order labels as numbers, so that 10 comes after 9."""
+    return (int(label), "") if label.isdigit() else (-1, label)
+
+
+def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
+    """Return the highest reading of each period. Holes are `None` or NaN.
+
+    One GPU can be published under two dimension sets after a change of the publisher's configuration:
+    together they are that GPU's readings. Written for speed: it runs for every reading of every GPU.
+    """
+    if left is None:
+        return tuple(right)
+    return tuple(
+        [
+            a if b is None or b != b or (a is not None and a >= b) else b
+            for a, b in zip(left, right, strict=True)
+        ]
+    )
 
 
 def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:

@@ -17,16 +17,21 @@ from typing import NamedTuple
 
 from governor.domain.evidence import (
     END,
+    Dimensions,
     Evidence,
     GpuReadings,
     MetricSource,
     Series,
     Window,
+    by_index,
     coverage_percent,
+    gpu_label,
+    is_gpu,
     last_at_or_above,
     last_not_zero,
     last_reading_end,
     longest_hole,
+    merged,
     newest_peak,
     padded,
     peak,
@@ -37,7 +42,6 @@ from governor.domain.policy.policy import Metrics, Policy, WorkMetrics
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
 from governor.ports import Catalogue, MetricQuery, MetricReader
-from governor.usecases.evidence.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""

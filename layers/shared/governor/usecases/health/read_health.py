@@ -13,12 +13,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 
-from governor.domain.evidence import Series, Window, mean, peak, window_before
+from governor.domain.evidence import (
+    Dimensions,
+    Series,
+    Window,
+    by_index,
+    gpu_label,
+    is_gpu,
+    mean,
+    merged,
+    peak,
+    window_before,
+)
 from governor.domain.health.health import KNOWN_XIDS, Finding, GpuFigures, health_findings
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Health, Metrics, Policy
 from governor.ports import MetricQuery, MetricReader
-from governor.usecases.evidence.gpu_series import Dimensions, by_index, gpu_label, is_gpu, merged
 
 LOST_METRIC = "GPULost"
 """Published for every GPU by `agent/` with its group `health`, so it shows where that group is found."""

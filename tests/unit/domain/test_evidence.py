@@ -1,10 +1,23 @@
-"""Two series of one GPU become one by one rule, for evidence and for health."""
+"""Two series of one GPU become one by one rule, and the holes of several GPUs are seen together."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
-from governor.usecases.evidence.gpu_series import by_index, gpu_label, is_gpu, merged
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.evidence import (
+    GpuReadings,
+    Window,
+    by_index,
+    gpu_label,
+    is_gpu,
+    merged,
+    unmeasured_until,
+)
+from tests.builders import NOW
 
 
 @pytest.mark.parametrize(
@@ -38,3 +51,15 @@ def test_a_value_that_is_no_number_never_hides_a_reading() -> None:
     nan = float("nan")
 
     assert (95.0, 95.0, None) == merged((nan, 95.0, None), (95.0, nan, nan))
+
+
+@given(st.lists(st.lists(st.sampled_from([None, -1.0, 1.0, 1.0]), min_size=24, max_size=24), min_size=1))
+def test_more_gpus_never_make_more_of_the_past_known(series: list[list[float | None]]) -> None:
+    """A hole of one GPU and the next of another are one, so together they hide at least what each hides."""
+    window = Window(NOW - timedelta(hours=2), NOW, timedelta(minutes=5))
+    gpus = [GpuReadings(str(number), tuple(values)) for number, values in enumerate(series)]
+    together = unmeasured_until(gpus, window)
+
+    for gpu in gpus:
+        alone = unmeasured_until([gpu], window)
+        assert alone is None or (together is not None and alone <= together)
