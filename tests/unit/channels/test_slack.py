@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from governor.channels.message import DeliveryRefused, DeliveryRetryable
-from governor.channels.slack import SlackApi, SlackAppChannel, SlackEphemeral, SlackWebhookChannel
+from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.transport import HttpAnswer
 from governor.errors import ConfigurationError
 from tests.unit.channels.builders import FakeTransport, FixedClock, make_message, make_outcome
@@ -217,7 +217,7 @@ def test_only_https_is_spoken(url: str) -> None:
 def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
     """Its text is escaped like every other."""
     slack = FakeSlack(ok({"ok": True}))
-    SlackEphemeral(lambda: SlackApi(TOKEN, slack, FixedClock()))(FIRST, "U01ANN", "Taken: <!channel>")
+    SlackApi(TOKEN, slack, FixedClock()).send_ephemeral(FIRST, "U01ANN", "Taken: <!channel>")
     ((method, said),) = slack.asked
     assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (method, said["channel"], said["user"])
     assert "Taken: &lt;!channel&gt;" == said["text"]
@@ -225,6 +225,6 @@ def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
 
 def test_a_ephemeral_that_is_not_taken_says_why() -> None:
     """By Slack's code alone."""
-    send = SlackEphemeral(lambda: SlackApi(TOKEN, FakeSlack(no("user_not_in_channel")), FixedClock()))
+    send = SlackApi(TOKEN, FakeSlack(no("user_not_in_channel")), FixedClock()).send_ephemeral
     with pytest.raises(DeliveryRefused, match="user_not_in_channel"):
         send(FIRST, "U01ANN", "Taken.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
@@ -18,6 +18,7 @@ from governor.ports import Clock
 
 API_URL = "https://slack.com/api/"
 _NAME = "slack"
+_NO_PREVIEWS = {"unfurl_links": False, "unfurl_media": False}
 _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
@@ -92,6 +93,11 @@ class SlackApi:
             advice=_WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage"),
         )
 
+    def send_ephemeral(self, thread: str, user_id: str, text: str) -> None:
+        """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm` says."""
+        channel, _ = _place(thread)
+        self.call("chat.postEphemeral", {"channel": channel, "user": user_id, "text": escaped(text, 3000)})
+
 
 class SlackAppChannel(Channel):
     """Posts as an app, with buttons for the answers. The outcome changes the episode's first message; where
@@ -115,10 +121,7 @@ class SlackAppChannel(Channel):
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The thread is the conversation's id and the first message's time stamp."""
-        content: dict[str, Any] = {
-            "text": slack_text(message),
-            "blocks": slack_blocks(message, interactive=self._takes_answers),
-        }
+        content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))
         channel, stamp = _place(message.thread)
@@ -137,8 +140,12 @@ class SlackAppChannel(Channel):
     def _post(
         self, channel: str, content: Mapping[str, Any], unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        plain = {"channel": channel, "unfurl_links": False, "unfurl_media": False}
-        return self._api.call("chat.postMessage", {**plain, **content}, unless=unless)
+        new = {"channel": channel, **_NO_PREVIEWS, **content}
+        return self._api.call("chat.postMessage", new, unless=unless)
+
+
+def _content(message: Message, *, interactive: bool) -> dict[str, Any]:
+    return {"text": slack_text(message), "blocks": slack_blocks(message, interactive=interactive)}
 
 
 def _delivered(answer: Mapping[str, Any]) -> Delivered:
@@ -152,19 +159,6 @@ def _delivered(answer: Mapping[str, Any]) -> Delivered:
     return Delivered(str(stamp), thread=thread)
 
 
-class SlackEphemeral:
-    """Fulfils `slack_actions.Confirm`: a message that only one person of a conversation sees."""
-
-    def __init__(self, api: Callable[[], SlackApi]) -> None:
-        self._api = api
-
-    def __call__(self, thread: str, user_id: str, text: str) -> None:
-        """As the Protocol says."""
-        channel, _ = _place(thread)
-        said = {"channel": channel, "user": user_id, "text": escaped(text, 3000)}
-        self._api().call("chat.postEphemeral", said)
-
-
 class SlackWebhookChannel(HttpsChannel):
     """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards."""
 
@@ -172,13 +166,7 @@ class SlackWebhookChannel(HttpsChannel):
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
-        content = {
-            "text": slack_text(message),
-            "blocks": slack_blocks(message, interactive=False),
-            "unfurl_links": False,
-            "unfurl_media": False,
-        }
-        answer = self.post(content)
+        answer = self.post({**_content(message, interactive=False), **_NO_PREVIEWS})
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from governor.channels.slack import API_URL, SlackApi, SlackEphemeral
+from governor.channels.slack import API_URL, SlackApi
 from governor.channels.slack_actions import Confirm, SlackActions
 from governor.channels.transport import HttpsTransport
 from governor.contracts.policy import PolicyBook, parse_policy
@@ -33,11 +33,15 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
 
     def make(stored: Mapping[str, str]) -> SlackActions:
         token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
+
+        def send_ephemeral(thread: str, user_id: str, text: str) -> None:
+            SlackApi(token, transport, parts.clock, api_url).send_ephemeral(thread, user_id, text)
+
         return parts.fill(
             SlackActions,
             signing_secret=stored.get("slack_signing_secret", ""),
             directory=lambda: policies().base().policy.ownership,
-            confirm=confirm or SlackEphemeral(lambda: SlackApi(token, transport, parts.clock, api_url)),
+            confirm=confirm or send_ephemeral,
         )
 
     make({})
