@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from governor.adapters.clients import Clients
-from governor.adapters.links import HmacLinkSigner
 from governor.adapters.secrets import SecretDocument
 from governor.adapters.table.dynamodb import DynamoTable
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.stores import StateTable
@@ -64,7 +64,7 @@ class Stage:
         secret = self.scene.outputs["LinkKeySecretArn"]
         parts = urlsplit(link)
         base, approval_id = link.split("/approvals/")[0], parts.path.rsplit("/", 1)[-1]
-        signer = HmacLinkSigner(SecretDocument(Clients(), secret).read, base)
+        signer = LinkSigner(SecretDocument(Clients(), secret).read, base)
         same = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
         return signer.link(approval_id, person, expires_at or same)
 

@@ -201,7 +201,7 @@ def test_work_while_people_are_asked_takes_the_question_back(stage: Stage) -> No
     assert "woke-up" == stage.outcome(instance_id)
     status, page = request(link, "POST", {**form, "answer": "approve"})
     assert 409 == status
-    assert "the question was canceled" in page
+    assert "The question was canceled" in page
     assert "LowUtilization" not in _tags(stage, instance_id)
 
 
@@ -358,7 +358,7 @@ def test_a_question_whose_time_is_over_says_so(stage: Stage) -> None:
     assert "expired" == stage.outcome(instance_id)
 
     status, page = request(link, "POST", {**form, "answer": "approve"})
-    assert (409, True) == (status, "the time to decide is over" in page)
+    assert (409, True) == (status, "The time to decide is over" in page)
 
 
 def test_two_sweeps_at_once_open_one_workflow(stage: Stage) -> None:

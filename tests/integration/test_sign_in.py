@@ -19,8 +19,8 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import pytest
 import pytest_socket
 
-from governor.adapters.links import HmacSealer
 from governor.adapters.oidc import HttpsFetch
+from governor.domain.approvals.links import Sealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
@@ -226,7 +226,7 @@ def test_an_expired_session_decides_nothing(place: Place) -> None:
     """Nor does one that is sealed by the right keys for another client."""
     instance_id, link = place.stage.ask()
     issuer, now = place.issuer, datetime.now(tz=UTC)
-    sealer = HmacSealer(place.stage.link_keys)
+    sealer = Sealer(place.stage.link_keys)
     session = Session("session-1", SignedIn("u-alice", "alice@example.com", Role.APPROVER))
     scope = (issuer.url, issuer.client_id, "groups", GROUP)
     for rests_on, begun, good in (

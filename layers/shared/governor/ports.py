@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -302,36 +302,6 @@ class Announcer(Protocol):
 
         Raises: NobodyListens when a message would be taken and reach nobody at all.
         """
-
-
-class LinkSigner(Protocol):
-    """Makes and checks the signature of approval links."""
-
-    def link(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """The whole URL. Raises: ConfigurationError."""
-
-    def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """The same without what stands before the id: for a page that links to its neighbours."""
-
-    def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """The recipient named in the link. Raises: LinkForged, LinkExpired."""
-
-    def csrf(self, approval_id: str, recipient: str, expires_at: datetime, session: str = "") -> str:
-        """The value a form of this link must send back; of this session, where somebody is signed in."""
-
-    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str, session: str = "") -> None:
-        """Raises: LinkForged."""
-
-
-class Sealer(Protocol):
-    """Seals values that a browser keeps: it can read them, and not change them. Raises: ConfigurationError.
-
-    Sealed values are a text for a cookie: ASCII letters, digits, `-`, `_` and `.`. They are `None` again
-    unless they were sealed for exactly this purpose and their time is not over.
-    """
-
-    def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str: ...
-    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None: ...
 
 
 class IdentityProvider(Protocol):

@@ -12,7 +12,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
 from governor.adapters.messaging import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
@@ -23,6 +22,7 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind
 from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Terms
 from governor.domain.policy.contacts import Contact, Ownership
@@ -644,7 +644,7 @@ def test_a_table_that_is_busy_for_one_route_holds_up_no_other(method: str) -> No
 def test_a_link_that_cannot_be_signed_yet_is_left() -> None:
     """The keys could not be read."""
     post = Post()
-    dispatch = replace(post.dispatch, signer=HmacLinkSigner(_unreadable, "https://api.example.com"))
+    dispatch = replace(post.dispatch, signer=LinkSigner(_unreadable, "https://api.example.com"))
 
     assert Dispatched(0, 0, left=2) == dispatch([post.alert()])
     assert Dispatched(2, 0) == post.dispatch([post.alert()])

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle
@@ -60,7 +60,7 @@ from tests.unit.wiring.samples import SIGN_IN, settings
 
 AnyParts = TypeVar("AnyParts", bound=Parts)
 KEYS = {"current": "k1", "k1": "k" * 64}
-SIGNER = HmacLinkSigner(lambda: KEYS, "https://api.example.com")
+SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 
 
 def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", **more: Any) -> AnyParts:

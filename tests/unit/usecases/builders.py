@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.catalogue import ShippedCatalogue
-from governor.adapters.links import HmacLinkSigner
 from governor.domain.approvals.approval import Answer, Approval, Decision
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Price
 from governor.usecases.episode.end_episode import RecordOutcome
@@ -22,7 +22,7 @@ from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
 from tests.unit.usecases.world import World
 
 PRICE = Price(Decimal("1.006"), "list price")
-SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+SIGNER = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
 
 
 def approval_id_of(instance_id: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner, HmacSealer
 from governor.domain.approvals.approval import ApprovalStatus, Decision
+from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.domain.approvals.terms import BROADCAST, Role, SignedIn
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
@@ -21,7 +21,7 @@ from governor.web.site import Gate, Request
 from tests.builders import NOW
 from tests.unit.web.test_site import ALICE, BOTH, ID, LATER, SIGNER, DigestWorld, World
 
-SESSIONS = Sessions(HmacSealer(lambda: {"current": "k1", "k1": "n" * 64}), ("https://issuer.example.com",))
+SESSIONS = Sessions(Sealer(lambda: {"current": "k1", "k1": "n" * 64}), ("https://issuer.example.com",))
 BOB = SignedIn("u-bob", "bob@example.com", Role.APPROVER)
 VIEWER = replace(BOB, role=Role.VIEWER)
 STRANGER = SignedIn("u-eve", None, Role.APPROVER)
@@ -260,7 +260,7 @@ def test_without_a_gate_cookies_mean_nothing() -> None:
 
 def test_a_link_signer_binds_forms_to_sessions() -> None:
     """The value of one session is not that of another, nor of none."""
-    signer = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, None)
+    signer = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, None)
     made = {signer.csrf(ID, ALICE, LATER, session) for session in ("", "one", "two")}
 
     assert 3 == len(made)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner, HmacSealer
+from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.web.responses import Response
@@ -21,8 +21,8 @@ from tests.twins import FakeClock
 
 BASE = "https://api.example.com"
 KEYS = {"current": "k1", "k1": "n" * 64}
-SIGNER = HmacLinkSigner(lambda: KEYS, BASE)
-SEALER = HmacSealer(lambda: KEYS)
+SIGNER = LinkSigner(lambda: KEYS, BASE)
+SEALER = Sealer(lambda: KEYS)
 SESSIONS = Sessions(SEALER, ("https://issuer.example.com", "gpu-governor"))
 LATER = NOW + timedelta(hours=24)
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"

@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, Terms
 from governor.domain.episode.plan import draw_plan
@@ -37,7 +37,7 @@ from tests.unit.adapters.state_samples import entry
 ALICE = "alice@example.com"
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
 TOKEN = "task-token-that-nobody-may-see"
-SIGNER = HmacLinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
+SIGNER = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
 MAY: frozenset[Power] = frozenset({"keep", "stop", "undo"})
 LATER = NOW + timedelta(hours=24)
 XSS = '<script>alert("1")</script>'

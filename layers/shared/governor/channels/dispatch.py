@@ -22,6 +22,7 @@ from governor.channels.registry import Recipients, Registry, Route
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
@@ -30,7 +31,7 @@ from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import ApprovalRule
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError
-from governor.ports import Clock, LinkSigner, Policies
+from governor.ports import Clock, Policies
 from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)

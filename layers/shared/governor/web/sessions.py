@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.approvals.links import Sealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.domain.units import UtcDatetime
-from governor.ports import Sealer
 
 SESSION_COOKIE = "__Host-governor-session"
 LIFE = timedelta(hours=8)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.domain.approvals.terms import signed_in
 from governor.errors import (
     CloudError,
@@ -23,7 +24,7 @@ from governor.errors import (
     LinkError,
     SignInRefused,
 )
-from governor.ports import Clock, IdentityProvider, LinkSigner, Sealer
+from governor.ports import Clock, IdentityProvider
 from governor.web.responses import Response, bad_link, redirect, refusal
 from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
 

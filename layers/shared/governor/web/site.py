@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of
 from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
@@ -26,7 +27,7 @@ from governor.errors import (
     NotAllowed,
     NotFound,
 )
-from governor.ports import Clock, LinkSigner, Undoer
+from governor.ports import Clock, Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web import pages

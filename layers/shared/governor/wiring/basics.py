@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
-from governor.adapters.links import HmacLinkSigner, HmacSealer
 from governor.adapters.secrets import SecretDocument, SecretVersions
 from governor.contracts.settings import Settings, parse_settings
+from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.domain.instance import Target
-from governor.ports import Clock, LinkSigner, RotatingSecret, Sealer
+from governor.ports import Clock, RotatingSecret
 
 Part = TypeVar("Part")
 UseCase = TypeVar("UseCase")
@@ -69,11 +69,11 @@ class Basics:
 
     @cached_property
     def signer(self) -> LinkSigner:
-        return HmacLinkSigner(self.link_keys.read, self.settings.approval_base_url or None)
+        return LinkSigner(self.link_keys.read, self.settings.approval_base_url or None)
 
     @cached_property
     def sealer(self) -> Sealer:
-        return HmacSealer(self.link_keys.read)
+        return Sealer(self.link_keys.read)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
         """Make a use case. A field without default is what is given, the policies, the part of its name, or

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.adapters.links import HmacLinkSigner
+from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkForged
 from governor.usecases.approvals.rotate_keys import RotateKeys, RotationStep, new_key, rotated
 from tests.builders import NOW
@@ -50,9 +50,9 @@ class FakeSecret:
         self.labels = {"v0": frozenset({"AWSPREVIOUS"}), version: frozenset({"AWSCURRENT"})}
 
 
-def signer(document: Mapping[str, str]) -> HmacLinkSigner:
+def signer(document: Mapping[str, str]) -> LinkSigner:
     """A function that holds this document."""
-    return HmacLinkSigner(lambda: document, "https://api.example.com")
+    return LinkSigner(lambda: document, "https://api.example.com")
 
 
 def is_good(link: str, document: Mapping[str, str]) -> bool:

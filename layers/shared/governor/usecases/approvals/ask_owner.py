@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import Stage, stage_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
-from governor.ports import Announcer, Clock, LinkSigner, Policies, Workflow
+from governor.ports import Announcer, Clock, Policies, Workflow
 from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import answer_document, asked_about
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
@@ -17,7 +18,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
-from governor.ports import Announcer, Clock, InstanceTagger, LinkSigner, Policies
+from governor.ports import Announcer, Clock, InstanceTagger, Policies
 from governor.stores import Episodes, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision

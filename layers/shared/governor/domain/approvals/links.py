@@ -27,8 +27,8 @@ _LONGEST_COOKIE = 4096
 _FORGED = "this link was not made by this governor, or was altered"
 
 
-class HmacLinkSigner:
-    """The port `LinkSigner`.
+class LinkSigner:
+    """Makes and checks the signature of approval links.
 
     `keys` gives the key document: `current` names the key that signs; every key in it is accepted.
     `base_url` is needed only where links are made.
@@ -39,27 +39,34 @@ class HmacLinkSigner:
         self._base_url = base_url
 
     def link(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """The whole URL. Raises: ConfigurationError."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/approvals/{self.relative(approval_id, recipient, expires_at)}"
 
     def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """The same without what stands before the id: for a page that links to its neighbors."""
         key_id, epoch, signature = self._sign("link", approval_id, recipient, expires_at)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """The expiry is looked at only when the signature is right."""
+        """The recipient named in the link; its end counts only when the signature is right.
+
+        Raises: LinkForged, LinkExpired.
+        """
         self._signed(approval_id, fields, "link", fields.get("s", ""))
         if int(fields["e"]) <= now.timestamp():
             raise LinkExpired("the time of this link is over")
         return fields["r"]
 
     def csrf(self, approval_id: str, recipient: str, expires_at: datetime, session: str = "") -> str:
+        """The value a form of this link must send back; of this session, where somebody is signed in."""
         key_id, _, signature = self._sign("csrf", approval_id, recipient, expires_at, *_bound(session))
         return f"{key_id}.{signature}"
 
     def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str, session: str = "") -> None:
+        """Raises: LinkForged."""
         key_id, _, signature = token.partition(".")
         self._signed(approval_id, {**fields, "k": key_id}, "csrf", signature, *_bound(session))
 
@@ -83,13 +90,17 @@ class HmacLinkSigner:
             raise LinkForged(_FORGED)
 
 
-class HmacSealer:
-    """The port `Sealer`. `keys` gives the key document, as for `HmacLinkSigner`."""
+class Sealer:
+    """Seals values that a browser keeps: it can read them, and not change them.
+
+    `keys` gives the key document, as for `LinkSigner`. Raises: ConfigurationError.
+    """
 
     def __init__(self, keys: Callable[[], Mapping[str, str]]) -> None:
         self._keys = keys
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
+        """A text for a cookie: ASCII letters, digits, `-`, `_` and `.`."""
         document = self._keys()
         key_id = document.get("current", "")
         content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))
@@ -97,7 +108,10 @@ class HmacSealer:
         return f"{key_id}.{payload}.{_mac(document, key_id, 'seal', key_id, payload, *purpose)}"
 
     def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
-        """Nothing of it is read before the seal is found to be right."""
+        """The values; `None` unless they were sealed for exactly this purpose and their time is not over.
+
+        Nothing of it is read before the seal is found to be right.
+        """
         key_id, _, rest = sealed.partition(".")
         payload, _, seal = rest.partition(".")
         document = self._keys()

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.adapters.links import HmacLinkSigner, HmacSealer
+from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.errors import ConfigurationError
 from tests.builders import NOW
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
-SEALER = HmacSealer(lambda: KEYS)
+SEALER = Sealer(lambda: KEYS)
 LATER = NOW + timedelta(minutes=10)
 PURPOSE = ("session", "https://issuer.example.com")
 VALUES = {"sub": "u-1", "email": "alice@example.com"}
@@ -50,7 +50,7 @@ def test_a_seal_is_good_for_one_purpose() -> None:
 
 def test_a_seal_is_no_link_and_no_form() -> None:
     """The same keys sign all of them, each in its own context."""
-    signer = HmacLinkSigner(lambda: KEYS, None)
+    signer = LinkSigner(lambda: KEYS, None)
     form = signer.csrf("id", "broadcast", LATER)
 
     assert SEALER.unseal((), form, NOW) is None
@@ -59,13 +59,13 @@ def test_a_seal_is_no_link_and_no_form() -> None:
 
 def test_a_seal_outlives_one_rotation_of_the_keys() -> None:
     """And no longer than its key."""
-    older = HmacSealer(lambda: {**KEYS, "current": "k1"}).seal(PURPOSE, VALUES, LATER)
+    older = Sealer(lambda: {**KEYS, "current": "k1"}).seal(PURPOSE, VALUES, LATER)
 
     assert VALUES == SEALER.unseal(PURPOSE, older, NOW)
-    assert HmacSealer(lambda: {"current": "k2", "k2": "n" * 64}).unseal(PURPOSE, older, NOW) is None
+    assert Sealer(lambda: {"current": "k2", "k2": "n" * 64}).unseal(PURPOSE, older, NOW) is None
 
 
 def test_nothing_is_sealed_without_a_key() -> None:
     """A short one is none."""
     with pytest.raises(ConfigurationError):
-        HmacSealer(lambda: {"current": "k1", "k1": "short"}).seal(PURPOSE, VALUES, LATER)
+        Sealer(lambda: {"current": "k1", "k1": "short"}).seal(PURPOSE, VALUES, LATER)

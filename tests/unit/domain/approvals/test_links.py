@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from governor.adapters.links import HmacLinkSigner
+from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkExpired, LinkForged
 from tests.builders import NOW
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
-SIGNER = HmacLinkSigner(lambda: KEYS, "https://api.example.com")
+SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 LATER = NOW + timedelta(hours=24)
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
 
@@ -127,8 +127,8 @@ def test_expiry_is_told_only_to_who_holds_a_genuine_link() -> None:
 
 def test_links_of_an_older_key_are_accepted_until_it_is_removed() -> None:
     """Two accepted, one signing."""
-    old = fields_of(HmacLinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a").link(ID, "r", LATER))
-    removed = HmacLinkSigner(lambda: {"current": "k2", "k2": KEYS["k2"]}, None)
+    old = fields_of(LinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a").link(ID, "r", LATER))
+    removed = LinkSigner(lambda: {"current": "k2", "k2": KEYS["k2"]}, None)
 
     assert "r" == SIGNER.check(ID, old, NOW)
     with pytest.raises(LinkForged):
@@ -145,7 +145,7 @@ def test_the_name_of_the_current_key_is_no_key() -> None:
 def test_a_weak_or_missing_key_signs_nothing(keys: dict[str, str]) -> None:
     """A configuration that would sign with nothing is an error, not a link."""
     with pytest.raises(ConfigurationError):
-        HmacLinkSigner(lambda: keys, "https://a").link(ID, "r", LATER)
+        LinkSigner(lambda: keys, "https://a").link(ID, "r", LATER)
 
 
 def test_a_csrf_value_is_not_a_signature_and_belongs_to_its_link() -> None:
