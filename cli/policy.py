@@ -43,7 +43,7 @@ def check(arguments: argparse.Namespace) -> int:
             f"{path}: warning: it has {len(text)} characters, and the SSM parameter that holds the policy "
             f"{_PARAMETER_CHARACTERS}; leave out comments, and settings that are the defaults"
         )
-    for problem in book.retired():
+    for problem in book.retired:
         print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
     met = meetings(book)
     alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]

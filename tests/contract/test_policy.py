@@ -466,7 +466,7 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
         (6, "targets.pasts_asked_per_sweep"),
         (11, "overrides.0.set.detector"),
         (12, "overrides.0.set.survival.unproven_minutes"),
-    ] == [(one.line, one.path) for one in book.retired()]
+    ] == [(one.line, one.path) for one in book.retired]
     assert (Mode.AUTO, 120, ("us-east-1",)) == (
         book.base().policy.mode,
         book.base().policy.idle.window_minutes,
@@ -474,7 +474,7 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
     )
     assert 90 == notebook.idle.window_minutes
     assert () == meetings(book).problems
-    assert () == parse_policy("mode: ask").retired()
+    assert () == parse_policy("mode: ask").retired
 
 
 def test_a_longer_window_is_the_time_before_a_question_too() -> None:

@@ -73,7 +73,8 @@ class PolicyBook:
         if base is None or mistakes:
             raise PolicyError(self._problems(mistakes))
         gone = "is no longer a setting and is ignored; remove it"
-        self._retired = tuple(self._problems((path, gone) for path in retired))
+        self.retired = tuple(self._problems((path, gone) for path in retired))
+        """Settings of the release before that the document still holds: ignored, with a warning."""
         self.overrides = tuple(found)
         # Only an accepted document has a bounded size that is worth a hash.
         text = json.dumps(document.settings, sort_keys=True)
@@ -83,10 +84,6 @@ class PolicyBook:
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
         return self._base
-
-    def retired(self) -> tuple[PolicyProblem, ...]:
-        """Settings of the release before that the document still holds: ignored, with a warning."""
-        return self._retired
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
         """The policy of one instance; later overrides win.
@@ -142,26 +139,21 @@ def _split(
     overrides = settings.pop("overrides", None)
     if overrides is not None and not isinstance(overrides, list):
         mistakes.append((("overrides",), "must be a list"))
-        overrides = None
-    items = []
-    for index, item in enumerate(overrides or ()):
+    items = list(overrides) if isinstance(overrides, list) else []
+    for index, item in enumerate(items):
         if isinstance(item, dict) and isinstance(item.get("set"), dict):
-            patch, old = _without_retired(item["set"], kept=ONLY_IN_BASE)
+            patch, old = _without_retired(item["set"])
             retired += [("overrides", str(index), "set", *path) for path in old]
-            items.append({**item, "set": patch})
-        else:
-            items.append(item)
+            items[index] = {**item, "set": patch}
     return settings, items, retired, mistakes
 
 
-def _without_retired(
-    settings: Mapping[str, Any], kept: Sequence[str] = ()
-) -> tuple[dict[str, Any], list[Path]]:
-    """The settings without those of the release before, and the paths of these. `kept` sections stay."""
+def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
+    """The settings without those of the release before, and the paths of these."""
     left, retired = dict(settings), list[Path]()
     for section, names in _RETIRED.items():
         inside = left.get(section)
-        if section not in left or section in kept:
+        if section not in left:
             continue
         if not names:
             del left[section]

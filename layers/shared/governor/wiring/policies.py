@@ -47,7 +47,7 @@ def swept_accounts(parts: Parts) -> Ready[Places]:
     hub = parts.hub
 
     def places(policies: PolicyBook) -> Places:
-        for problem in policies.retired():
+        for problem in policies.retired:
             _log.warning("the policy: %s", problem)
         return swept(policies.base().policy, hub.account, hub.region)
 

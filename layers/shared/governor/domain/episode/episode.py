@@ -66,13 +66,8 @@ def episode_from_execution_name(name: str) -> EpisodeRef:
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")
-    return EpisodeRef(
-        account=match["account"],
-        region=match["region"],
-        instance_id=match["id"],
-        launch_time=datetime.fromtimestamp(int(match["epoch"]), tz=UTC),
-        number=int(match["n"]),
-    )
+    started = datetime.fromtimestamp(int(match["epoch"]), tz=UTC)
+    return EpisodeRef(match["account"], match["region"], match["id"], started, int(match["n"]))
 
 
 class Phase(StrEnum):

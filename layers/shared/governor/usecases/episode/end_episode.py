@@ -51,14 +51,11 @@ class RecordOutcome:
         if episode is not None and episode.outcome is not None:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
-            self.state.close_episode(
-                ref,
-                outcome,
-                reason,
-                now,
-                quiet_until=self._quiet_until(episode, outcome, reason, now),
-                ledger=self.book(episode, outcome, now) if episode else None,
-            )
+            rule = policy_or_base(self.policies, episode.instance if episode else None).approval
+            was_told = self._was_told(episode, outcome, reason)
+            quiet = quiet_until(outcome, rule, now, was_opened=was_told)
+            entry = self.book(episode, outcome, now) if episode else None
+            self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=entry)
         if episode is not None:
             _void(self.state, episode, f"the episode ended: {outcome.value}")
             reason = self._clean_marks(episode, outcome, reason)
@@ -70,12 +67,6 @@ class RecordOutcome:
         if episode is not None:
             self.state.note_told(ref, now)
         return outcome
-
-    def _quiet_until(
-        self, episode: Episode | None, outcome: Outcome, reason: str, now: UtcDatetime
-    ) -> UtcDatetime | None:
-        rule = policy_or_base(self.policies, episode.instance if episode else None).approval
-        return quiet_until(outcome, rule, now, was_opened=self._was_told(episode, outcome, reason))
 
     def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
