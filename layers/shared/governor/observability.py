@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 logger = Logger()
 metrics = Metrics()
@@ -52,8 +52,6 @@ def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **di
     if not dimensions:
         metrics.add_metric(name=name, unit=unit, value=value)
         return
-    from aws_lambda_powertools.metrics import single_metric
-
     with single_metric(name=name, unit=unit, value=value) as single:
         for key, text in dimensions.items():
             single.add_dimension(name=key, value=_dimension(text))

@@ -89,8 +89,8 @@ def test_no_setting_is_no_sign_in() -> None:
     empty = dict.fromkeys(("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP", "OIDC_GROUPS_CLAIM"), "")
     found = settings(**empty)
 
-    assert not found.signs_in
-    assert ("groups", "", "") == (
+    assert ("", "groups", "", "") == (
+        found.oidc_issuer,
         found.oidc_groups_claim,
         found.oidc_approver_group,
         found.oidc_client_secret_arn,

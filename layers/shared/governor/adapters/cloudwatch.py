@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from governor.adapters.clients import Adapter, pages
-from governor.domain.evidence import Dimensions, Series, Window, peak
+from governor.domain.evidence import Dimensions, Window, peak
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.errors import CloudError
@@ -29,21 +30,17 @@ class CloudWatchMetrics(Adapter):
     """The port `MetricReader`."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        series: dict[str, Series] = {}
-        problems: dict[str, str] = {}
-        if not queries:
-            return MetricAnswer(series, problems)
         client = self._clients.client("cloudwatch", target)
-        batches = [_Batch(client, part, window) for part in in_parts(queries, _QUERIES_PER_CALL)]
-        if len(batches) == 1:
-            batches[0].read()
+        read, parts = partial(_read, client, window), list(in_parts(queries, _QUERIES_PER_CALL))
+        if len(parts) > 1:
+            with ThreadPoolExecutor(max_workers=min(_CALLS_AT_A_TIME, len(parts))) as pool:
+                answers = list(pool.map(read, parts))
         else:
-            with ThreadPoolExecutor(max_workers=min(_CALLS_AT_A_TIME, len(batches))) as pool:
-                list(pool.map(_Batch.read, batches))
-        for batch in batches:
-            series |= batch.series
-            problems |= batch.problems
-        return MetricAnswer(series, problems)
+            answers = [read(part) for part in parts]
+        return MetricAnswer(
+            {key: series for one in answers for key, series in one.series.items()},
+            {key: problem for one in answers for key, problem in one.problems.items()},
+        )
 
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
@@ -82,64 +79,49 @@ def _instance_dimension(instance_id: str | None) -> dict[str, str]:
     return {"Name": "InstanceId"} if instance_id is None else {"Name": "InstanceId", "Value": instance_id}
 
 
-class _Batch:
-    """One call with all its pages, and what came of it."""
-
-    def __init__(self, client: Any, queries: Sequence[MetricQuery], window: Window) -> None:
-        self._client = client
-        self._queries = queries
-        self._window = window
-        self.series: dict[str, Series] = {}
-        self.problems: dict[str, str] = {}
-
-    def read(self) -> None:
-        """Reads all pages. What came before a failure is kept: it may prove activity."""
-        values: dict[str, list[float | None]] = {}
-        status = {query.key: "CloudWatch gave no answer" for query in self._queries}
-        try:
-            whole = self._read_pages(values, status)
-        except CloudError as error:
-            whole = str(error)
-        self.series = {key: tuple(points) for key, points in values.items()}
-        if whole:
-            self.problems = dict.fromkeys(status, whole)
-        else:
-            self.problems = {key: last for key, last in status.items() if last != _COMPLETE}
-
-    def _read_pages(self, values: dict[str, list[float | None]], status: dict[str, str]) -> str:
-        """Fills values and each key's last status; returns what is wrong with the answer as a whole."""
-        period = int(self._window.period.total_seconds())
-        messages: list[str] = []
+def _read(client: Any, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
+    """One call with all its pages. What came before a failure is kept: it may prove activity."""
+    values: dict[str, list[float | None]] = {}
+    status = {query.key: "CloudWatch gave no answer" for query in queries}
+    messages: list[str] = []
+    period = int(window.period.total_seconds())
+    try:
         for page in pages(
             "cloudwatch:GetMetricData",
-            self._client,
-            MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(self._queries)],
-            StartTime=self._window.start,
-            EndTime=self._window.end,
+            client,
+            MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(queries)],
+            StartTime=window.start,
+            EndTime=window.end,
             ScanBy="TimestampAscending",
             MaxDatapoints=_DATAPOINTS_PER_CALL,
         ):
             messages += (_text(message) for message in page.get("Messages") or ())
             for result in page["MetricDataResults"]:
-                key = self._queries[int(result["Id"][1:])].key
-                self._place(result, key, values)
+                key = queries[int(result["Id"][1:])].key
+                _place(result, window, key, values)
                 # Of a series cut by the page limit, the later page says whether the rest came.
                 status[key] = _status(result)
-        return "; ".join(messages)
+    except CloudError as error:
+        messages = [str(error)]
+    if messages:
+        problems = dict.fromkeys(status, "; ".join(messages))
+    else:
+        problems = {key: last for key, last in status.items() if last != _COMPLETE}
+    return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
 
-    def _place(self, result: Any, key: str, values: dict[str, list[float | None]]) -> None:
-        start, bins = self._window.start.timestamp(), self._window.bins
-        period = self._window.period.total_seconds()
-        for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
-            index = int((moment.timestamp() - start) // period)
-            if not 0 <= index < bins:
-                continue
-            points = values.get(key)
-            if points is None:
-                points = values[key] = [None] * bins
-            known = points[index]
-            # Never two in one period by CloudWatch's rules; if ever, the larger one counts as activity.
-            points[index] = float(value) if known is None else peak((known, float(value)))
+
+def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:
+    start, period, bins = window.start.timestamp(), window.period.total_seconds(), window.bins
+    points = values.get(key)
+    for moment, value in zip(result.get("Timestamps", ()), result.get("Values", ()), strict=True):
+        index = int((moment.timestamp() - start) // period)
+        if not 0 <= index < bins:
+            continue
+        if points is None:
+            points = values[key] = [None] * bins
+        known = points[index]
+        # Never two in one period by CloudWatch's rules; if ever, the larger one counts as activity.
+        points[index] = float(value) if known is None else peak((known, float(value)))
 
 
 def _status(result: Any) -> str:

@@ -220,45 +220,29 @@ def _write(operation: str, dry_run: bool, client: Any, **parameters: Any) -> Any
     return answer
 
 
-def _in_batches(instance_ids: Sequence[str], call: Callable[[Sequence[str]], None]) -> dict[str, str]:
-    ids = list(dict.fromkeys(instance_ids))
-    bisection = _Bisection(call)
-    for part in in_parts(ids, _TAG_BATCH):
-        bisection.run(part)
-    return bisection.failures
-
-
-class _Bisection:
-    """Calls for a batch; when it fails, for its halves, until those that fail alone are known by reason."""
-
-    def __init__(self, call: Callable[[Sequence[str]], None]) -> None:
-        self._call = call
-        self._allowed = False
-        self._denied = 0
-        self.failures: dict[str, str] = {}
-
-    def run(self, batch: Sequence[str]) -> None:
-        """Adds to `failures` what could not be done for this batch."""
+def _in_batches(instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]) -> dict[str, str]:
+    """Act on batches; where one fails, on its halves, until those that fail alone are known by reason."""
+    failures: dict[str, str] = {}
+    is_allowed, denials = False, 0
+    waiting = [*in_parts(list(dict.fromkeys(instance_ids)), _TAG_BATCH)][::-1]
+    while waiting:
+        batch = waiting.pop()
         try:
-            self._call(batch)
-        except (Throttled, Unavailable) as error:
-            # More and smaller calls would only add to the load.
-            self.failures |= dict.fromkeys(batch, str(error))
-        except AccessDenied as error:
-            self._divide(batch, error, hopeless=not self._allowed and self._denied >= _DENIALS)
+            act(batch)
+            is_allowed = True
         except CloudError as error:
-            self._divide(batch, error, hopeless=False)
-        else:
-            self._allowed = True
-
-    def _divide(self, batch: Sequence[str], error: CloudError, *, hopeless: bool) -> None:
-        if len(batch) == 1 or hopeless:
-            self._denied += isinstance(error, AccessDenied)
-            self.failures |= dict.fromkeys(batch, str(error))
-            return
-        middle = len(batch) // 2
-        self.run(batch[:middle])
-        self.run(batch[middle:])
+            is_denied = isinstance(error, AccessDenied)
+            # Of what is busy, more and smaller calls would only add to the load.
+            is_hopeless = isinstance(error, (Throttled, Unavailable)) or (
+                is_denied and not is_allowed and denials >= _DENIALS
+            )
+            if len(batch) > 1 and not is_hopeless:
+                middle = len(batch) // 2
+                waiting += [batch[middle:], batch[:middle]]
+            else:
+                denials += is_denied
+                failures |= dict.fromkeys(batch, str(error))
+    return failures
 
 
 def _literal(value: str) -> str:

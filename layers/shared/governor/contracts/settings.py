@@ -54,11 +54,6 @@ class Settings:
         return value
 
     @property
-    def signs_in(self) -> bool:
-        """Whether people sign in before they decide."""
-        return bool(self.oidc_issuer)
-
-    @property
     def session_scope(self) -> tuple[str, ...]:
         """What a session rests on."""
         return self.oidc_issuer, self.oidc_client_id, self.oidc_groups_claim, self.oidc_approver_group

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from governor import ports
 from governor.adapters.auto_scaling import AutoScalingHooks
 from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
@@ -14,21 +15,6 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.pricing import AwsPriceBook, Ec2SpotMarket
 from governor.adapters.ssm import RunCommandHook
-from governor.ports import (
-    BatchReader,
-    Catalogue,
-    CheckpointHook,
-    InstanceController,
-    InstanceReader,
-    InstanceStarter,
-    InstanceTagger,
-    LifecycleHooks,
-    MetricReader,
-    PriceBook,
-    SiblingTypes,
-    Snapshotter,
-    SpotMarket,
-)
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
 
@@ -36,20 +22,20 @@ from governor.wiring.parts import Parts
 class Ec2Parts(Parts):
     """As `Parts`."""
 
-    instances: cached_property[InstanceReader] = over(Ec2Instances, opens="ec2")
-    tagger: cached_property[InstanceTagger] = over(Ec2Tags)
-    controller: cached_property[InstanceController] = over(Ec2Controller)
-    starter: cached_property[InstanceStarter] = over(Ec2Starter)
-    snapshots: cached_property[Snapshotter] = over(EbsSnapshots)
-    metrics: cached_property[MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
-    prices: cached_property[PriceBook] = over(AwsPriceBook)
-    market: cached_property[SpotMarket] = over(Ec2SpotMarket)
-    batch: cached_property[BatchReader] = over(AwsBatch)
-    hooks: cached_property[LifecycleHooks] = over(AutoScalingHooks)
-    catalogue: Catalogue = ShippedCatalogue()
-    types: SiblingTypes = ShippedCatalogue()
+    instances: cached_property[ports.InstanceReader] = over(Ec2Instances, opens="ec2")
+    tagger: cached_property[ports.InstanceTagger] = over(Ec2Tags)
+    controller: cached_property[ports.InstanceController] = over(Ec2Controller)
+    starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
+    snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
+    metrics: cached_property[ports.MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
+    prices: cached_property[ports.PriceBook] = over(AwsPriceBook)
+    market: cached_property[ports.SpotMarket] = over(Ec2SpotMarket)
+    batch: cached_property[ports.BatchReader] = over(AwsBatch)
+    hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
+    catalogue: ports.Catalogue = ShippedCatalogue()
+    types: ports.SiblingTypes = ShippedCatalogue()
 
     @cached_property
-    def hook(self) -> CheckpointHook | None:
+    def hook(self) -> ports.CheckpointHook | None:
         document = self.settings.checkpoint_document_name
         return RunCommandHook(self.clients, document) if document else None

@@ -9,13 +9,12 @@ from governor.wiring.parts import Parts
 
 def approval_site(parts: Parts) -> ApprovalSite:
     """For `serve_approval`."""
-    return parts.fill(ApprovalSite, gate=_gate(parts) if parts.settings.signs_in else None)
+    gate = None
+    if parts.settings.oidc_issuer:
+        # Not at the top: a page without a sign-in starts without the policy's parser.
+        from governor.wiring.policies import or_defaults
 
-
-def _gate(parts: Parts) -> Gate:
-    # Not at the top: a page without a sign-in starts without the policy's parser.
-    from governor.wiring.policies import or_defaults
-
-    policies = or_defaults(parts)
-    sessions = Sessions(parts.sealer, parts.settings.session_scope)
-    return Gate(sessions, lambda: policies().base().policy.ownership)
+        policies = or_defaults(parts)
+        sessions = Sessions(parts.sealer, parts.settings.session_scope)
+        gate = Gate(sessions, lambda: policies().base().policy.ownership)
+    return parts.fill(ApprovalSite, gate=gate)

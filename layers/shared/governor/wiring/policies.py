@@ -54,18 +54,16 @@ def swept_accounts(parts: Parts) -> Ready[Places]:
     return ready(present(parts), places)
 
 
-def present(parts: Parts) -> Ready[PolicyBook]:
+def present(parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy) -> Ready[PolicyBook]:
     """The document as it stands. Raises: PolicyError, CloudError."""
     text = parts.policy_text
     parts.clients.client("ssm")
-    return lambda: parse_policy(text.read())
+    return lambda: parse(text.read())
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
     """For what must come to an end whatever the document says: locks are freed, people are notified."""
-    text = parts.policy_text
-    parts.clients.client("ssm")
-    return lambda: _accepted(text.read())
+    return present(parts, _accepted)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
