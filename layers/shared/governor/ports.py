@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
+from governor.errors import PolicyError
+
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
@@ -40,6 +42,17 @@ class Policies(Protocol):
 
     def base(self) -> AppliedPolicy: ...
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
+
+
+def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
+    """Return the instance's policy; the base where its overrides contradict each other, or it is not known.
+
+    For what must go on all the same: an episode ends, a fault is reported. The sweep reports the overrides.
+    """
+    try:
+        return (policies.applied_to(instance) if instance else policies.base()).policy
+    except PolicyError:
+        return policies.base().policy
 
 
 class InstanceReader(Protocol):

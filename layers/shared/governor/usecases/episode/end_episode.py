@@ -13,12 +13,11 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
-from governor.domain.policy.fallback import policy_or_base
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
 from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
-from governor.ports import Announcer, Clock, InstanceTagger, Policies
+from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
 from governor.stores import Episodes, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision

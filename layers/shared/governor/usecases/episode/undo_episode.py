@@ -9,10 +9,17 @@ from datetime import timedelta
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.instance import Instance
-from governor.domain.policy.fallback import policy_or_base
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
-from governor.ports import Announcer, Clock, InstanceReader, InstanceStarter, Policies, UndoAnswer
+from governor.ports import (
+    Announcer,
+    Clock,
+    InstanceReader,
+    InstanceStarter,
+    Policies,
+    UndoAnswer,
+    policy_or_base,
+)
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 

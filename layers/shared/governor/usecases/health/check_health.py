@@ -14,11 +14,10 @@ from datetime import timedelta
 from governor.domain.alerts.owner import Owner, by_owner, owner_of
 from governor.domain.health.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Target
-from governor.domain.policy.fallback import policy_or_base
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError
-from governor.ports import Announcer, Clock, InstanceReader, Policies
+from governor.ports import Announcer, Clock, InstanceReader, Policies, policy_or_base
 from governor.stores import EventLog
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
