@@ -34,7 +34,7 @@ _LEEWAY_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """What the issuer knows this stack by. `secret` is asked for when it is needed; `None`: a public client.
+    """The stack as the issuer knows it. `secret` is asked for when it is needed; `None`: a public client.
 
     `wants_groups`: whether the scope `groups` is asked for where the issuer offers it.
     """
@@ -223,7 +223,7 @@ class OidcProvider:
 
 
 def client_secret(document: Mapping[str, str]) -> str:
-    """The client's secret in its document. Raises: ConfigurationError."""
+    """Return the client's secret in its document. Raises: ConfigurationError."""
     secret = document.get("client_secret", "")
     if not secret:
         raise ConfigurationError(
@@ -233,7 +233,7 @@ def client_secret(document: Mapping[str, str]) -> str:
 
 
 def _fits(key: object, algorithm: str, key_id: object) -> bool:
-    """Whether a published key may have signed this; never a symmetric one, whatever it calls itself."""
+    """Return whether a published key may have signed this; never a symmetric one, whatever it says."""
     if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm:
         return False
     is_kind = all(key.get(name) == value for name, value in _KEYS[algorithm].items())
@@ -241,7 +241,7 @@ def _fits(key: object, algorithm: str, key_id: object) -> bool:
 
 
 def _token_refusal(status: int, code: str) -> Exception:
-    """What a refusal of the token endpoint means (RFC 6749, 5.2)."""
+    """Return what a refusal of the token endpoint means (RFC 6749, 5.2)."""
     if code == "invalid_grant":
         return SignInRefused("the issuer does not take this answer (any more)")
     if code in ("invalid_client", "unauthorized_client"):
@@ -253,7 +253,7 @@ def _token_refusal(status: int, code: str) -> Exception:
 
 
 def _https(url: object, name: str) -> str:
-    """The address if it may be used. Raises: ConfigurationError."""
+    """Return the address if it may be used. Raises: ConfigurationError."""
     text = url if isinstance(url, str) and url.isprintable() and " " not in url else ""
     try:
         parts = urlsplit(text)

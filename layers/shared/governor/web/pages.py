@@ -49,7 +49,7 @@ _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMP
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at a page: `by` for the record, `person` where that is proven, `None` where it is not.
+    """The reader of a page: `by` for the record, `person` where that is proven, `None` where it is not.
 
     `recipient` is whom the link was sent to.
     """
@@ -59,20 +59,20 @@ class Visitor:
     person: str | None
     role: Role = Role.APPROVER
     session_id: str = ""
-    """Of somebody who is signed in; else empty."""
+    """Empty unless somebody is signed in."""
     sign_in: str | None = None
-    """Where to sign in, when nothing can be decided before that."""
+    """The place to sign in, when nothing can be decided before that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What every page of a link holds. `action` is where its forms go: the link itself."""
+    """The part that every page of a link has. `action` is where its forms go: the link itself."""
 
     visitor: Visitor
     csrf: str
     action: str
     problem: str | None = None
-    """Why an answer was not taken."""
+    """The reason why an answer was not taken."""
 
 
 def _render(template: str, form: Form, **values: object) -> str:

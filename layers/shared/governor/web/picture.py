@@ -1,4 +1,4 @@
-"""What was measured as inline SVG: a row a series, the threshold as a line, gaps drawn as gaps.
+"""Draws measurements as inline SVG: a row a series, the threshold as a line, gaps drawn as gaps.
 
 Only attributes and classes, no styles and no scripts: the page's Content-Security-Policy allows neither.
 """

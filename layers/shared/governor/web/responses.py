@@ -1,4 +1,4 @@
-"""What every page of the approval site answers with: templates, the headers that keep it closed, refusals."""
+"""Responses of the approval site: templates, the headers that keep every page closed, refusals."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LIFE = timedelta(hours=8)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Who it is. `session_id` is random; forms are bound to it."""
+    """Somebody who has signed in. `session_id` is random; forms are bound to it."""
 
     session_id: str
     who: SignedIn
@@ -38,7 +38,7 @@ class Sessions:
     scope: tuple[str, ...]
 
     def cookie(self, session: Session, now: UtcDatetime) -> str:
-        """The value of `Set-Cookie` that begins the session. Raises: ConfigurationError."""
+        """Return the value of `Set-Cookie` that begins the session. Raises: ConfigurationError."""
         values = {
             "id": session.session_id,
             "sub": session.who.subject,
@@ -49,7 +49,7 @@ class Sessions:
         return set_cookie(SESSION_COOKIE, sealed, LIFE)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
-        """The session of a request's cookies; `None` when there is none that holds now."""
+        """Return the session of a request's cookies; `None` when there is none that holds now."""
         sealed = cookies.get(SESSION_COOKIE)
         values = self.sealer.unseal(("session", *self.scope), sealed, now) if sealed else None
         if values is None:
@@ -59,7 +59,7 @@ class Sessions:
 
 
 def set_cookie(name: str, value: str, life: timedelta) -> str:
-    """A cookie that only this host sees, over https, out of reach of scripts.
+    """Return a cookie that only this host sees, over https, out of reach of scripts.
 
     Lax and not Strict: people come from a mail, or back from the issuer, and must still be known.
     """
@@ -67,5 +67,5 @@ def set_cookie(name: str, value: str, life: timedelta) -> str:
 
 
 def clear_cookie(name: str) -> str:
-    """Makes the browser forget it."""
+    """Make the browser forget it."""
     return set_cookie(name, "", timedelta(0))

@@ -55,7 +55,7 @@ class Request:
 
     @property
     def is_digest(self) -> bool:
-        """Whether the link is that of several questions."""
+        """Return whether the link is that of several questions."""
         return self.approval_id.startswith(DIGEST_PREFIX)
 
     @property

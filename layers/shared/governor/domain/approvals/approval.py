@@ -35,7 +35,7 @@ class ApprovalStatus(StrEnum):
 
 
 class Answer(StrEnum):
-    """What a person can say."""
+    """The answers a person can give."""
 
     APPROVE = "approve"
     KEEP = "keep"
@@ -56,7 +56,7 @@ class Decision:
     keep_until: UtcDatetime | None = None
     reason: str | None = None
     person: str | None = None
-    """Who it was, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
+    """The person, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
     a link that went to a list."""
 
 
@@ -157,8 +157,8 @@ def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) 
 
 
 def has_controls(text: str) -> bool:
-    """Whether it holds what a record may not: control characters but line feeds, marks that turn or break
-    lines (terminals, logs and pages obey them), or halves of characters, which JSON can name (`\\ud800`)."""
+    """Return whether it holds what a record may not: control characters but line feeds, marks that turn or
+    break lines (terminals, logs and pages obey them), or halves of characters (JSON can name `\\ud800`)."""
     return any(
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _TURNING
         for character in text

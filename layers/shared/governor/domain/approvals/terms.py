@@ -1,4 +1,4 @@
-"""Who may decide what: the role of a sign-in, and the terms of a question, frozen when it is opened.
+"""Roles and terms: who may give which answer. The terms of a question are frozen when it is opened.
 
 A link that went to a list proves nothing about who presses; a personal link, a sign-in, a signed chat message
 or an AWS identity names a person. This module must not know how an identity is proven or remembered.
@@ -24,7 +24,7 @@ _SUBJECT_CHARACTERS = 255
 
 
 class Role(StrEnum):
-    """What a group makes of somebody. The terms of a question may allow less, never more."""
+    """The part that a group gives somebody. The terms of a question may allow less, never more."""
 
     APPROVER = "approver"
     """May give every answer."""
@@ -81,7 +81,7 @@ def person_of(directory: Ownership, who: SignedIn) -> str:
 
 
 def permits(role: Role, answer: Answer) -> bool:
-    """Whether a role may give an answer at all."""
+    """Return whether a role may give an answer at all."""
     return role is Role.APPROVER or answer is Answer.KEEP
 
 
@@ -107,14 +107,14 @@ def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
 
 
 def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
-    """Whether this answer may come from this person; `None` is somebody unknown."""
+    """Return whether this answer may come from this person; `None` is somebody unknown."""
     if answer is Answer.APPROVE and terms.people_needed > 1:
         return is_known(terms, person)
     return person is not None or power(answer, plan) in terms.broadcast_may
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
-    """Whether this person may have a stopped instance started again, which costs what it cost before."""
+    """Return whether this person may have a stopped instance started again, which costs money again."""
     return person is not None or "undo" in terms.broadcast_may
 
 
@@ -126,7 +126,7 @@ def power(answer: Answer, plan: Plan) -> Power:
 
 
 def is_known(terms: Terms, person: str | None) -> bool:
-    """Whether this is a person whom the policy names by address, so that two of them can be told apart.
+    """Return whether the policy names this person by address, so that two of them can be told apart.
 
     An identity of AWS is not, nor an address that only a tag names: others can choose both.
     """
@@ -154,7 +154,7 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
-    """Whether the approval that stands was given by those who may: asked again before anything is done."""
+    """Return whether those who may gave the approval that stands: asked again before anything is done."""
     decision = approval.decision
     if decision is None or decision.answer is not Answer.APPROVE:
         return False

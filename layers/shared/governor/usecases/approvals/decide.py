@@ -34,7 +34,7 @@ class Decided:
     approval: Approval
     delivered: bool
     needs_another: bool = False
-    """Whether this was the first of two approvals: nothing happens before somebody else approves, too."""
+    """This was the first of two approvals: nothing happens before somebody else approves, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +134,6 @@ def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, ac
 
 
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:
-    """Whether a request repeats what the same person has already decided."""
+    """Return whether a request repeats what the same person has already decided."""
     # Everything but the time: another date or reason is another decision, which came too late.
     return stored is not None and stored == replace(new, at=stored.at)

@@ -27,31 +27,31 @@ class ApprovalView:
     episode: Episode
     now: UtcDatetime
     deliveries: Sequence[Delivery] = ()
-    """What became of its messages on their way through channels."""
+    """Its messages, as the channels took them."""
 
     @property
     def can_decide(self) -> bool:
-        """Whether an answer would be taken now."""
+        """Return whether an answer would be taken now."""
         return self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
 
     @property
     def is_question(self) -> bool:
-        """Whether this episode asks at all, or only tells what is done."""
+        """Return whether this episode asks at all, or only reports what is done."""
         return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property
     def is_moving(self) -> bool:
-        """Whether the record may still grow, so that the page follows it."""
+        """Return whether the record may still grow, so that the page follows it."""
         return not self.can_decide and self.episode.outcome is None
 
     @property
     def can_undo(self) -> bool:
-        """Whether the instance was stopped by this episode and nobody had it started again."""
+        """Return whether the instance was stopped by this episode and nobody had it started again."""
         return self.episode.has_stopped_it and self.episode.undone_at is None
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Since when it is known to be idle."""
+        """Return since when it is known to be idle."""
         episode = self.episode
         if episode.history is None:
             return None
@@ -59,7 +59,7 @@ class ApprovalView:
 
     @property
     def cost_since_idle(self) -> Usd | None:
-        """What it has cost since then: until it was stopped, or until now. `None` when not known."""
+        """Return what it has cost since then: until it was stopped, or until now. `None` when not known."""
         idle, price = self.idle, self.episode.price.usd_per_hour
         if idle is None or price is None:
             return None
