@@ -508,13 +508,11 @@ class Policy(Section):
         return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
 
     @property
-    def can_ask(self) -> bool:
-        """Readings are fine and new enough to show that idleness lasts up to now."""
-        return self.never_asks is None
-
-    @property
     def never_asks(self) -> str | None:
-        """The setting with which readings cannot show that idleness lasts up to now, and what to set."""
+        """The setting with which readings cannot show that idleness lasts up to now, and what to set.
+
+        `None` if they can.
+        """
         if self.period > END_BIN:
             return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
         if self.lag > LONGEST_LAG:

@@ -117,7 +117,7 @@ def window_to_prove(
     An instance of which nothing is known from before its window is looked at in full.
     """
     evidence = verdict.evidence
-    if verdict.kind is not VerdictKind.IDLE or evidence is None or not policy.can_ask:
+    if verdict.kind is not VerdictKind.IDLE or evidence is None or policy.never_asks:
         return None
     since = _known_since(memory, evidence.window, policy) or instance.launch_time
     idle_for = evidence.window.end - since
@@ -143,7 +143,7 @@ def figures_to_read(
     if people_know:
         return frozenset()
     sooner, since = sooner_window(policy), memory.idle_since if memory else None
-    helps = policy.can_ask and sooner is not None and (since is None or now - since >= sooner)
+    helps = sooner is not None and not policy.never_asks and (since is None or now - since >= sooner)
     return wanted_figures(policy) | ({"memory"} if helps else set())
 
 
@@ -155,7 +155,7 @@ def judge_question(
     Utilization and vetoes are judged over all of `window`, which is `policy.ask_window`, or
     `policy.released_window` while memory is released.
     """
-    if not policy.can_ask:
+    if policy.never_asks:
         reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     sooner = sooner_window(policy)

@@ -10,7 +10,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import iso
 from governor.errors import SafetyError, SnapshotFailed
-from governor.ports import Clock, Snapshot, Snapshotter
+from governor.ports import Clock, Snapshotter
 from governor.stores import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
 
@@ -48,7 +48,9 @@ class TakeSnapshot:
             )
         if cleared.dry_run:
             return (), True
-        _check_complete_set(cleared, found)
+        volumes = {volume.volume_id for volume in cleared.instance.volumes}
+        if missing := sorted(volumes - {snapshot.volume_id for snapshot in found}):
+            raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
         self.state.set_snapshots(ref, {snapshot.snapshot_id: snapshot.volume_id for snapshot in found})
         return tuple(sorted(snapshot.snapshot_id for snapshot in found)), False
 
@@ -61,10 +63,3 @@ class TakeSnapshot:
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + keep),
         }
-
-
-def _check_complete_set(cleared: Cleared, found: tuple[Snapshot, ...]) -> None:
-    wanted = {volume.volume_id for volume in cleared.instance.volumes}
-    missing = sorted(wanted - {snapshot.volume_id for snapshot in found})
-    if missing:
-        raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")

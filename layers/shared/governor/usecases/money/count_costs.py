@@ -84,7 +84,10 @@ class CountCosts:
         Raises:
             CloudError: the state table could not be reached; the next sweep makes up for it.
         """
-        this, last = self._meters(target, now)
+        this = self.state.meter(target, month_of(now))
+        # At its first sweep, a month needs the meter of the month before.
+        before_it = month_of(month_start(now) - timedelta(days=1))
+        last = self.state.meter(target, before_it) if this is None else None
         # At the very first sweep: what runs now is known to have run since its start.
         since = (this or last or new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
@@ -93,13 +96,6 @@ class CountCosts:
             return
         forward = with_rates(this or new_meter(target, now), rates.values())
         self._forward(forward, this, runs, now)
-
-    def _meters(self, target: Target, now: UtcDatetime) -> tuple[Meter | None, Meter | None]:
-        """Of this month, and at its first sweep the one of the month before."""
-        this = self.state.meter(target, month_of(now))
-        if this is not None:
-            return this, None
-        return None, self.state.meter(target, month_of(month_start(now) - timedelta(days=1)))
 
     def _forward(self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime) -> bool:
         counted = count(meter, runs, until)
