@@ -19,6 +19,7 @@ from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from governor.stores import StateTable
+from governor.stores.table import delete, put
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
@@ -155,6 +156,26 @@ def test_the_breaker_changes_once(table: StateTable) -> None:
     assert second == table.breaker(TARGET)
     assert table.set_breaker(TARGET, None) is True
     assert table.set_breaker(TARGET, None) is False
+    assert table.breaker(TARGET) is None
+
+
+def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(table: StateTable) -> None:
+    """An update, a rollback, or a role that may write one partition alone cannot end a freeze."""
+    older, newer = BreakerState(NOW, "60 % idle"), BreakerState(NOW + timedelta(minutes=5), "70 % idle")
+    place = f"{TARGET.account}#{TARGET.region}"
+    former, present = (f"TARGET#{place}", "BREAKER"), (f"BREAKER#{place}", "BREAKER")
+    inner = table._table
+
+    inner.write(put(former, older))
+    assert older == table.breaker(TARGET)
+    table.set_breaker(TARGET, newer)
+    inner.write(delete(former))
+    assert newer == table.breaker(TARGET)
+    inner.write(put(former, older))
+    assert newer == table.breaker(TARGET)
+    inner.write(delete(present))
+    assert older == table.breaker(TARGET)
+    assert table.set_breaker(TARGET, None) is True
     assert table.breaker(TARGET) is None
 
 

@@ -88,27 +88,38 @@ class Sweeps(Store):
         self._table.write(put((target_pk(target), "SWEEP-DAYS"), kept))
 
     def breaker(self, target: Target) -> BreakerState | None:
-        """Return the tripped breaker, if it is."""
-        return self._table.read(BreakerState, (target_pk(target), "BREAKER"))
+        """Return the tripped breaker, if it is; of two, the one that holds longer."""
+        found = [self._table.read(BreakerState, key) for key in _breaker_keys(target)]
+        return max((one for one in found if one), key=lambda one: one.tripped_at, default=None)
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
         """Trip or release the breaker; true when this call changed it.
 
         One that is tripped already takes the new time and reason, which is no change.
         """
-        key = (target_pk(target), "BREAKER")
+        new, old = both = _breaker_keys(target)
         if state is None:
             # Read first: nearly every sweep finds it closed, and a read costs less than a write.
-            return self._table.get(key) is not None and self._table.wins(delete(key, present()))
-        if self._table.wins(insert(key, state)):
+            here = [key for key in both if self._table.get(key) is not None]
+            gone = [self._table.wins(delete(key, present())) for key in here]
+            return any(gone)
+        if self._table.wins(insert(new, state), put(old, state)):
             return True
-        self._table.write(put(key, state))
+        self._table.transact(put(new, state), put(old, state))
         return False
 
     def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
         """Keep one line of sweep history (30 days)."""
         document, until = {"at": at, "counts": dict(counts)}, at + _SWEEPS_KEPT
         self._table.write(put((target_pk(target), f"SWEEP#{iso(at)}"), document, until=until))
+
+
+def _breaker_keys(target: Target) -> tuple[Key, Key]:
+    """Where the breaker is, and where the release before this one reads it: a rollback brings that one back.
+
+    Both are written and read for one release, so that neither a rollback nor its end loses a freeze.
+    """
+    return (f"BREAKER#{target.account}#{target.region}", "BREAKER"), (target_pk(target), "BREAKER")
 
 
 def _chunk_key(target: Target, number: int) -> Key:
