@@ -167,7 +167,9 @@ def take(shown: Page, name: str, *, whole: bool = False) -> None:
     path = IMAGES / f"{name}.png"
     shown.screenshot(path=path, full_page=whole)
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(
+            _COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+        )
     few.save(path, optimize=True)
 
 

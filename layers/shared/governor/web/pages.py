@@ -44,6 +44,7 @@ _OUTCOMES = {
     Outcome.VOID: "canceled",
     Outcome.REFUSED: "refused by a safety check",
 }
+_STAGES = {"ask": "question", "remind": "reminder", "escalate": "escalation"}
 _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
 
 
@@ -131,6 +132,7 @@ def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
     lines = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
         stage = delivery.message.removesuffix(f"-{delivery.subject}")
+        stage = _STAGES.get(stage, stage)
         what = f"{_when(delivery.at, zone)}, {stage} by {delivery.channel}"
         if delivery.channel == NOWHERE:
             lines.append(f"{_when(delivery.at, zone)}, {stage}: {delivery.refused}")
