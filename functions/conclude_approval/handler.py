@@ -1,11 +1,11 @@
-"""Ends the question when its last stage has passed."""
+"""Ends the question when its last stage has passed, or reads the answer that was given."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from governor.contracts.parsing import parse
-from governor.contracts.payloads import EpisodeOnlyPayload
+from governor.contracts.payloads import ConcludePayload
 from governor.observability import logger, observed
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.wiring.parts import Parts
@@ -13,9 +13,10 @@ from governor.wiring.parts import Parts
 
 @observed(Parts().fill(ConcludeApproval))
 def handler(event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval) -> dict[str, Any]:
-    """An episode to its answer; `expired` when nobody gave one."""
-    ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
+    """An episode to its answer as the table holds it; `expired` when nobody gave one in time."""
+    payload = parse(ConcludePayload, event)
+    ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
-    answer = dict(conclude_approval(ref))
+    answer = dict(conclude_approval(ref, answered=payload.answered))
     logger.info("concluded", extra={"decision": answer.get("decision")})
     return answer

@@ -106,6 +106,15 @@ def test_termination_is_only_reached_through_completed_snapshots_and_a_second_re
     assert "Terminate" not in reachable(REMEDIATION, "CheckSnapshots", gate)
 
 
+def test_what_comes_with_a_task_token_is_dropped() -> None:
+    """A read token says that there may be an answer; which one is read from the table."""
+    for stage in ("AwaitAnswer", "Remind", "Escalate"):
+        assert (None, "ReadAnswer") == (STATES[stage]["ResultPath"], STATES[stage]["Next"])
+    before = {name for name in STATES if "Decision?" in targets(STATES[name])}
+    assert {"UseConclusion"} == before
+    assert "$.concluded.value" == STATES["UseConclusion"]["InputPath"]
+
+
 def test_nothing_destructive_follows_an_error() -> None:
     """After RecordFailure there is no way back to an action."""
     after = reachable(REMEDIATION, "RecordFailure")
@@ -158,6 +167,7 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
             "before",
             "action",
             "until",
+            "answered",
             "outcome",
             "outcome.$",
             "reason",

@@ -49,6 +49,12 @@ class AskPayload(EpisodeOnlyPayload):
     task_token: str | None = Field(default=None, max_length=2048)
 
 
+class ConcludePayload(EpisodeOnlyPayload):
+    """Input of `conclude_approval`: whether somebody has answered, or the time is over."""
+
+    answered: bool = False
+
+
 class RecheckPayload(EpisodeOnlyPayload):
     """Input of `recheck_episode`."""
 

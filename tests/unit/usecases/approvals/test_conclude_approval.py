@@ -38,6 +38,16 @@ def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None
     assert approval.status is not ApprovalStatus.EXPIRED
 
 
+def test_a_task_that_ended_without_an_answer_expires_nothing() -> None:
+    """Its token was used by somebody else: the question stays as it was, and nothing is done."""
+    world = World(decide=False)
+    with pytest.raises(SafetyError, match="nobody has given one"):
+        ConcludeApproval(world.state)(world.ref, answered=True)
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+
+
 def test_a_question_that_was_taken_back_stays_void() -> None:
     """The GPU woke up in the last instant."""
     world = World(decide=False)

@@ -9,11 +9,19 @@ from decimal import Decimal
 import pytest
 
 from governor.domain.alerts.alert import AlertKind, Severity
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
-from governor.errors import AccessDenied, Interrupted, PolicyError, PolicyProblem, Protected, Unavailable
+from governor.errors import (
+    AccessDenied,
+    Interrupted,
+    PolicyError,
+    PolicyProblem,
+    Protected,
+    SafetyError,
+    Unavailable,
+)
 from governor.ports import Policies
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
@@ -38,6 +46,18 @@ def execution_end(world: World) -> ReactToExecutionEnd:
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
     close = CloseDead(world.policies, world.state, world.announcer, book)
     return ReactToExecutionEnd(world.clock, close)
+
+
+def answered(world: World, outcome: Outcome) -> World:
+    """The table holds the answer that leads to the outcome."""
+    said = {Outcome.KEPT: Answer.KEEP, Outcome.EXEMPTED: Answer.EXEMPT}.get(outcome)
+    if said is None:
+        expired = outcome is Outcome.EXPIRED
+        world.state.void(APPROVAL_ID, "said so", expired=expired, outcome=outcome.value)
+    else:
+        until = NOW + timedelta(days=1)
+        world.state.settle(APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server"), until)
+    return world
 
 
 def tell(world: World, state: str, minutes: float = 0) -> str:
@@ -71,10 +91,44 @@ def test_the_first_outcome_stands_and_is_booked_once() -> None:
     assert 1 == len(world.state.entries("2026-11"))
 
 
+_FROM_AN_ANSWER = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED, Outcome.VOID, Outcome.WOKE_UP)
+
+
+@pytest.mark.parametrize("claimed", [*_FROM_AN_ANSWER, Outcome.INTERRUPTED])
+def test_an_outcome_of_an_answer_that_nobody_gave_is_refused(claimed: Outcome) -> None:
+    """Whoever has read the task token can send any payload; the episode stays open and the question asked."""
+    world = World(decide=False, phase=Phase.ASKING)
+    with pytest.raises(SafetyError, match="nobody has given one"):
+        recorder(world)(world.ref, claimed, "forged")
+
+    assert Phase.ASKING is world._stored().phase
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.PENDING is approval.status
+
+
+@pytest.mark.parametrize("stored", _FROM_AN_ANSWER)
+@pytest.mark.parametrize("claimed", _FROM_AN_ANSWER)
+def test_the_answer_in_the_table_decides_the_outcome(stored: Outcome, claimed: Outcome) -> None:
+    """And its reason, whatever the payload of the task token said."""
+    world = answered(World(decide=False, phase=Phase.ASKING), stored)
+
+    assert stored is recorder(world)(world.ref, claimed, "forged")
+    assert "forged" not in (world._stored().outcome_reason or "")
+
+
+@pytest.mark.parametrize("claimed", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED])
+def test_an_approved_question_was_not_kept(claimed: Outcome) -> None:
+    """Its workflow fails and people learn why."""
+    world = World()
+    with pytest.raises(SafetyError, match="APPROVED"):
+        recorder(world)(world.ref, claimed, "forged")
+
+
 @pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID])
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
     """And nothing is booked."""
-    world = World(changes={"tags": TAGS})
+    world = answered(World(decide=False, changes={"tags": TAGS}), outcome)
     recorder(world)(world.ref, outcome, "said so")
 
     assert {"Purpose": "GPU-Workload"} == world.ec2.instances[world.ref.instance_id].tags
@@ -87,7 +141,7 @@ def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
 )
 def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bool) -> None:
     """A day by default, unless the outcome itself says what comes next."""
-    world = World()
+    world = answered(World(decide=False), outcome)
     recorder(world)(world.ref, outcome, "because")
 
     until = world.state.record(TARGET, world.ref.instance_id).quiet_until
@@ -315,7 +369,7 @@ def test_others_stopping_it_void_the_question() -> None:
 )
 def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: str, after: Decimal) -> None:
     """The bill falls, but the governor saved none of it; the entry ends at once and stays out of sums."""
-    world = World(decide=False, phase=Phase.ASKING)
+    world = answered(World(decide=False, phase=Phase.ASKING), Outcome.VOID)
     world.change_instance(state=state)
     recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
 
@@ -329,7 +383,7 @@ def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: st
 
 def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
     """The instance runs on as it did."""
-    world = World(decide=False, phase=Phase.ASKING)
+    world = answered(World(decide=False, phase=Phase.ASKING), Outcome.VOID)
     recorder(world)(world.ref, Outcome.VOID, "not idle on the second look")
 
     assert [] == world.state.entries("2026-11")
@@ -337,7 +391,7 @@ def test_a_question_that_is_void_for_another_reason_books_nothing() -> None:
 
 def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
     """It still runs when this is booked: two minutes are left."""
-    world = World(decide=False, phase=Phase.ASKING)
+    world = answered(World(decide=False, phase=Phase.ASKING), Outcome.INTERRUPTED)
     recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
 
     (entry,) = world.state.entries("2026-11")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -73,21 +74,30 @@ class ConcludeApproval:
 
     state: Episodes
 
-    def __call__(self, ref: EpisodeRef) -> Mapping[str, object]:
+    def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
         """Return the answer document; its `decision` is `expired` when nobody answered.
 
+        With `answered` a task has ended because somebody answered: the answer is read and nothing expires.
+
         Raises:
-            SafetyError: the episode or its approval does not exist.
+            SafetyError: the episode or its approval does not exist, or the table holds no answer.
         """
         approval_id = asked_about(self.state, ref).approval_id
-        try:
-            approval = self.state.void(approval_id, "nobody answered in time", expired=True)
-        except ConflictError:
-            stored = self.state.approval(approval_id)
-            if stored is None:
-                raise SafetyError("there is no approval for this episode") from None
-            approval = stored
+        approval = None
+        if not answered:
+            with suppress(ConflictError):
+                approval = self.state.void(approval_id, "nobody answered in time", expired=True)
+        approval = approval or self.state.approval(approval_id)
+        if approval is None:
+            raise SafetyError("there is no approval for this episode")
+        must_be_answered(approval)
         return answer_document(approval)
+
+
+def must_be_answered(approval: Approval) -> None:
+    """Let an answer through that the table holds, whatever came with a task token. Raises: SafetyError."""
+    if approval.status is ApprovalStatus.PENDING:
+        raise SafetyError("an answer arrived, but nobody has given one: a task token was used by others")
 
 
 def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.approvals.terms import BROADCAST
@@ -16,14 +17,17 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase,
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens
+from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens, SafetyError
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
 from governor.stores import Episodes, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.approvals.deliver_decision import DeliverDecision, answer_document, must_be_answered
 from governor.usecases.money.book_saving import BookSaving
 
 _RECORD_LINK_DAYS = 30
+_OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
+_OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
+_OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class RecordOutcome:
         if episode is not None and episode.outcome is not None:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
+            outcome, reason = self._as_answered(episode, outcome, reason)
             rule = policy_or_base(self.policies, episode.instance if episode else None).approval
             was_told = self._was_told(episode, outcome, reason)
             quiet = quiet_until(outcome, rule, now, was_opened=was_told)
@@ -66,6 +71,25 @@ class RecordOutcome:
         if episode is not None:
             self.state.note_told(ref, now)
         return outcome
+
+    def _as_answered(self, episode: Episode | None, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+        """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
+        if episode is None or episode.mode is not Mode.ASK or outcome not in _OF_AN_ANSWER:
+            return outcome, reason
+        approval = self.state.approval(episode.approval_id)
+        if approval is None:
+            raise SafetyError("there is no approval for this episode")
+        must_be_answered(approval)
+        acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
+        if (acts or approval.status is ApprovalStatus.APPROVED) and outcome in _OF_A_RECHECK:
+            return outcome, reason
+        said = answer_document(approval)
+        stands = _OUTCOMES.get(str(said["decision"])) or said.get("outcome")
+        if stands is None:
+            raise SafetyError(
+                f"the workflow says {outcome.value}, but the question is {approval.status.value}"
+            )
+        return Outcome(str(stands)), str(said["reason"])
 
     def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
