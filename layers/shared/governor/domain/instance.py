@@ -6,7 +6,7 @@ Facts only, as `DescribeInstances` and its neighbours tell them; what they mean 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -150,7 +150,8 @@ class Manager:
 
 
 # Marks by which managed instances are known. `aws:` tags cannot be forged by users; the others can, which
-# errs on the safe side: a forged mark only keeps the governor away. Sources: facts, section 5.
+# errs on the safe side: a forged mark only keeps the governor away. The first that fits names the service, so
+# what says more comes first. Sources: facts, section 5.
 _MANAGED_TAGS: tuple[tuple[str, str], ...] = (
     ("karpenter.sh/nodepool", "Karpenter"),
     ("karpenter.sh/nodeclaim", "Karpenter"),
@@ -182,10 +183,32 @@ _MANAGED_TAG_PREFIXES: tuple[tuple[str, str], ...] = (
     ("aws:batch:", "AWS Batch"),
     ("aws:servicecatalog:", "AWS Service Catalog"),
 )
+_HARMLESS_AWS_TAGS = ("aws:cloudformation:", "aws:ec2launchtemplate:", "aws:createdby", "aws:backup:")
+"""Say how an instance was made or is saved, and that nobody runs it. Any other `aws:` tag is a service's."""
+_MANAGED_WORDS: tuple[tuple[str, str], ...] = (
+    ("karpenter", "Karpenter"),
+    ("kubernetes", "Kubernetes"),
+    ("k8s", "Kubernetes"),
+    ("openshift", "OpenShift"),
+    ("databricks", "Databricks"),
+    ("skypilot", "SkyPilot"),
+    ("ray-cluster", "Ray"),
+    ("ray-node", "Ray"),
+    ("spotinst", "Spot.io"),
+    ("spot.io", "Spot.io"),
+    ("run.ai", "Run:ai"),
+    ("runai", "Run:ai"),
+)
+"""Words in tag keys, in lower case, by which managers are known whose tags differ by version and flavour."""
 
 
-def managed_by(instance: Instance) -> Manager | None:
-    """The service that would replace, restart or miss this instance, or `None` when it stands alone."""
+def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
+    """The service that would replace, restart or miss this instance, or `None` when it stands alone.
+
+    Args:
+        instance: as EC2 describes it now.
+        more: tag keys that the policy adds, in any letter case.
+    """
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
     for key, service in _MANAGED_TAGS:
@@ -198,7 +221,24 @@ def managed_by(instance: Instance) -> Manager | None:
         for key in instance.tags:
             if key.startswith(prefix):
                 return Manager(service, key)
+    added = {key.casefold() for key in more}
+    # An aws: tag first: it is no guess.
+    for key in sorted(instance.tags, key=lambda one: not one.lower().startswith("aws:")):
+        found = _unnamed_manager(key.casefold(), instance.tags[key].strip().casefold(), added)
+        if found is not None:
+            return Manager(found, key)
     return None
+
+
+def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None:
+    """Who sets a tag that no list names, by pattern; key and value in lower case."""
+    if key.startswith("aws:"):
+        return None if key.startswith(_HARMLESS_AWS_TAGS) else f"an AWS service ({key.split(':')[1]})"
+    if key == "vendor" and value == "databricks":
+        return "Databricks"
+    if key in added:
+        return "a service that the policy names"
+    return next((service for word, service in _MANAGED_WORDS if word in key), None)
 
 
 def console_url(instance: Instance) -> str:

@@ -24,10 +24,52 @@ ASG = "aws:autoscaling:groupName"
 GROUP = "AWSBatch-train-gpu-asg-640012bd-4e90-3f19-9dd2-c09a23dc923d"
 
 
+@pytest.mark.parametrize(
+    ("tags", "service"),
+    [
+        ({"Vendor": "Databricks", "ClusterId": "0823-123"}, "Databricks"),
+        ({"DatabricksInstancePoolId": "pool-1"}, "Databricks"),
+        ({"ray-cluster-name": "train", "ray-node-type": "worker"}, "Ray"),
+        ({"skypilot-cluster-name": "train"}, "SkyPilot"),
+        ({"skypilot-user": "x", "ray-cluster-name": "train"}, "SkyPilot"),
+        ({"spotinst:aws:ec2:group:id": "sig-1"}, "Spot.io"),
+        ({"run.ai/node-pool": "a100"}, "Run:ai"),
+        ({"k8s.io/role/node": "1"}, "Kubernetes"),
+        ({"KubernetesCluster": "prod"}, "Kubernetes"),
+        ({"sigs.k8s.io/cluster-api-provider-aws/cluster/prod": "owned"}, "Kubernetes"),
+        ({"karpenter.sh/registered": "true"}, "Karpenter"),
+        ({"api.openshift.com/id": "1"}, "OpenShift"),
+        ({"aws:newservice:job": "1"}, "an AWS service (newservice)"),
+        ({"skypilot-user": "x", "aws:newservice:job": "1"}, "an AWS service (newservice)"),
+        ({"inhouse-scheduler": "1"}, "a service that the policy names"),
+    ],
+)
+def test_unknown_managers_are_known_by_pattern(tags: dict[str, str], service: str) -> None:
+    """Whoever runs it would replace it or lose track of it: when in doubt it is left alone."""
+    found = managed_by(make_instance(tags=tags), ("Inhouse-Scheduler",))
+    assert found is not None
+    assert service == found.service
+    assert found.mark in tags
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {},
+        {"Name": "ray", "Vendor": "PNY", "Project": "k8s-migration"},
+        {"aws:cloudformation:stack-name": "gpu", "aws:ec2launchtemplate:id": "lt-1"},
+        {"aws:createdBy": "somebody", "aws:backup:source-resource": "x"},
+    ],
+)
+def test_what_only_says_how_it_was_made_is_nobodys(tags: dict[str, str]) -> None:
+    """Such tags stand on instances that people start by hand, too."""
+    assert managed_by(make_instance(tags=tags), ()) is None
+
+
 def home(tags: dict[str, str]) -> Home:
     """Of an instance with these tags; some service must run it."""
     instance = make_instance(tags=tags)
-    manager = managed_by(instance)
+    manager = managed_by(instance, ())
     assert manager is not None
     return home_of(instance, manager)
 
@@ -73,7 +115,7 @@ def test_the_environment_is_named_by_the_tags(tags: dict[str, str], title: str) 
 def test_what_an_operator_manages_is_its_own_environment() -> None:
     """No tag tells more of it."""
     instance = make_instance(operator_managed=True, operator_principal="eks.amazonaws.com")
-    manager = managed_by(instance)
+    manager = managed_by(instance, ())
     assert manager is not None
 
     found = home_of(instance, manager)

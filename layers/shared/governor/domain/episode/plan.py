@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, managed_by
-from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
+from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
 
 
@@ -141,7 +141,7 @@ class PlanFacts:
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
     """The plan for an idle instance under this policy."""
     wanted = policy.plan.action
-    action, reasons = _possible_action(facts, policy.plan)
+    action, reasons = _possible_action(facts, policy)
     steps = _steps(facts, action)
     return Plan(
         wanted=wanted,
@@ -169,11 +169,12 @@ def can_stop(facts: PlanFacts) -> str | None:
     return None
 
 
-def _possible_action(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
+def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
     """The policy's action, or what replaces it, with the reasons."""
+    rule = policy.plan
     if rule.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
-    refusal = _left_alone(facts.instance)
+    refusal = _left_alone(facts.instance, policy.managed.tag_keys)
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
@@ -205,9 +206,9 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
 }
 
 
-def _left_alone(instance: Instance) -> str | None:
+def _left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
     """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves nothing."""
-    if (manager := managed_by(instance)) is not None:
+    if (manager := managed_by(instance, manager_tags)) is not None:
         return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
     if instance.lifecycle in _NO_SAVING:
         return _NO_SAVING[instance.lifecycle]

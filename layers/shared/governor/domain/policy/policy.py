@@ -309,6 +309,9 @@ class Managed(Section):
     """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
     tell_again_after_hours: int = between(24, 24, 8_760)
     """Hours between two messages about the same environment."""
+    tag_keys: tuple[str, ...] = ()
+    """Further tag keys that mark an instance as run by another service, in any letter case. GPU Governor
+    notifies the owner and leaves the instance alone."""
 
 
 @dataclass(frozen=True, slots=True)

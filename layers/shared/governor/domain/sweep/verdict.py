@@ -236,7 +236,7 @@ def judge_utilization_only(
 
 
 def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
-    manager, idle_for = managed_by(instance), evidence.window.length
+    manager, idle_for = managed_by(instance, policy.managed.tag_keys), evidence.window.length
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
     return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
 

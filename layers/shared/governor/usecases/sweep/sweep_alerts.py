@@ -76,7 +76,8 @@ class SweepAlerts:
         if sweep.summary.frozen:
             return
         rule, again_after = sweep.base.ownership, timedelta(hours=sweep.base.managed.tell_again_after_hours)
-        governed = Counter(home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance)))
+        tags = sweep.base.managed.tag_keys
+        governed = Counter(home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance, tags)))
         groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
         for case in sweep.cases:
             since, manager = case.managed_idle_since, case.verdict.manager
