@@ -57,7 +57,13 @@ from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.managed import Home, IdleMember, Kind, managed_alert
-from governor.domain.sweep.messages import breaker_alert, breaker_release, breaker_reminder, silent_alert
+from governor.domain.sweep.messages import (
+    breaker_alert,
+    breaker_release,
+    breaker_reminder,
+    exemption_alert,
+    silent_alert,
+)
 from local.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
@@ -520,6 +526,10 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "silent": (
         silent_alert(TARGET, [(_instance(), "no agent")], BERLIN, NOW, outage=False),
         ("No metrics: notebook-7", "no agent", "Next step: `governor doctor`"),
+    ),
+    "exemption": (
+        exemption_alert(TARGET, [(_instance(), "gpugovernor=Keep")], Policy().exemption, BERLIN, NOW),
+        ("unusual tag: notebook-7", "gpugovernor=Keep", "Next step: write the tag as GpuGovernor=exempt"),
     ),
 }
 

@@ -40,6 +40,7 @@ from governor.domain.sweep.verdict import (
     ripe_at,
     still_busy,
 )
+from governor.domain.units import printable
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 INSTANCE = make_instance()
@@ -176,6 +177,38 @@ def test_an_operators_instance_is_somebody_elses() -> None:
     managed = make_instance(operator_managed=True, operator_principal="eks.amazonaws.com")
 
     assert VerdictKind.MANAGED_ELSEWHERE is judge(managed, NO_HOLD, make_evidence(QUIET), POLICY, NOW).kind
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("GpuGovernor", "Exempt"),
+        ("GpuGovernor", "EXEMPT"),
+        ("GpuGovernor", "exempt "),
+        ("GpuGovernor", "keep"),
+        ("GpuGovernor", "true"),
+        ("GpuGovernor", ""),
+        ("gpugovernor", "exempt"),
+        ("GPUGOVERNOR ", "exempt"),
+    ],
+)
+def test_a_no_in_any_spelling_keeps_the_instance(key: str, value: str) -> None:
+    """A human said no; how it is spelled is a matter for a message."""
+    exempt = make_instance(tags={**INSTANCE.tags, key: value})
+    verdict = judge_unread(exempt, NO_HOLD, POLICY, NOW)
+
+    assert verdict is not None
+    assert (VerdictKind.EXEMPT, f"carries the tag {printable(f'{key}={value}')}") == (
+        verdict.kind,
+        verdict.reason,
+    )
+
+
+def test_other_tags_of_the_governor_exempt_nothing() -> None:
+    """They begin alike; no more than that."""
+    marked = make_instance(tags={**INSTANCE.tags, "GpuGovernorCheckpoint": "off", "GpuGovernor:x": "exempt"})
+
+    assert judge_unread(marked, NO_HOLD, POLICY, NOW) is None
 
 
 def test_holds_of_people_need_no_metrics() -> None:

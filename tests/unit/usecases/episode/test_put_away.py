@@ -47,6 +47,7 @@ FAULTS: dict[str, Callable[[World], object]] = {
     "gone": lambda w: w.ec2.instances.clear(),
     "selector lost": lambda w: _tags(w, Purpose="something else"),
     "exempt by tag": lambda w: _tags(w, GpuGovernor="exempt"),
+    "exempt by an odd tag": lambda w: _tags(w, gpuGovernor="Keep it "),
     "now in a group": lambda w: _tags(w, **{"aws:autoscaling:groupName": "asg"}),
     "now managed": lambda w: w.change_instance(operator_managed=True),
     "stop protected": lambda w: _protect(w, stop=True),

@@ -36,6 +36,8 @@ class AlertKind(StrEnum):
     MANAGED_IDLE = "managed-idle"
     """Idle instances of an environment that another service runs; sent to its owner, with advice."""
     TELEMETRY_SILENT = "telemetry-silent"
+    EXEMPTION_UNUSUAL = "exemption-unusual"
+    """Instances that an oddly spelled exemption tag keeps."""
     BREAKER_TRIPPED = "breaker-tripped"
     BREAKER_RELEASED = "breaker-released"
     SPOT_INTERRUPTION = "spot-interruption"

@@ -29,7 +29,7 @@ from governor.domain.settings import (
     positive,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
-from governor.domain.units import Percent
+from governor.domain.units import Percent, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
@@ -77,6 +77,17 @@ class TagMatch(Section):
     def is_on(self, instance: Instance) -> bool:
         """Return true if the instance carries this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
+
+    def like_it_on(self, instance: Instance) -> str | None:
+        """Return the instance's tag with this key, in any letter case and with any value, as it is spelled.
+
+        The tag itself goes before others like it. `None`: there is none.
+        """
+        if self.is_on(instance):
+            return str(self)
+        wanted = self.tag_key.strip().casefold()
+        alike = (f"{key}={value}" for key, value in instance.tags.items() if key.strip().casefold() == wanted)
+        return next((printable(one) for one in alike), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +473,7 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone."""
+    """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named, only
 from governor.domain.alerts.owner import Owner
 from governor.domain.instance import Instance, Target
+from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Verdict
 from governor.domain.units import UtcDatetime, iso
@@ -58,6 +59,24 @@ def silent_alert(
     facts = {"instance_ids": ids(instances), "outage": outage}
     about = one or target
     return alert_of(kind, severity, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
+
+
+def exemption_alert(
+    target: Target, kept: Sequence[tuple[Instance, str]], exemption: TagMatch, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return one message about instances of an owner, each with the oddly spelled tag that keeps it."""
+    instances = [one for one, _ in kept]
+    one = only(instances)
+    which = one.name if one else f"{len(instances)} GPU instances"
+    subject = f"Exempt by an unusual tag: {which} in {target}"
+    lines = [
+        f"GPU Governor leaves {which} alone, because any value of the tag {exemption.tag_key} exempts.",
+        f"Next step: write the tag as {exemption} if that is meant; otherwise remove it.",
+        *bullets([f"{named(one)}: {tag}" for one, tag in kept], _NAMED),
+    ]
+    kind, dedup_id = AlertKind.EXEMPTION_UNUSUAL, f"exemption-{target}-{iso(now)}-{owner.key}"
+    facts, about = {"instance_ids": ids(instances)}, one or target
+    return alert_of(kind, Severity.INFO, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
 
 
 def breaker_alert(target: Target, state: BreakerState) -> Alert:

@@ -161,8 +161,8 @@ class Verdict:
 
 def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
     """The verdict that needs no metrics, or `None` when metrics must be read."""
-    if policy.exemption.is_on(instance):
-        return Verdict(VerdictKind.EXEMPT, f"carries the tag {policy.exemption}")
+    if (tag := policy.exemption.like_it_on(instance)) is not None:
+        return Verdict(VerdictKind.EXEMPT, f"carries the tag {tag}")
     if hold.exempt_reason is not None:
         return Verdict(VerdictKind.EXEMPT, f"exempted by decision: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:

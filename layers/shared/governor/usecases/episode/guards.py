@@ -137,8 +137,7 @@ class Guards:
         selector = self.policies.base().policy.selector
         if not selector.is_on(instance):
             raise SafetyError(f"the instance no longer carries {selector}")
-        exemption = applied.policy.exemption
-        if exemption.is_on(instance):
+        if (exemption := applied.policy.exemption.like_it_on(instance)) is not None:
             raise SafetyError(f"the instance is exempt: {exemption}")
         if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")

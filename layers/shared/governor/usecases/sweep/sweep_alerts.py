@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from governor.domain.alerts.owner import Owner, by_owner, owner_of
+from governor.domain.alerts.owner import Owner, by_owner, owner_of, short_hash
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
@@ -21,7 +21,7 @@ from governor.domain.sweep.managed import (
     home_of,
     managed_alert,
 )
-from governor.domain.sweep.messages import idle_event, silent_alert
+from governor.domain.sweep.messages import exemption_alert, idle_event, silent_alert
 from governor.domain.sweep.verdict import UNREAD
 from governor.errors import CloudError
 from governor.ports import Announcer, BatchReader
@@ -30,6 +30,7 @@ from governor.usecases.sweep.sweep_case import Sweep
 
 _EARLIER = timedelta(minutes=10)
 """The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
+_A_WEEK = timedelta(days=7)
 _MOST_EVENTS = 200
 """Idle events of one sweep; the next sweeps publish the others."""
 
@@ -66,6 +67,18 @@ class SweepAlerts:
             if sweep.attempt("silence alert", self.announcer.announce, alert):
                 for one in theirs:
                     silent[one.instance_id].notified = True
+
+    def unusual_exemptions(self, sweep: Sweep) -> None:
+        """Notify each owner of exemption tags that are oddly spelled; once a week while they are the same."""
+        rules = {case.id: (case.policy.exemption, case.instance) for case in sweep.cases}
+        odd = {i: tag for i, (x, one) in rules.items() if (tag := x.like_it_on(one)) and not x.is_on(one)}
+        instances = [case.instance for case in sweep.cases if case.id in odd]
+        for owner, theirs in by_owner(instances, sweep.base.ownership).items():
+            kept = [(one, odd[one.instance_id]) for one in theirs]
+            alert = exemption_alert(sweep.target, kept, sweep.base.exemption, owner, sweep.now)
+            same = short_hash(*(f"{one.instance_id} {tag}" for one, tag in kept))
+            key, notify = f"exemption#{owner.key}#{same}", partial(self.announcer.announce, alert)
+            sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
         """Notify the owners of environments that other services manage; nothing new during a freeze.

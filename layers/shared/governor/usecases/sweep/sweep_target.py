@@ -82,6 +82,7 @@ class SweepTarget:
         self.alerts.idle(sweep)
         if not just_froze:
             self.alerts.silence(sweep)
+        self.alerts.unusual_exemptions(sweep)
         instances = [case.instance for case in sweep.cases]
         summary.problems += self.remind(target, instances, base, now)
         rates = self.costs.rates([(case.instance, case.policy) for case in sweep.cases])
