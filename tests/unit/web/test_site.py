@@ -481,6 +481,21 @@ def test_the_day_before_is_drawn_with_memory_and_power_beneath() -> None:
     assert "The last 24 hours could not be read" in World().get().body
 
 
+def test_time_that_nobody_measured_is_not_billed_as_idle() -> None:
+    """A hole before the question, and the hours since: their cost is said apart."""
+    world = World()
+    window = Window(NOW - timedelta(hours=4), NOW, timedelta(minutes=10))
+    series = (90.0,) * 6 + (1.0,) * 11 + (None,) + (1.0,) * 6
+    world.change(history=History(window, (GpuReadings("0", series),)))
+    world.clock.moment = NOW + timedelta(hours=2)
+
+    page = world.get().body
+
+    # 2 h 50 min of readings and 2 h 10 min without, at 1.006 an hour.
+    assert "<dt>while measured idle</dt><dd>$2.85</dd>" in page
+    assert "Another $2.18 for 2 h 10 min that the readings of this question do not cover." in page
+
+
 def test_the_record_of_a_stop_can_be_undone() -> None:
     """The button is there, the one function is asked, and the page is shown again by GET."""
     world = World()

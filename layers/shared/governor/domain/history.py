@@ -72,6 +72,15 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
     return IdleSpan(max(window.start, launch_time), at_least=launch_time < window.start)
 
 
+def measured_time(history: History, since: UtcDatetime) -> timedelta:
+    """How much of the time from `since` to the end of the history every GPU has readings of."""
+    window = history.window
+    together = measured_together(history.gpus, window)
+    ends = [window.bin_end(index) for index, seen in enumerate(together) if seen is not None]
+    parts = (min(window.period, end - since) for end in ends)
+    return sum((part for part in parts if part > timedelta(0)), timedelta(0))
+
+
 def history_document(history: History) -> dict[str, Any]:
     """Plain JSON data, as it is stored."""
     return {

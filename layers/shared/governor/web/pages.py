@@ -30,7 +30,7 @@ from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
 from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, people, sentence, usd
+from governor.domain.wording import clock, people, sentence, span, usd
 from governor.usecases.approvals.show_approval import ApprovalView
 from governor.web import picture
 from governor.web.responses import TEMPLATES
@@ -106,7 +106,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         measured=measured,
         verb=verb(episode.plan),
         saved=None if saved is None or saved <= 0 else usd(saved),
-        since_idle=None if view.cost_since_idle is None else usd(view.cost_since_idle),
+        idle_cost=view.idle_cost,
         restart=restart_text(episode),
         rebuild=_rebuild(episode),
         console=console_url(episode.instance),
@@ -238,6 +238,8 @@ TEMPLATES.filters.update(
     when=_when_here,
     step=STEP_TEXT.__getitem__,
     readable=readable,
+    usd=usd,
+    span=span,
     people=people,
     outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
     answered=lambda answer: _ANSWERED[answer],

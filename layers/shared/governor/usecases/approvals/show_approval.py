@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
-from governor.domain.history import IdleSpan, idle_span
+from governor.domain.history import IdleSpan, idle_span, measured_time
 from governor.domain.instance import Target
 from governor.domain.money.ledger import cost_between
 from governor.domain.policy.policy import Action, Mode
@@ -17,6 +18,15 @@ from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
 from governor.ports import Clock
 from governor.stores import StateTable
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCost:
+    """USD for the time that was measured idle, and for the time since that nobody measured."""
+
+    measured_usd: Usd
+    unmeasured_usd: Usd
+    unmeasured: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +68,21 @@ class ApprovalView:
         return idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
 
     @property
-    def cost_since_idle(self) -> Usd | None:
-        """Return what it has cost since then: until it was stopped, or until now. `None` when not known."""
-        idle, price = self.idle, self.episode.price.usd_per_hour
-        if idle is None or price is None:
+    def idle_cost(self) -> IdleCost | None:
+        """Return what it has cost since it went idle: until it was stopped, or until now. `None`: not known.
+
+        Only time with readings counts as idle; holes, and the time after the question was opened, are apart.
+        """
+        idle, price, history = self.idle, self.episode.price.usd_per_hour, self.episode.history
+        if idle is None or price is None or history is None:
             return None
         done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}
         ends = [done[step] for step in (Step.STOP.value, Step.TERMINATE.value) if step in done]
-        return cost_between(price, idle.since, min([*ends, self.episode.closed_at or self.now]))
+        whole = max(timedelta(0), min([*ends, self.episode.closed_at or self.now]) - idle.since)
+        measured = min(measured_time(history, idle.since), whole)
+        rest = whole - measured
+        at = idle.since
+        return IdleCost(cost_between(price, at, at + measured), cost_between(price, at, at + rest), rest)
 
 
 @dataclass(frozen=True, slots=True)
