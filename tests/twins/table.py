@@ -23,9 +23,14 @@ from governor.stores.table import Condition, Document, Key, Record, Table, Write
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
 
+ASKED: list[Callable[[str, str], None]] = []
+
 
 class MemoryTable(Table):
-    """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call."""
+    """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call.
+
+    Those in `ASKED` are told the IAM action and the partition of every request (`tests/rights.py`).
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -43,20 +48,25 @@ class MemoryTable(Table):
         return read_all(kind, items)
 
     def get(self, key: Key) -> Document | None:
+        _ask("dynamodb:GetItem", key[0])
         with self._turn():
             return deepcopy(self.items.get(key))
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Copies of the items, as they are now."""
+        _ask("dynamodb:Query", pk)
         with self._turn():
             found = sorted(key for key in self.items if key[0] == pk and key[1].startswith(prefix))
             return iter(deepcopy([self.items[key] for key in found if after is None or key[1] > after]))
 
     def write(self, one: Write) -> Document:
-        self.transact(one)
-        return (self.get(one.key) or {}) if one.kind == "Update" else {}
+        with self._turn():
+            self.transact(one)
+            return deepcopy(self.items[one.key]) if one.kind == "Update" else {}
 
     def transact(self, *writes: Write) -> None:
+        for one in writes:
+            _ask(f"dynamodb:{one.kind}Item", one.key[0])
         with self._turn():
             for one in writes:
                 item = self.items.get(one.key, {})
@@ -87,6 +97,11 @@ class MemoryTable(Table):
         if self.failure is not None:
             raise self.failure
         return self.lock
+
+
+def _ask(action: str, pk: str) -> None:
+    for asked in ASKED:
+        asked(action, pk)
 
 
 def _stored(document: Document) -> Document:

@@ -1,0 +1,166 @@
+"""Evaluates IAM policies of the templates: what no local cloud does with keys of DynamoDB and tags of EC2.
+
+Source of the rules: IAM User Guide, "Policy evaluation logic" and "Condition operators". An operator that is
+not known here is an error: a condition that nobody evaluates must not pass for one that holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from local.templates import expand_template, load_template
+
+ROOT = Path(__file__).parents[1]
+ACCOUNT = "123456789012"
+_PSEUDO = {
+    "AWS::Partition": "aws",
+    "AWS::Region": "us-east-1",
+    "AWS::AccountId": ACCOUNT,
+    "AWS::StackName": "gpu-governor",
+}
+Value = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call: its action, the resource it names, and the keys of its context."""
+
+    action: str
+    resource: str
+    context: Mapping[str, Value] = field(default_factory=dict)
+
+
+def allows(policy: Iterable[Mapping[str, Any]], request: Request) -> bool:
+    """Whether a statement allows it and none denies it."""
+    matching = [one["Effect"] for one in policy if _matches(one, request)]
+    return "Allow" in matching and "Deny" not in matching
+
+
+def _matches(statement: Mapping[str, Any], request: Request) -> bool:
+    return (
+        _named(statement, "Action", request.action, re.IGNORECASE)
+        and _named(statement, "Resource", request.resource)
+        and all(
+            _holds(operator, _listed(wanted), request.context.get(key))
+            for operator, keys in statement.get("Condition", {}).items()
+            for key, wanted in keys.items()
+        )
+    )
+
+
+def _named(statement: Mapping[str, Any], part: str, name: str, flags: int = 0) -> bool:
+    if f"Not{part}" in statement:
+        return not any(_like(name, one, flags) for one in _listed(statement[f"Not{part}"]))
+    return any(_like(name, one, flags) for one in _listed(statement[part]))
+
+
+def _holds(operator: str, wanted: Sequence[str], found: Value | None) -> bool:
+    if operator == "Null":
+        return (found is None) == (wanted[0] == "true")
+    quantifier, _, plain = operator.rpartition(":")
+    if plain.endswith("IfExists"):
+        if found is None:
+            return True
+        plain = plain.removesuffix("IfExists")
+    test = _OPERATORS[plain]
+    values = [] if found is None else _listed(found)
+    each = [test(value, wanted) for value in values]
+    # Of no values all do, and a negated operator holds of a key that is not there.
+    if quantifier == "ForAllValues":
+        return all(each)
+    return any(each) if each else plain in _NEGATED
+
+
+def _like(value: str, pattern: str, flags: int = 0) -> bool:
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), value, flags) is not None
+
+
+_OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
+    "StringEquals": lambda value, wanted: value in wanted,
+    "StringNotEquals": lambda value, wanted: value not in wanted,
+    "Bool": lambda value, wanted: value in wanted,
+    "StringLike": lambda value, wanted: any(_like(value, one) for one in wanted),
+    "StringNotLike": lambda value, wanted: not any(_like(value, one) for one in wanted),
+    "ArnLike": lambda value, wanted: any(_like(value, one) for one in wanted),
+    "ArnNotLike": lambda value, wanted: not any(_like(value, one) for one in wanted),
+    "ArnEquals": lambda value, wanted: any(_like(value, one) for one in wanted),
+}
+_NEGATED = frozenset({"StringNotEquals", "StringNotLike", "ArnNotLike"})
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+@cache
+def functions() -> dict[str, list[dict[str, Any]]]:
+    """The statements of the role of each function of the hub, shared policies included, for one account."""
+    return _functions(expand_template(ROOT / "template.yaml"))
+
+
+@cache
+def own_statements() -> dict[str, list[dict[str, Any]]]:
+    """The same without shared policies, which loops make: loops take two seconds to be written out."""
+    return _functions(load_template(ROOT / "template.yaml"))
+
+
+def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    resources, known = document["Resources"], _parameters(document)
+    return {
+        name.removesuffix("Function"): [
+            written_out(statement, known)
+            for policy in resource["Properties"]["Policies"]
+            for statement in _document(policy, resources).get("Statement", ())
+        ]
+        for name, resource in resources.items()
+        if isinstance(resource, dict) and resource["Type"] == "AWS::Serverless::Function"
+    }
+
+
+def _document(policy: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "Ref" not in policy:
+        return policy
+    shared = resources.get(policy["Ref"])
+    found: Mapping[str, Any] = shared["Properties"]["PolicyDocument"] if shared else {}
+    return found
+
+
+@cache
+def members() -> dict[str, tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """The statements and the trust policy of each member role, by the end of its name."""
+    document = expand_template(ROOT / "stacks/member.yaml")
+    known = {**_parameters(document), "HubAccountId": ACCOUNT}
+    found = {}
+    for resource in document["Resources"].values():
+        role = written_out(resource["Properties"], known)
+        policies = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+        suffix = role["RoleName"].rpartition("-")[2]
+        found[suffix] = policies, role["AssumeRolePolicyDocument"]
+    return found
+
+
+def written_out(node: Any, known: Mapping[str, str]) -> Any:
+    """The same with references, substitutions and attributes as the text they stand for."""
+    if isinstance(node, list):
+        return [written_out(one, known) for one in node]
+    if not isinstance(node, dict):
+        return node
+    match node:
+        case {"Ref": name}:
+            return known.get(name) or f"the-{name}"
+        case {"Fn::Sub": text}:
+            return re.sub(r"\$\{([\w:]+)\}", lambda found: known.get(found[1]) or f"the-{found[1]}", text)
+        case {"Fn::GetAtt": [name, "Arn"]}:
+            return f"arn:of:{name}"
+        case {"Fn::If": [_, then, _]}:
+            return written_out(then, known)
+    return {key: written_out(value, known) for key, value in node.items()}
+
+
+def _parameters(document: Mapping[str, Any]) -> dict[str, str]:
+    return {**_PSEUDO, **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}}

@@ -1,0 +1,124 @@
+"""Holds use cases to the table rights of their functions, as the template gives them.
+
+While a use case runs, every request to the table in memory is evaluated against the role of its function.
+Folders of tests take part by importing `only_what_the_role_allows` in a `conftest.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from governor.channels.dispatch import Dispatch
+from governor.channels.slack_actions import SlackActions
+from governor.channels.worker import Worker
+from governor.usecases.approvals.ask_owner import AskOwner
+from governor.usecases.approvals.deliver_decision import ConcludeApproval
+from governor.usecases.episode.check_progress import CheckProgress
+from governor.usecases.episode.end_episode import RecordOutcome
+from governor.usecases.episode.open_episode import OpenEpisode
+from governor.usecases.episode.put_away import PutAway
+from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.usecases.episode.undo_episode import UndoEpisode
+from governor.usecases.events.notify_dates import NotifyDates
+from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.events.respond_to_warnings import RespondToWarnings
+from governor.usecases.health.check_health import CheckHealth
+from governor.usecases.money.sum_up_month import SumUpMonth
+from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.web.api import ApprovalApi
+from governor.web.site import ApprovalSite
+from tests.iam import Request, allows, own_statements
+from tests.twins.table import ASKED
+
+TABLE = "arn:of:StateTable"
+USED: set[tuple[str, str, str]] = set()
+"""Function, action and kind of partition of every request so far."""
+_refused: list[str] = []
+_acting: ContextVar[str | None] = ContextVar("acting", default=None)
+
+
+def _answering(respond: RespondToWarnings) -> str:
+    """Of the three functions that answer warnings, the one that is wired so."""
+    if respond.snapshots is not None:
+        return "HandleSpotInterruption"
+    return "HandleLifecycleAction" if respond.hooks is not None else "HandleRebalanceRecommendation"
+
+
+_USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
+    (SweepTarget, "SweepTarget"),
+    (SumUpMonth, "SumUpMonth"),
+    (CheckHealth, "CheckHealth"),
+    (OpenEpisode, "OpenEpisode"),
+    (AskOwner, "AskOwner"),
+    (ConcludeApproval, "ConcludeApproval"),
+    (RecheckEpisode, "RecheckEpisode"),
+    (PutAway, "PutAway"),
+    (TakeSnapshot, "TakeSnapshot"),
+    (CheckProgress, "CheckProgress"),
+    (RecordOutcome, "RecordOutcome"),
+    (UndoEpisode, "UndoEpisode"),
+    (Worker, "DeliverAlert"),
+    (Dispatch, "DeliverAlert"),
+    (SlackActions, "HandleSlackAction"),
+    (ApprovalApi, "ServeApi"),
+    (ApprovalSite, "ServeApproval"),
+    (ReactToStateChange, "HandleStateChange"),
+    (ReactToExecutionEnd, "HandleExecutionEnd"),
+    (RespondToWarnings, _answering),
+    (NotifyDates, "HandleNotice"),
+)
+
+
+def may(function: str, action: str, pk: str | None) -> bool:
+    """Whether the role of the function allows the call on this partition; `None`: on no key, as Scan."""
+    context = {} if pk is None else {"dynamodb:LeadingKeys": [pk]}
+    return allows(own_statements()[function], Request(action, TABLE, context))
+
+
+def _ask(action: str, pk: str) -> None:
+    function = _acting.get()
+    if function is None:
+        return
+    USED.add((function, action, pk.partition("#")[0]))
+    if not may(function, action, pk):
+        _refused.append(
+            f"{function}: {action} on {pk}; template.yaml says what its role may do with the table"
+        )
+
+
+def _as(function: str | Callable[[Any], str], call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def acting(self: Any, *args: Any, **more: Any) -> Any:
+        own = _acting.get() or (function if isinstance(function, str) else function(self))
+        before = _acting.set(own)
+        try:
+            return call(self, *args, **more)
+        finally:
+            _acting.reset(before)
+
+    return acting
+
+
+def _hold() -> None:
+    for kind, function in _USE_CASES:
+        for name in ("__call__", "handle", "one", "scheduled", "block"):
+            if name in vars(kind):
+                setattr(kind, name, _as(function, vars(kind)[name]))
+    ASKED.append(_ask)
+
+
+_hold()
+
+
+@pytest.fixture(autouse=True)
+def only_what_the_role_allows() -> Iterator[None]:
+    """Fails a test in which a use case asked for more of the table than its function may."""
+    _refused.clear()
+    yield
+    assert [] == _refused

@@ -1,0 +1,18 @@
+"""What a role may do and no use case does is only known when all use cases have run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+_DRIVEN = ("channels", "functions", "usecases", "web")
+_AFTER_ALL = "test_no_role_may_do_what_no_use_case_does"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs that test last, and only in a session that drives every use case."""
+    last = [item for item in items if item.name == _AFTER_ALL]
+    here, chosen = Path(__file__).parent, {item.path for item in items}
+    is_whole = all(path in chosen for folder in _DRIVEN for path in (here / folder).rglob("test_*.py"))
+    items[:] = [item for item in items if item not in last] + (last if is_whole else [])
