@@ -595,7 +595,7 @@ class Ec2Simulator:
         _check_tags(tags)
         wanted = _volumes_to_keep(instance, specification)
         _check_dry_run(request)
-        created = []
+        created, begun = [], _now()
         for volume_id in wanted:
             volume = place.volumes[volume_id]
             copied = tags_of(volume) if request.get("CopyTagsFromSource") == "volume" else {}
@@ -607,7 +607,7 @@ class Ec2Simulator:
                 "OwnerId": account,
                 "State": "pending",
                 "Progress": "0%",
-                "StartTime": _now(),
+                "StartTime": begun,
                 "Description": request.get("Description", ""),
                 "Tags": [{"Key": k, "Value": v} for k, v in {**copied, **tags}.items()],
             }

@@ -31,6 +31,8 @@ class MemoryEc2:
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
     started_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    now: Callable[[], datetime] = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    """When snapshots begin."""
 
     def add(self, *instances: Instance) -> None:
         """Adds instances, or replaces those with the same id."""
@@ -177,7 +179,13 @@ class MemoryEc2:
         if dry_run:
             return []
         created = [
-            Snapshot(f"snap-{len(self.snapshots) + n:017x}", volume.volume_id, "pending")
+            Snapshot(
+                f"snap-{len(self.snapshots) + n:017x}",
+                volume.volume_id,
+                "pending",
+                start_time=self.now(),
+                owner_id=target.account,
+            )
             for n, volume in enumerate(instance.volumes[0 if boot_volume else 1 :])
         ]
         self.snapshots |= {snapshot.snapshot_id: (snapshot, dict(tags)) for snapshot in created}

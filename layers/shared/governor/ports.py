@@ -171,12 +171,21 @@ class Undoer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State is `pending`, `completed` or `error`."""
+    """State is `pending`, `completed` or `error`.
+
+    `start_time` is when EC2 began it: the same for all snapshots of one call.
+    """
 
     snapshot_id: str
     volume_id: str
     state: str
     progress: str = ""
+    start_time: UtcDatetime | None = None
+    owner_id: str = ""
+
+    def counts(self, account: str, since: UtcDatetime) -> bool:
+        """Return whether it belongs to the account and was begun then or later; if unknown, it does not."""
+        return self.owner_id == account and self.start_time is not None and self.start_time >= since
 
 
 class Snapshotter(Protocol):

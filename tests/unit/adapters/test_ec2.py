@@ -25,7 +25,7 @@ from governor.errors import (
     WrongState,
 )
 from governor.ports import Snapshot
-from tests.builders import make_instance
+from tests.builders import NOW, make_instance
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
 TARGET = Target("123456789012", "us-east-1")
@@ -492,15 +492,16 @@ def test_the_boot_volume_can_be_left_out(boot_volume: bool) -> None:
 def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
     """Pending, completed and error stay apart."""
     states = ["pending", "completed", "error"]
+    whose = {"StartTime": NOW, "OwnerId": TARGET.account}
     told = [
-        {"SnapshotId": f"snap-{n}", "VolumeId": f"vol-{n}", "State": state, "Progress": "5%"}
+        {"SnapshotId": f"snap-{n}", "VolumeId": f"vol-{n}", "State": state, "Progress": "5%", **whose}
         for n, state in enumerate(states)
     ]
     client = Ec2Client(
         describe_snapshots=[{"Snapshots": told[:1], "NextToken": "more"}, {"Snapshots": told[1:]}]
     )
 
-    assert [Snapshot(f"snap-{n}", f"vol-{n}", state, "5%") for n, state in enumerate(states)] == EbsSnapshots(
-        FakeClients(client)
-    ).find(TARGET, {"A": "1"})
+    assert [
+        Snapshot(f"snap-{n}", f"vol-{n}", state, "5%", NOW, TARGET.account) for n, state in enumerate(states)
+    ] == EbsSnapshots(FakeClients(client)).find(TARGET, {"A": "1"})
     assert ["self"] == client.calls[0][1]["OwnerIds"]

@@ -298,8 +298,9 @@ def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: StateTable) -> N
 
 
 def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
-    """Snapshot ids are kept; of a step the first time counts."""
-    opened.set_snapshots(ref(), {"snap-2": "vol-2", "snap-1": "vol-1"})
+    """The first snapshots are kept, as the first time of a step is."""
+    assert 2 == len(opened.set_snapshots(ref(), {"snap-2": "vol-2", "snap-1": "vol-1"}))
+    assert {"snap-2": "vol-2", "snap-1": "vol-1"} == opened.set_snapshots(ref(), {"snap-9": "vol-1"})
     opened.note_step(ref(), "stop", NOW)
     opened.note_step(ref(), "stop", NOW + timedelta(hours=1))
     opened.note_step(ref(), "cancel-spot-request", NOW + timedelta(hours=2))

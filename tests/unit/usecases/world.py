@@ -67,8 +67,9 @@ class World:
                 approval=ApprovalRule(on_expiry=self.on_expiry),
             )
         )
-        self.ec2 = MemoryEc2()
+        self.ec2 = MemoryEc2(now=self.clock.now)
         self.metrics = MemoryMetrics()
+        self.pauses: list[float] = []
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
@@ -86,7 +87,7 @@ class World:
         )
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
-        self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state)
+        self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state, self.pauses.append)
         self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
         self.publish_quiet()
         self._open()

@@ -89,9 +89,19 @@ class Episodes(Store):
         cleared = {"phase": Phase.ACTING, "phase_since": at, "cleared_step": step, "cleared_at": at}
         self._table.write(update(keys.episode(ref), cleared, _OPEN))
 
-    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> None:
-        """Note the snapshots of the episode: volume id by snapshot id."""
-        self._table.write(update(keys.episode(ref), {"snapshots": dict(snapshots)}, present()))
+    def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
+        """Note the snapshots of the episode, volume id by snapshot id, once; return those that are noted.
+
+        Raises: ConflictError when there is no such episode.
+        """
+        none_yet = absent("snapshots") | where("snapshots", "=", {})
+        change = update(keys.episode(ref), {"snapshots": dict(snapshots)}, present() & none_yet)
+        if self._table.holds(change):
+            return snapshots
+        stored = self.episode(ref)
+        if stored is None:
+            raise ConflictError(f"there is no episode {ref.execution_name}")
+        return stored.snapshots
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """Note when a step was first asked of EC2; later notes of the same step change nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -116,6 +117,31 @@ def test_an_instance_that_vanished_is_not_stopped() -> None:
         check(world, Until.STOPPED)
 
 
+def test_what_only_carries_the_tag_neither_counts_nor_holds_up() -> None:
+    """Somebody tagged older copies as this episode's: completed, pending or failed, they are not its own."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot("pending")
+    [(key, (own, tags))] = world.ec2.snapshots.items()
+    for state in ("completed", "pending", "error"):
+        copy = replace(own, snapshot_id=f"snap-{state}", state=state)
+        world.ec2.snapshots[copy.snapshot_id] = (copy, tags)
+    assert not check(world, Until.SNAPSHOTS_COMPLETED).done
+
+    world.ec2.snapshots[key] = (replace(own, state="completed"), tags)
+    assert check(world, Until.SNAPSHOTS_COMPLETED).done
+
+
+def test_recorded_snapshots_that_began_before_the_stop_end_the_waiting() -> None:
+    """A release that went by tags had recorded them."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    [(key, (own, tags))] = world.ec2.snapshots.items()
+    world.ec2.snapshots[key] = (replace(own, start_time=NOW - timedelta(days=1)), tags)
+
+    with pytest.raises(SnapshotFailed, match="begun before the stop"):
+        check(world, Until.SNAPSHOTS_COMPLETED, minutes=6)
+
+
 def test_one_pending_snapshot_holds_all() -> None:
     """The set is completed when its last one is."""
     volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
@@ -123,7 +149,7 @@ def test_one_pending_snapshot_holds_all() -> None:
     world.stop_and_snapshot()
     first = sorted(world.ec2.snapshots)[0]
     snapshot, tags = world.ec2.snapshots[first]
-    world.ec2.snapshots[first] = (type(snapshot)(first, snapshot.volume_id, "pending"), tags)
+    world.ec2.snapshots[first] = (replace(snapshot, state="pending"), tags)
 
     assert not check(world, Until.SNAPSHOTS_COMPLETED).done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -275,6 +276,46 @@ def test_snapshots_of_another_episode_do_not_count() -> None:
 
     with pytest.raises(SafetyError, match="no completed snapshot"):
         world.put_away(world.ref, Step.TERMINATE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start_time": NOW - timedelta(seconds=1)},
+        {"start_time": NOW - timedelta(days=30)},
+        {"start_time": None},
+        {"owner_id": "210987654321"},
+        {"volume_id": "vol-of-another-instance"},
+        {"snapshot_id": "snap-nobody-recorded"},
+    ],
+)
+def test_a_tagged_snapshot_that_is_not_the_recorded_one_does_not_count(changes: dict[str, Any]) -> None:
+    """Begun before the stop, at an unknown time, in another account, of another volume, or not recorded by
+    the step that took them: each carries the tag of the episode, and is completed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    [(key, (snapshot, tags))] = world.ec2.snapshots.items()
+    world.ec2.snapshots[key] = (replace(snapshot, **changes), tags)
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_a_snapshot_from_between_the_stop_and_its_end_does_not_count() -> None:
+    """Programs write while they shut down: what counts is when the instance was seen stopped."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.clock.moment = NOW + timedelta(minutes=2)
+    world.take_snapshot(world.ref)
+    world.ec2.finish_snapshots()
+    world.let_through(Step.TERMINATE)
+    [(key, (snapshot, tags))] = world.ec2.snapshots.items()
+    world.ec2.snapshots[key] = (replace(snapshot, start_time=NOW + timedelta(minutes=1)), tags)
+
+    with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
 
 
 def test_a_termination_with_everything_in_place_is_done() -> None:

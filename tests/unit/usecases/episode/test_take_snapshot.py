@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,14 @@ def creations(world: World) -> int:
     return [name for name, _, _ in world.ec2.calls].count("create_snapshots")
 
 
+def begin_set(world: World, at: datetime) -> None:
+    """Somebody has EC2 begin a set with the tag of the episode."""
+    world.ec2.now = lambda: at
+    tags = {"GpuGovernor:Episode": world.ref.execution_name}
+    world.ec2.create(world.instance.target, world.ref.instance_id, tags, dry_run=False)
+    world.ec2.now = world.clock.now
+
+
 def test_every_volume_gets_a_snapshot_and_the_episode_knows_them() -> None:
     """Also those that would survive a termination: the plan said so."""
     world = stopped_world()
@@ -77,12 +86,74 @@ def test_a_snapshot_says_whose_it_is_and_how_long_it_is_kept() -> None:
 def test_the_snapshots_of_a_lost_answer_are_found() -> None:
     """EC2 had made them when the call timed out: a retry makes no second set."""
     world = stopped_world()
-    tags = {"GpuGovernor:Episode": world.ref.execution_name}
-    world.ec2.create(world.instance.target, world.ref.instance_id, tags, dry_run=False)
+    world.state.note_step(world.ref, "snapshot", NOW)
+    begin_set(world, NOW + timedelta(seconds=1))
     ids, _ = world.take_snapshot(world.ref)
 
     assert 1 == creations(world)
     assert tuple(sorted(world.ec2.snapshots)) == ids
+    assert set(ids) == set(episode_of(world).snapshots)
+
+
+@pytest.mark.parametrize(
+    ("start", "changes"),
+    [
+        (-timedelta(microseconds=1), {}),
+        (-timedelta(days=30), {}),
+        (timedelta(seconds=1), {"owner_id": "210987654321"}),
+        (timedelta(seconds=1), {"volume_id": "vol-1"}),
+        (timedelta(seconds=1), {"start_time": None}),
+        (timedelta(seconds=1), {"state": "error"}),
+    ],
+)
+def test_a_tagged_set_that_proves_nothing_is_not_taken_for_ours(
+    start: timedelta, changes: dict[str, Any]
+) -> None:
+    """Before the note, of another account, not of every volume, of an unknown time, failed: a second set is
+    made, and it alone counts."""
+    world = stopped_world()
+    world.state.note_step(world.ref, "snapshot", NOW)
+    begin_set(world, NOW + start)
+    stale = set(world.ec2.snapshots)
+    for one in stale:
+        snapshot, tags = world.ec2.snapshots[one]
+        world.ec2.snapshots[one] = (replace(snapshot, **changes), tags)
+    ids, _ = world.take_snapshot(world.ref)
+
+    assert 2 == creations(world)
+    assert (2, set()) == (len(ids), stale & set(ids))
+
+
+def test_parts_of_two_sets_are_no_set() -> None:
+    """One call takes all volumes at one moment; two halves of different moments are not adopted."""
+    world = stopped_world()
+    world.state.note_step(world.ref, "snapshot", NOW)
+    begin_set(world, NOW + timedelta(seconds=1))
+    last = sorted(world.ec2.snapshots)[-1]
+    snapshot, tags = world.ec2.snapshots[last]
+    world.ec2.snapshots[last] = (replace(snapshot, start_time=NOW + timedelta(hours=1)), tags)
+    world.take_snapshot(world.ref)
+
+    assert 2 == creations(world)
+
+
+def test_a_set_that_nobody_asked_for_is_not_taken_for_ours() -> None:
+    """Tagged with the name of the episode before its step began."""
+    world = stopped_world()
+    begin_set(world, NOW + timedelta(hours=1))
+    foreign = set(world.ec2.snapshots)
+    ids, _ = world.take_snapshot(world.ref)
+
+    assert set() == foreign & set(ids)
+
+
+def test_the_call_waits_until_clocks_cannot_disagree() -> None:
+    """EC2 counts by its own clock, perhaps in whole seconds: ours is noted two seconds before."""
+    world = stopped_world()
+    world.take_snapshot(world.ref)
+    world.take_snapshot(world.ref)
+
+    assert ([2.0], 1) == (world.pauses, creations(world))
 
 
 def test_a_throttled_call_may_be_repeated() -> None:
@@ -120,7 +191,7 @@ def test_an_incomplete_set_is_a_failure() -> None:
     guards = replace(world.guards, snapshots=ec2)
 
     with pytest.raises(SnapshotFailed, match="vol-2"):
-        TakeSnapshot(world.clock, guards, ec2, world.state)(world.ref)
+        TakeSnapshot(world.clock, guards, ec2, world.state, world.pauses.append)(world.ref)
     assert () == episode_of(world).snapshot_ids
 
 

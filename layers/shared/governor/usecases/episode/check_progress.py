@@ -17,7 +17,7 @@ from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTime
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.episode.guards import Guards
+from governor.usecases.episode.guards import Guards, own_snapshots
 
 _EC2_SETTLES = timedelta(minutes=5)
 """How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
@@ -116,7 +116,8 @@ class CheckProgress:
 
     def _has_snapshots(self, episode: Episode, elapsed: timedelta) -> bool:
         target = self.accounts.target(episode.ref.account, episode.ref.region)
-        found = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+        found = own_snapshots(episode, tagged)
         failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
         if failed:
             raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")
@@ -126,7 +127,8 @@ class CheckProgress:
             return False
         if missing or not episode.snapshot_ids:
             raise SnapshotFailed(
-                f"snapshots are missing: {', '.join(missing) or 'all'}; nothing is destroyed"
+                f"snapshots are missing, or were begun before the stop: {', '.join(missing) or 'all'}; "
+                "nothing is destroyed"
             )
         return all(snapshot.state == "completed" for snapshot in found)
 

@@ -6,7 +6,7 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -89,13 +89,14 @@ class Guards:
         return episode
 
     def completed_snapshots(self, cleared: Cleared) -> tuple[Snapshot, ...]:
-        """The episode's snapshots, when every EBS volume of the instance has a completed one.
+        """The episode's own snapshots, when every EBS volume of the instance has a completed one.
 
         Raises:
             SafetyError: a volume has none, or one that is not completed.
         """
         ref = cleared.episode.ref
-        found = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
+        tagged = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
+        found = own_snapshots(cleared.episode, tagged)
         completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
         wanted = {volume.volume_id for volume in cleared.instance.volumes}
         wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
@@ -163,6 +164,22 @@ class Guards:
         added = sorted({volume.volume_id for volume in instance.volumes} - asked)
         if added:
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
+
+
+def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]:
+    """Return those that the episode has recorded, each of its recorded volume, in the instance's account, and
+    begun after the step was noted: the instance was seen stopped then or, where it runs on, approved.
+
+    A tag counts for nothing: whoever may tag could pass an older copy off as ours.
+    """
+    since = episode.steps_done.get(Step.SNAPSHOT.value)
+    return [
+        snapshot
+        for snapshot in found
+        if since is not None
+        and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+        and snapshot.counts(episode.ref.account, since)
+    ]
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:

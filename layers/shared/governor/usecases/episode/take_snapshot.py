@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step
 from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
-from governor.domain.units import iso
+from governor.domain.units import UtcDatetime, iso
 from governor.errors import SafetyError, SnapshotFailed
 from governor.ports import Clock, Snapshotter
 from governor.stores import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
+
+_CLOCKS_DIFFER = timedelta(seconds=2)
+"""Between the note that the instance was seen stopped and the call: EC2 counts by its own clock, perhaps in
+whole seconds, and only snapshots that it began after the note count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,7 @@ class TakeSnapshot:
     guards: Guards
     snapshots: Snapshotter
     state: Episodes
+    pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
         """Snapshot ids, and whether it was a dry run (then there are none).
@@ -39,20 +47,42 @@ class TakeSnapshot:
         wanted = "stopped" if stops_first else "running"
         if cleared.instance.state != wanted:
             raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
-        target, now = cleared.instance.target, self.clock.now()
-        found = tuple(self.snapshots.find(target, {EPISODE_TAG: ref.execution_name}))
-        if not found:
-            self.state.note_step(ref, Step.SNAPSHOT.value, now)
-            found = tuple(
-                self.snapshots.create(target, ref.instance_id, self._tags(cleared), dry_run=cleared.dry_run)
-            )
-        if cleared.dry_run:
-            return (), True
-        volumes = {volume.volume_id for volume in cleared.instance.volumes}
-        if missing := sorted(volumes - {snapshot.volume_id for snapshot in found}):
+        recorded = cleared.episode.snapshots
+        if not recorded:
+            found = self._of_earlier_try(cleared) or self._create(cleared)
+            if cleared.dry_run:
+                return (), True
+            recorded = self.state.set_snapshots(ref, found)
+        return tuple(sorted(recorded)), False
+
+    def _create(self, cleared: Cleared) -> Mapping[str, str]:
+        instance, dry_run = cleared.instance, cleared.dry_run
+        self.state.note_step(cleared.episode.ref, Step.SNAPSHOT.value, self.clock.now())
+        self.pause(0 if dry_run else _CLOCKS_DIFFER.total_seconds())
+        tags = self._tags(cleared)
+        made = self.snapshots.create(instance.target, instance.instance_id, tags, dry_run=dry_run)
+        found = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
+        missing = sorted(_volumes(cleared) - set(found.values()))
+        if missing and not dry_run:
             raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
-        self.state.set_snapshots(ref, {snapshot.snapshot_id: snapshot.volume_id for snapshot in found})
-        return tuple(sorted(snapshot.snapshot_id for snapshot in found)), False
+        return found
+
+    def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
+        """Return the set that EC2 began for an earlier try which got no answer; empty where there is none.
+
+        A tag proves nothing: a set counts if it is of all volumes, in the instance's account, and was begun
+        after an earlier try had seen the instance stopped or, where it runs on, approved.
+        """
+        ref, volumes = cleared.episode.ref, _volumes(cleared)
+        since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
+        if since is None or cleared.dry_run:
+            return {}
+        sets: dict[UtcDatetime | None, dict[str, str]] = defaultdict(dict)
+        for one in self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name}):
+            if one.state in ("pending", "completed") and one.counts(ref.account, since):
+                sets[one.start_time][one.snapshot_id] = one.volume_id
+        whole = (found for found in sets.values() if volumes == set(found.values()))
+        return next(whole, {})
 
     def _tags(self, cleared: Cleared) -> dict[str, str]:
         instance = cleared.instance
@@ -63,3 +93,7 @@ class TakeSnapshot:
             INSTANCE_TAG: instance.instance_id,
             DELETE_AFTER_TAG: iso(self.clock.now() + keep),
         }
+
+
+def _volumes(cleared: Cleared) -> set[str]:
+    return {volume.volume_id for volume in cleared.instance.volumes}
