@@ -3,6 +3,7 @@ told."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from urllib.error import HTTPError
@@ -126,6 +127,37 @@ def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) 
 
     entered = stage.history(instance_id)
     assert entered.index("CheckAskHeard") < entered.index("AwaitAnswer")
+
+
+def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
+    """By the topic or the queue: no mail of ours, no link; a person finds it where failures are kept."""
+    stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
+    instance_id, _ = stage.ask()
+    await_received(stage, "slack", instance_id)
+    cloud, topic = stage.scene.cloud, stage.scene.outputs["AlertTopicArn"]
+    (sent,) = [one for one in stage.scene.read_mail() if one.get("instance_id") == instance_id]
+    document = {name: value for name, value in sent.items() if name != "_envelope"}
+    for name, kind in (("no-episode", "health-finding"), ("too-early", "approval-reminder")):
+        facts = {"episode": document["facts"]["episode"]} if kind.startswith("approval") else {}
+        forged = {**document, "kind": kind, "facts": facts, "dedup_id": name, "owner": "mallory@example.com"}
+        named = {"kind": {"DataType": "String", "StringValue": kind}}
+        cloud.client("sns").publish(TopicArn=topic, Message=json.dumps(forged), MessageAttributes=named)
+
+    sqs = cloud.client("sqs")
+    failures = next(url for url in sqs.list_queues()["QueueUrls"] if "DeliveryFailures" in url)
+    whys: dict[str, str] = {}
+
+    def kept() -> bool | None:
+        answer = sqs.receive_message(QueueUrl=failures, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        for one in answer.get("Messages", []):
+            why = one["MessageAttributes"]["ErrorMessage"]["StringValue"]
+            whys[json.loads(one["Body"]).get("dedup_id")] = why
+        return {"no-episode", "too-early"} <= set(whys) or None
+
+    stage.eventually(kept, "the forged messages were not kept")
+    assert "does not bear the seal" in whys["no-episode"]
+    assert "has not come to remind" in whys["too-early"]
+    assert "mallory" not in str(stage.scene.sent_mail())
 
 
 def test_a_refused_policy_does_not_silence_the_people_it_names(stage: Stage) -> None:

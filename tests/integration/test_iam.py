@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.messaging import alert_document
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.alert import Alert, AlertKind, Severity
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document, sealed_text
 from governor.domain.episode.episode import Outcome
 from governor.stores import EventLog
 from local.cloud import ROOT, LocalCloud
@@ -184,7 +184,8 @@ def test_what_is_given_up_is_kept_and_can_be_put_back(guarded: Stage) -> None:
         return sum(one.status < 300 and name in str(one.payload) for one in every)
 
     receivers.fail("teams", 503, about=name)
-    sqs.send_message(QueueUrl=queue, MessageBody=json.dumps(alert_document(alert)))
+    sealed = replace(alert, facts={"seal": guarded.seal(sealed_text(alert))})
+    sqs.send_message(QueueUrl=queue, MessageBody=json.dumps(alert_document(sealed)))
 
     def kept() -> dict[str, Any] | None:
         found = sqs.receive_message(QueueUrl=failures, MessageAttributeNames=["All"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -87,8 +87,11 @@ class RecordingAnnouncer:
     failure: CloudError | None = None
     is_heard: bool = True
     by_people: bool = True
+    """Whether those who are asked read the topic."""
+    asked_for: list[frozenset[str]] = field(default_factory=list)
 
-    def must_be_heard(self) -> bool:
+    def reaches(self, addresses: Collection[str]) -> bool:
+        self.asked_for.append(frozenset(addresses))
         if not self.is_heard:
             raise NobodyListens("nobody is subscribed")
         return self.by_people

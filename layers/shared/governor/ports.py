@@ -319,8 +319,9 @@ class Announcer(Protocol):
 
     def announce(self, alert: Alert) -> None: ...
 
-    def must_be_heard(self) -> bool:
-        """Whether people get messages straight from here; else the delivery to channels says who took one.
+    def reaches(self, addresses: Collection[str]) -> bool:
+        """Whether one of these addresses (lower case) gets every question straight from here; else the
+        delivery to channels says who took it.
 
         Raises: NobodyListens when a message would be taken and reach nobody at all.
         """

@@ -13,13 +13,14 @@ import pytest
 
 from governor.adapters.catalogue import ShippedCatalogue, list_price
 from governor.adapters.clients import Clients
-from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters
+from governor.adapters.cloudwatch import CloudWatchAlarms
+from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, message_of
 from governor.adapters.pricing import AwsPriceBook
-from governor.adapters.secrets import SecretDocument, SecretVersions
+from governor.adapters.secrets import AlertSeal, SecretDocument, SecretVersions
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.workflow import StepFunctionsWorkflow
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import Alert, AlertKind, Severity
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, sealed_text
 from governor.domain.alerts.delivery import Again
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy, Prices
@@ -34,6 +35,7 @@ from governor.errors import (
 )
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import LAUNCHED, NOW, TARGET, ref
+from tests.unit.template.machines import template
 
 MACHINE = "arn:aws:states:us-east-1:111122223333:stateMachine:remediation"
 TOPIC = "arn:aws:sns:us-east-1:111122223333:alerts"
@@ -161,10 +163,15 @@ def alert(**changes: Any) -> Alert:
     return replace(sample, **changes)
 
 
+def seal(text: bytes) -> str:
+    """In place of the key in KMS."""
+    return "seal"
+
+
 def published(sent: Alert) -> Mapping[str, Any]:
     """What SNS is asked to publish."""
     client = ScriptedClient(publish=[{"MessageId": "m-1"}])
-    SnsAnnouncer(FakeClients(client), TOPIC).announce(sent)
+    SnsAnnouncer(FakeClients(client), TOPIC, seal).announce(sent)
     return client.calls[0][1]
 
 
@@ -186,7 +193,7 @@ def test_people_get_text_and_machines_get_data() -> None:
             document["instance_id"],
             document["dedup_id"],
         )
-        assert {"usd_per_day": "527.00"} == document["facts"]
+        assert {"usd_per_day": "527.00", "seal": "seal"} == document["facts"]
     assert {
         "kind": "idle-found",
         "severity": "warning",
@@ -247,13 +254,23 @@ def test_a_message_that_no_channel_took_is_raised() -> None:
     """Nobody was told, so nobody may be said to have been."""
     client = ScriptedClient(publish=[client_error("AuthorizationError", status=403)])
     with pytest.raises(AccessDenied):
-        SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
+        SnsAnnouncer(FakeClients(client), TOPIC, seal).announce(alert())
 
 
-def subscriptions(*found: tuple[str, str]) -> ScriptedClient:
-    """The subscriptions of the topic, by protocol and what stands as their ARN."""
-    listed = [{"Protocol": protocol, "SubscriptionArn": arn} for protocol, arn in found]
-    return ScriptedClient(list_subscriptions_by_topic=[{"Subscriptions": listed}])
+ALICE, READER = "Alice@example.com", "reader@example.com"
+ASKED = {"alice@example.com", "ml@example.com"}
+
+
+def subscriptions(*found: tuple[str, str, str], filters: str | None = None) -> SnsAnnouncer:
+    """Over a topic with these subscriptions, by protocol, address and what stands as their ARN."""
+    names = ("Protocol", "Endpoint", "SubscriptionArn")
+    listed = [dict(zip(names, one, strict=True)) for one in found]
+    attributes = {} if filters is None else {"FilterPolicy": filters}
+    client = ScriptedClient(
+        list_subscriptions_by_topic=[{"Subscriptions": listed}],
+        get_subscription_attributes=[{"Attributes": attributes}],
+    )
+    return SnsAnnouncer(FakeClients(client), TOPIC, seal)
 
 
 CONFIRMED, PENDING = f"{TOPIC}:0a1b", "PendingConfirmation"
@@ -262,32 +279,99 @@ CONFIRMED, PENDING = f"{TOPIC}:0a1b", "PendingConfirmation"
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ([("email", PENDING), ("email", PENDING)], r"\(2 wait to be confirmed\).*" + TOPIC),
-        ([("email", "Deleted")], r"is confirmed, so nobody"),
+        ([("email", ALICE, PENDING), ("email", READER, PENDING)], r"\(2 wait to be confirmed\).*" + TOPIC),
+        ([("email", ALICE, "Deleted")], r"is confirmed, so nobody"),
         ([], "is confirmed, so nobody"),
     ],
 )
 def test_a_topic_without_a_confirmed_subscription_is_heard_by_nobody(
-    found: list[tuple[str, str]], said: str
+    found: list[tuple[str, str, str]], said: str
 ) -> None:
     """Publishing to it succeeds all the same."""
     with pytest.raises(NobodyListens, match=said):
-        SnsAnnouncer(FakeClients(subscriptions(*found)), TOPIC).must_be_heard()
+        subscriptions(*found).reaches(ASKED)
 
 
 @pytest.mark.parametrize(
-    ("found", "by_people"),
+    ("found", "is_theirs"),
     [
-        ([("sqs", CONFIRMED)], False),
-        ([("sqs", CONFIRMED), ("sqs", CONFIRMED), ("firehose", CONFIRMED)], False),
-        ([("sqs", CONFIRMED), ("email", PENDING)], False),
-        ([("sqs", CONFIRMED), ("email", CONFIRMED)], True),
-        ([("sqs", CONFIRMED), ("https", CONFIRMED)], True),
+        ([("email", ALICE, CONFIRMED)], True),
+        ([("sqs", "q", CONFIRMED), ("email-json", "ml@example.com", CONFIRMED)], True),
+        ([("email", READER, CONFIRMED)], False),
+        ([("email", READER, CONFIRMED), ("email", ALICE, PENDING)], False),
+        ([("sqs", ALICE, CONFIRMED)], False),
+        ([("https", "https://chat.example.com", CONFIRMED), ("lambda", "chat", CONFIRMED)], False),
     ],
 )
-def test_a_queue_is_nobodys_mailbox(found: list[tuple[str, str]], by_people: bool) -> None:
-    """A question's time runs when people have it, and not when it lies in a store."""
-    assert by_people is SnsAnnouncer(FakeClients(subscriptions(*found)), TOPIC).must_be_heard()
+def test_only_a_subscription_of_those_who_are_asked_is_theirs(
+    found: list[tuple[str, str, str]], is_theirs: bool
+) -> None:
+    """Any subscriber counted: somebody else's mailbox started the time of a question."""
+    assert is_theirs is subscriptions(*found).reaches(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("filters", "gets_questions"),
+    [
+        ('{"kind": [{"exists": false}, {"anything-but": ["instance-idle"]}]}', True),
+        ('{"kind": ["budget-reached"]}', False),
+        ('{"owner": ["alice"]}', False),
+    ],
+)
+def test_a_subscription_that_may_leave_questions_out_does_not_count(
+    filters: str, gets_questions: bool
+) -> None:
+    """That of the template leaves out what is for machines alone."""
+    assert gets_questions is subscriptions(("email", ALICE, CONFIRMED), filters=filters).reaches(ASKED)
+
+
+def test_the_filter_of_the_template_is_the_one_that_counts() -> None:
+    """Else the address that the parameter AlertEmail subscribes would count for nobody."""
+    policy = template()["Resources"]["AlertEmailSubscription"]["Properties"]["FilterPolicy"]
+    found = subscriptions(("email", ALICE, CONFIRMED), filters=json.dumps(policy))
+    assert found.reaches(ASKED)
+
+
+# the seal of alerts, and alarms
+
+
+def test_what_is_sent_bears_the_seal_of_its_document(aws: Clients) -> None:
+    """As it is read back, cut or not; a key of KMS that no function can read makes it."""
+    key = aws.client("kms").create_key(KeySpec="HMAC_256", KeyUsage="GENERATE_VERIFY_MAC")
+    sealing = AlertSeal(aws, key["KeyMetadata"]["Arn"])
+    for changes in ({}, {"lines": ("x" * 400_000,)}, {"facts": {"episode": "e", "evidence": "x" * 300_000}}):
+        sent = message_of(alert(**changes), sealing)["sqs"]
+        found = parse_queued(sent)
+        assert isinstance(found, Alert)
+        assert sealing(sealed_text(found)) == found.facts["seal"]
+        assert sealing(sealed_text(replace(found, owner="mallory"))) != found.facts["seal"]
+    assert "episode" in sent
+
+
+def test_an_alarm_is_as_cloudwatch_describes_it(aws: Clients) -> None:
+    """One that publishes elsewhere, and one that does not exist, are none of ours."""
+    client = aws.client("cloudwatch")
+    plain = {"MetricName": "m", "Namespace": "n", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
+    for name, topic in (("ours", TOPIC), ("payroll", f"{TOPIC}-other")):
+        client.put_metric_alarm(
+            AlarmName=name,
+            AlarmDescription="Look.",
+            AlarmActions=[topic],
+            ComparisonOperator="GreaterThanThreshold",
+            Statistic="Sum",
+            **plain,
+        )
+        client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="Crossed")
+    alarms = CloudWatchAlarms(aws, TOPIC)
+    found = alarms("ours")
+
+    assert found is not None
+    assert ("ours: ALARM", ("Look.", "Crossed"), "critical") == (
+        found.subject,
+        found.lines,
+        found.severity.value,
+    )
+    assert [None, None] == [alarms("payroll"), alarms("gone")]
 
 
 # SSM and Secrets Manager
@@ -547,5 +631,5 @@ def test_a_plain_cloud_error_keeps_its_operation() -> None:
     """For the reader of a log: which call it was."""
     client = ScriptedClient(publish=[client_error("InvalidParameter")])
     with pytest.raises(CloudError) as caught:
-        SnsAnnouncer(FakeClients(client), TOPIC).announce(alert())
+        SnsAnnouncer(FakeClients(client), TOPIC, seal).announce(alert())
     assert ("sns:Publish", "InvalidParameter") == (caught.value.operation, caught.value.code)

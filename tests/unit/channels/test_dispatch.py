@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,19 +13,19 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.adapters.messaging import alert_document
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.registry import NOBODY_YET, Recipients, Registry, Route
+from governor.channels.vouch import Vouch
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import Alert, AlertKind
+from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Severity, alert_document, sealed_text
 from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
-from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Terms
+from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
 from governor.domain.units import iso
@@ -73,11 +74,27 @@ class FakeRegistry:
         return tuple(self.routes_)
 
 
+def seal(text: bytes) -> str:
+    """In place of the key in KMS."""
+    return hashlib.sha256(b"key" + text).hexdigest()
+
+
+def sealed(alert: Alert) -> Alert:
+    """As our own functions send it."""
+    return replace(alert, facts={**alert.facts, SEAL: seal(sealed_text(alert))})
+
+
+def vouch(world: Any, alarms: Sequence[Alert] = ()) -> Vouch:
+    """With these alarms in CloudWatch."""
+    known = {str(alarm.facts["alarm"]): alarm for alarm in alarms}
+    return Vouch(world.clock, world.state, seal, known.get)
+
+
 class Post:
     """An open question, and two channels."""
 
     def __init__(self, **changes: Any) -> None:
-        self.world = World(decide=False, **changes)
+        self.world = World(decide=False, **{"phase": Phase.ASKING, **changes})
         ownership = Ownership(
             contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), escalation_contacts=("finops",)
         )
@@ -88,6 +105,7 @@ class Post:
         registry: Any = self.registry
         self.slept: list[float] = []
         self.parked: list[tuple[Alert, str]] = []
+        self.refused: list[tuple[str, str]] = []
         self.dispatch = Dispatch(
             self.world.clock,
             self.world.policies,
@@ -95,6 +113,7 @@ class Post:
             SIGNER,
             registry,
             lambda alert, why: self.parked.append((alert, why)),
+            vouch(self.world),
             sleep=self.slept.append,
         )
 
@@ -103,13 +122,18 @@ class Post:
         episode = self.world.state.episode(self.world.ref)
         assert episode is not None
         link = SIGNER.link(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1))
-        return stage_alert(episode, stage, NOW, link)
+        if stage is not Stage.TELL:
+            self.world.state.await_answer(APPROVAL_ID, "token", stage.value, NOW + timedelta(hours=1))
+        return sealed(stage_alert(episode, stage, NOW, link))
 
     def outcome(self) -> Alert:
         """The end."""
+        self.world.state.close_episode(
+            self.world.ref, Outcome.STOPPED, "stopped", NOW, quiet_until=None, ledger=None
+        )
         episode = self.world.state.episode(self.world.ref)
         link = SIGNER.link(APPROVAL_ID, "broadcast", NOW + timedelta(days=30))
-        return outcome_alert(self.world.ref, episode, Outcome.STOPPED, "stopped", NOW, link)
+        return sealed(outcome_alert(self.world.ref, episode, Outcome.STOPPED, "stopped", NOW, link))
 
     def records(self) -> dict[str, str | None]:
         """Channel by refusal."""
@@ -269,6 +293,23 @@ def test_a_webhook_alone_reaches_nobody() -> None:
     assert "only a webhook has it" in str(post.records()[NOWHERE])
 
 
+def test_a_channel_of_everybody_is_not_that_of_the_owner() -> None:
+    """It counts as delivered only where those who are asked have none of their own."""
+    for own, heard in ((True, False), (False, True)):
+        post = Post()
+        post.mail.failures = [DeliveryRefused("no such box", channel="email")]
+        address = "alice@example.com"
+        post.registry.routes_ = [Route(post.mail, address, address, own=own), Route(post.chat, "C0ALL")]
+        post.dispatch([post.alert()])
+
+        found = post.world.state.deliveries(post.world.ref.execution_name)
+        assert heard is any(delivery.reached_people for delivery in found)
+        nowhere = [one.refused for one in found if one.channel == NOWHERE]
+        assert (
+            [] if heard else ["only channels of everybody have it, and none of the contacts it is for"]
+        ) == nowhere
+
+
 def test_what_is_over_is_not_asked() -> None:
     """Expired while a channel was down."""
     post = Post()
@@ -315,8 +356,8 @@ def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
 def test_later_messages_name_the_first_ones_thread() -> None:
     """A chat keeps an episode together, and changes its first message at the end."""
     post = Post()
-    for alert in (post.alert(), post.alert(Stage.REMIND), post.outcome()):
-        post.dispatch([alert])
+    for stage in (Stage.ASK, Stage.REMIND, None):
+        post.dispatch([post.outcome() if stage is None else post.alert(stage)])
 
     assert [None, "slack-thread", "slack-thread"] == [message.thread for message in post.chat.sent]
     assert [False, False, True] == [message.is_outcome for message in post.chat.sent]
@@ -371,9 +412,12 @@ def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
     office = Office()
     episode = office.post.world.state.episode(office.post.world.ref)
     assert episode is not None
-    undone = undo_alert(episode, "link:bob@example.com", "page", NOW)
-    for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), office.post.outcome(), undone):
-        office.post.dispatch([alert])
+    undone = sealed(undo_alert(episode, "link:bob@example.com", "page", NOW))
+    post = office.post
+    for stage in (Stage.ASK, Stage.ESCALATE):
+        post.dispatch([post.alert(stage)])
+    for alert in (post.outcome(), undone):
+        post.dispatch([alert])
 
     assert ["C0ML", "alice@example.com", "bob@example.com"] == office.got("ask")
     assert [EVERYBODY] * 3 == [office.got(stage) for stage in ("escalate", "stopped", "undone")]
@@ -387,7 +431,8 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
     episode = office.post.world.state.episode(office.post.world.ref)
     assert episode is not None
     yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
-    first = first_yes_alert(episode, yes, NOW + timedelta(hours=1))
+    office.post.world.state.note_first_yes(APPROVAL_ID, yes)
+    first = sealed(first_yes_alert(episode, yes, NOW + timedelta(hours=1)))
     for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), first, first):
         office.post.dispatch([alert])
 
@@ -400,7 +445,7 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
         told["C0ALL"].link_text,
     )
     office.post.world.state.void(APPROVAL_ID, "it woke up", expired=False)
-    assert Dispatched(0, 0) == office.post.dispatch([replace(first, dedup_id="late")])
+    assert Dispatched(0, 0) == office.post.dispatch([sealed(replace(first, dedup_id="late"))])
 
 
 def test_who_left_hears_of_no_first_yes() -> None:
@@ -414,7 +459,8 @@ def test_who_left_hears_of_no_first_yes() -> None:
     stays = Contact(emails=("alice@example.com",))
     ownership = Ownership(contacts={"ml": stays}, default_contacts=("ml",))
     policies.policy = replace(policies.policy, ownership=ownership)
-    office.post.dispatch([first_yes_alert(episode, yes, NOW + timedelta(hours=1))])
+    office.post.world.state.note_first_yes(APPROVAL_ID, yes)
+    office.post.dispatch([sealed(first_yes_alert(episode, yes, NOW + timedelta(hours=1)))])
 
     assert "bob@example.com" in office.got("ask")
     assert "bob@example.com" not in office.got("first-yes")
@@ -693,6 +739,7 @@ def worker(post: Post, queue: FakeQueue, seen: list[Dispatched]) -> Worker:
         lambda: post.dispatch,
         post.world.state,
         queue,
+        lambda body, why: post.refused.append((body, why)),
         parse_queued,
         lambda done, _: seen.append(done),
     )
@@ -752,6 +799,7 @@ def test_what_stands_in_the_way_of_all_channels_leaves_the_message_in_the_queue(
         unreachable,
         post.world.state,
         queue,
+        lambda body, why: post.refused.append((body, why)),
         parse_queued,
         lambda done, late: seen.append((done, late)),
     )
@@ -801,20 +849,36 @@ ALARM = """{"AlarmName": "stack-PutAwayErrorsAlarm", "AlarmDescription": "It rai
  "AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:stack-PutAwayErrorsAlarm"}"""
 
 
-@pytest.mark.parametrize(("state", "severity"), [("ALARM", "critical"), ("OK", "info")])
-def test_an_alarm_reaches_the_default_contacts(state: str, severity: str) -> None:
-    """CloudWatch publishes to the same topic, in its own words."""
+def in_cloudwatch(name: str) -> Alert:
+    """An alarm as CloudWatch describes it."""
+    return Alert(
+        AlertKind.ALARM,
+        Severity.CRITICAL,
+        TARGET.account,
+        TARGET.region,
+        f"{name}: ALARM",
+        ("It raised an error.", "Threshold Crossed"),
+        f"alarm-{name}-1",
+        NOW,
+        facts={"alarm": name},
+    )
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_alarm_reaches_the_default_contacts_in_the_words_of_cloudwatch(again: bool) -> None:
+    """Nothing of the message is believed but the name; also of one that somebody has put back."""
     post = Post()
-    alert = parse_queued(ALARM % state)
+    known = in_cloudwatch("stack-PutAwayErrorsAlarm")
+    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    text = ALARM.replace("Threshold", "Click https://evil.example.com")
+    alert = known if again else parse_queued(text % "ALARM")
     assert isinstance(alert, Alert)
     post.dispatch([alert])
 
-    assert (AlertKind.ALARM, severity, "us-east-1") == (alert.kind, alert.severity.value, alert.region)
+    (sent,) = post.mail.sent
+    assert (AlertKind.ALARM, "critical", "us-east-1") == (sent.kind, sent.severity.value, sent.facts.region)
     assert [(ML,)] == post.registry.asked
-    assert ("It raised an error.", "Threshold Crossed") == (
-        post.mail.sent[0].happens,
-        *post.mail.sent[0].lead,
-    )
+    assert ("It raised an error.", "Threshold Crossed") == (sent.happens, *sent.lead)
 
 
 def test_an_alert_that_was_given_up_survives_the_queue() -> None:
@@ -894,6 +958,21 @@ def test_nothing_stored_is_no_route() -> None:
     assert () == registry().routes((ML,))
 
 
+def test_a_contact_s_own_channels_are_told_from_those_of_everybody() -> None:
+    """Also where a list is, and where the contact has no conversation and gets the secret's."""
+    team = Contact(emails=("alice@example.com",), lists=("ml@example.com",))
+    made = registry(mail=object(), slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+    earlier = {("email", "bob@example.com"): None}
+
+    assert {
+        "alice@example.com": True,
+        "ml@example.com": True,
+        "bob@example.com": False,
+        "C0ALL": False,
+    } == {route.target: route.own for route in made.routes((team,), earlier)}
+    assert [True] == [route.own for route in made.routes((ML,)) if route.target == "C0ML"]
+
+
 @pytest.mark.parametrize(
     ("secret", "channel"),
     [
@@ -951,6 +1030,7 @@ class Fleet:
         registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
         numbers = iter(range(1, 100))
         self.parked: list[tuple[Alert, str]] = []
+        self.refused: list[tuple[str, str]] = []
         self.dispatch = Dispatch(
             world.clock,
             world.policies,
@@ -958,6 +1038,7 @@ class Fleet:
             SIGNER,
             registry,
             lambda alert, why: self.parked.append((alert, why)),
+            vouch(world),
             digest_id=lambda: f"digest-{next(numbers)}",
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()
@@ -966,6 +1047,7 @@ class Fleet:
             lambda: self.dispatch,
             world.state,
             self.queue,
+            lambda body, why: self.refused.append((body, why)),
             parse_queued,
             lambda done, _: self.seen.append(done),
         )
@@ -977,7 +1059,8 @@ class Fleet:
             episode = self.world.state.episode(ref)
             assert episode is not None
             link = SIGNER.link(episode.approval_id, "broadcast", NOW + timedelta(hours=1))
-            body = json.dumps(alert_document(stage_alert(episode, stage, NOW, link)))
+            self.world.state.await_answer(episode.approval_id, "token", stage.value, NOW + timedelta(hours=1))
+            body = json.dumps(alert_document(sealed(stage_alert(episode, stage, NOW, link))))
             found.append(Queued(f"m{number}", f"r{number}", body, 1))
         return found
 
@@ -1082,9 +1165,11 @@ def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_peop
     fleet, office = Fleet(3), Office()
     office.registry = registry(mail=object())
     fleet.dispatch = replace(fleet.dispatch, registry=office)  # type: ignore[arg-type]
+    episode = fleet.world.state.episode(fleet.refs[0])
+    assert episode is not None
+    fleet.world.state.put(replace(episode, project="vision"))
     waiting = fleet.alerts()
     body = json.loads(waiting[0].body)
-    waiting[0] = replace(waiting[0], body=json.dumps({**body, "project": "vision"}))
     fleet.worker(waiting)
     policies = fleet.world.policies
     ownership = Ownership(
@@ -1159,6 +1244,6 @@ def test_an_event_says_what_its_instance_cost_at_the_last_sweep(failure: CloudEr
     state.remember(TARGET, {instance_id: seen}, NOW)
     if failure is not None:
         BusyTable(state, "observations", 1)
-    post.dispatch([replace(post.outcome(), facts={})])
+    post.dispatch([sealed(replace(post.outcome(), facts={}))])
 
     assert (None if failure else Decimal("136.08")) == post.mail.sent[0].facts.usd_per_day

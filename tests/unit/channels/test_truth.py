@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import pytest
 
-from governor.adapters.messaging import alert_document
 from governor.adapters.messaging import message_of as sns_message_of
 from governor.adapters.messaging import subject_of as sns_subject_of
 from governor.channels.compose import digest_of, message_of
@@ -26,7 +25,7 @@ from governor.channels.slack_blocks import slack_blocks, slack_text
 from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import Alert
+from governor.domain.alerts.alert import Alert, alert_document
 from governor.domain.alerts.owner import Owner
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
@@ -118,7 +117,7 @@ def queued(alert: Alert) -> Alert:
 def texts(alert: Alert, episode: Episode | None, now: datetime = NOW) -> dict[str, str]:
     """What a person reads, by channel."""
     message = message_of(queued(alert), episode, link=LINK, now=now)
-    plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert)['email']}"
+    plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert, lambda _: '')['email']}"
     return {**rendered(message), "sns": plain, **paged(message), **hooked(message)}
 
 

@@ -84,7 +84,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "dead_letters": None,
         "undoer": SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")),
         "queue": SimpleNamespace(later=lambda *_: None),
-        "failures": SimpleNamespace(park=lambda *_: None),
+        "failures": SimpleNamespace(park=lambda *_: None, keep=lambda *_: None),
         **more,
     }
     known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}

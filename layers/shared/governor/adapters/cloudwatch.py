@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from governor.adapters.clients import Adapter, pages
+from governor.adapters.clients import Adapter, call, pages
+from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.evidence import Dimensions, Window, peak
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
+from governor.domain.units import as_utc
 from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 
@@ -149,3 +151,38 @@ def _query(query_id: str, query: MetricQuery, period: int) -> dict[str, Any]:
         },
         "ReturnData": True,
     }
+
+
+class CloudWatchAlarms(Adapter):
+    """Fulfils `governor.channels.vouch.Alarms`: alarms as CloudWatch itself describes them."""
+
+    def __call__(self, name: str) -> Alert | None:
+        """Return how the alarm stands; `None` unless there is one that publishes to the topic."""
+        known = call(
+            "cloudwatch:DescribeAlarms",
+            self._clients.client("cloudwatch"),
+            AlarmNames=[name],
+            AlarmTypes=["MetricAlarm", "CompositeAlarm"],
+        )
+        for one in (*known.get("MetricAlarms", ()), *known.get("CompositeAlarms", ())):
+            kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
+            if any(self._resource in one.get(kind, ()) for kind in kinds):
+                return _alarm(one)
+        return None
+
+
+def _alarm(one: Any) -> Alert:
+    _, _, _, region, account, *_ = one["AlarmArn"].split(":")
+    state, name = one["StateValue"], one["AlarmName"]
+    since = as_utc(one.get("StateTransitionedTimestamp") or one["StateUpdatedTimestamp"])
+    return Alert(
+        kind=AlertKind.ALARM,
+        severity=Severity.INFO if state == "OK" else Severity.CRITICAL,
+        account=account,
+        region=region,
+        subject=f"{name}: {state}",
+        lines=tuple(line for line in (one.get("AlarmDescription"), one.get("StateReason")) if line),
+        dedup_id=f"alarm-{name}-{since.isoformat()}"[:512],
+        at=since,
+        facts={"alarm": name},
+    )

@@ -7,14 +7,21 @@ know what an alert is about, nor what a mail says.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from governor.adapters.catalogue import list_price
-from governor.adapters.clients import Adapter, call, pages
-from governor.domain.alerts.alert import QUESTIONS, Alert
-from governor.domain.units import iso
+from governor.adapters.clients import Adapter, Clients, call, pages
+from governor.domain.alerts.alert import (
+    FOR_MACHINES,
+    QUESTIONS,
+    SEAL,
+    Alert,
+    Seal,
+    alert_document,
+    sealed_text,
+)
 from governor.domain.wording import usd
 from governor.errors import NobodyListens
 
@@ -26,29 +33,36 @@ _TEXT_LIMIT = 8_000
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
-_STORES = ("sqs", "firehose")
-"""Protocols that end in a store: somebody may read it some day. A function or an address may be a chat's."""
+_MAIL = ("email", "email-json")
+_NO_MACHINES = {"kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]}
+"""The filter policy of the template's subscriptions: it lets everything through that is for people."""
 
 
 class SnsAnnouncer(Adapter):
     """The port `Announcer`: SNS has taken the message when `Publish` returns."""
 
-    def must_be_heard(self) -> bool:
-        """SNS takes a message also when it has nobody to give it to.
+    def __init__(self, clients: Clients, topic_arn: str, seal: Seal) -> None:
+        super().__init__(clients, topic_arn)
+        self._seal = seal
 
-        A queue is nobody's mailbox, neither the stack's own, which leads to the channels, nor another one.
+    def reaches(self, addresses: Collection[str]) -> bool:
+        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is no owner.
+
+        A subscription with a filter policy of its own may leave questions out, so it does not count.
 
         Raises:
             NobodyListens: no subscription of the topic is confirmed.
         """
         waiting, is_confirmed = 0, False
-        for arn, protocol in self._subscriptions():
+        for one in self._subscriptions():
+            arn = one["SubscriptionArn"]
             if arn == "PendingConfirmation":
                 waiting += 1
             elif arn.startswith("arn:"):
-                if protocol not in _STORES:
-                    return True
                 is_confirmed = True
+                is_theirs = one["Protocol"] in _MAIL and one["Endpoint"].lower() in addresses
+                if is_theirs and self._gets_questions(arn):
+                    return True
         if not is_confirmed:
             waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
@@ -58,12 +72,17 @@ class SnsAnnouncer(Adapter):
             )
         return False
 
-    def _subscriptions(self) -> Iterator[tuple[str, str]]:
-        """ARN, or a word in its place, and protocol; a hundred a page."""
+    def _subscriptions(self) -> Iterator[Mapping[str, str]]:
+        """A hundred a page. A word stands in place of the ARN of one that is not confirmed."""
         client = self._clients.client("sns")
         for page in pages("sns:ListSubscriptionsByTopic", client, TopicArn=self._resource):
-            for one in page["Subscriptions"]:
-                yield one["SubscriptionArn"], one["Protocol"]
+            yield from page["Subscriptions"]
+
+    def _gets_questions(self, arn: str) -> bool:
+        client = self._clients.client("sns")
+        found = call("sns:GetSubscriptionAttributes", client, SubscriptionArn=arn)["Attributes"]
+        policy = json.loads(found.get("FilterPolicy") or "{}")
+        return policy in ({}, _NO_MACHINES)
 
     def announce(self, alert: Alert) -> None:
         attributes = {
@@ -80,7 +99,7 @@ class SnsAnnouncer(Adapter):
             TopicArn=self._resource,
             Subject=subject_of(alert),
             MessageStructure="json",
-            Message=json.dumps(message_of(alert)),
+            Message=json.dumps(message_of(alert, self._seal)),
             MessageAttributes={
                 name: {"DataType": "String", "StringValue": value}
                 for name, value in attributes.items()
@@ -141,18 +160,19 @@ def subject_of(alert: Alert) -> str:
     return printable[:_SUBJECT_LIMIT] or alert.kind.value
 
 
-def message_of(alert: Alert) -> dict[str, str]:
-    """The message by protocol, cut where SNS would refuse it whole."""
-    document = alert_document(alert)
+def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
+    """The message by protocol, cut where SNS would refuse it whole, with the seal of what is sent."""
     text = readable(alert)
-    brief = {**document, "facts": {}, "cut": True}
-    briefest = {**brief, "lines": [], "subject": subject_of(alert)}
-    message = _by_protocol(text, document)
-    for text_of, data in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
-        if len(json.dumps(message)) <= _MESSAGE_LIMIT:
+    brief = replace(alert, facts={name: alert.facts[name] for name in ("episode",) if name in alert.facts})
+    briefest = replace(brief, lines=(), subject=subject_of(alert))
+    fitting = text, alert
+    for shorter in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
+        if len(json.dumps(_by_protocol(fitting[0], alert_document(fitting[1])))) <= _MESSAGE_LIMIT:
             break
-        message = _by_protocol(text_of, data)
-    return message
+        fitting = shorter
+    shown, sent = fitting
+    sent = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
+    return _by_protocol(shown, {**alert_document(sent), **({} if fitting[1] is alert else {"cut": True})})
 
 
 def readable(alert: Alert) -> str:
@@ -181,10 +201,3 @@ def _by_protocol(text: str, data: Mapping[str, object]) -> dict[str, str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "\n(cut)"
-
-
-def alert_document(alert: Alert) -> dict[str, object]:
-    """The alert as plain JSON data, for machines that subscribe."""
-    document = {item.name: getattr(alert, item.name) for item in fields(alert)}
-    plain = {"lines": list(alert.lines), "at": iso(alert.at), "facts": dict(alert.facts)}
-    return {"version": 1, **document, **plain}

@@ -19,12 +19,13 @@ from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
+from governor.channels.vouch import Vouch
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, episode_from_execution_name
+from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
@@ -45,6 +46,8 @@ _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 _FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
+_LINKED = OPEN | ENDS | {AlertKind.IDLE_FOUND}
+"""Kinds that lead to a page: that of their episode, by a link that is made here."""
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
 
@@ -82,7 +85,10 @@ def _soonest(waits: Sequence[int | None]) -> int | None:
 class _Item:
     """One alert on its way: its episode, and what became of it so far."""
 
+    sent: Alert
+    """As it came, with its seal."""
     alert: Alert
+    """As it may be sent."""
     episode: Episode | None
     expires_at: UtcDatetime
     """When its link does: with the question, or after a month."""
@@ -90,6 +96,8 @@ class _Item:
     """All records of its episode."""
     own: dict[tuple[str, str], Delivery]
     """By the key of a route, what is on record of the alert itself."""
+    has_own: bool = False
+    """Whether those whom it is for have a channel of their own."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """The deliveries that were settled now."""
@@ -114,6 +122,7 @@ class Dispatch:
     signer: LinkSigner
     registry: Registry
     park: Park
+    vouch: Vouch
     digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_hex(16)
     """By the prefix the page knows a digest."""
     sleep: Callable[[float], None] = time.sleep
@@ -125,13 +134,17 @@ class Dispatch:
         a person; with `again` somebody wants it tried once more.
 
         Raises:
+            AlertRefused: nothing vouches for one of them.
             CloudError: what is known of the alerts could not be read, or not be written that nobody has one;
                 repeat it.
         """
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
             return Dispatched(0, 0)
-        for route in self.registry.routes(self._audience(items[0].alert), self._earlier(items[0])):
+        routes = self.registry.routes(self._audience(items[0].alert), self._earlier(items[0]))
+        for item in items:
+            item.has_own = any(route.own for route in routes)
+        for route in routes:
             together = 1 if route.channel.name in _ONE_BY_ONE else len(items)
             for part in in_parts([item for item in items if self._is_open(route, item)], together):
                 self._try(route, part)
@@ -158,17 +171,16 @@ class Dispatch:
         """The policy's, as it is now."""
         return self.policies.base().policy.approval
 
-    def _item(self, alert: Alert, again: bool) -> _Item | None:
+    def _item(self, sent: Alert, again: bool) -> _Item | None:
         """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
-        name, now = alert.facts.get("episode"), self.clock.now()
-        episode = self.state.episode(episode_from_execution_name(name)) if isinstance(name, str) else None
+        vouched, now = self.vouch(sent), self.clock.now()
+        alert, episode, approval = vouched.alert, vouched.episode, vouched.approval
         expires_at = now + _RECORD_LINK
-        if episode is not None and alert.kind in OPEN:
-            approval = self.state.approval(episode.approval_id)
-            if approval is not None:
-                expires_at = approval.expires_at
-                if approval.status is not ApprovalStatus.PENDING or expires_at <= now:
-                    return None
+        if alert.kind in OPEN and episode is not None and approval is not None:
+            expires_at = approval.expires_at
+            is_open = approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
+            if not is_open or expires_at <= now:
+                return None
         known = self.state.deliveries(subject_of(alert))
         own = {
             delivery.key: delivery
@@ -177,7 +189,7 @@ class Dispatch:
             and delivery.channel != NOWHERE
             and not (again and delivery.given_up)
         }
-        return _Item(self._priced(alert), episode, expires_at, known, own)
+        return _Item(sent, self._priced(alert), episode, expires_at, known, own)
 
     def _priced(self, alert: Alert) -> Alert:
         """Return the alert with what its instance cost at the last sweep, where nobody has said it: what
@@ -285,7 +297,7 @@ class Dispatch:
     def _give_up(self, item: _Item) -> None:
         """One message for all its channels. It counts as given up only where a person can put it back."""
         try:
-            self.park(item.alert, "; ".join(why for _, why in item.given_up))
+            self.park(item.sent, "; ".join(why for _, why in item.given_up))
         except CloudError:
             _log.exception("%s could not be parked", item.alert.dedup_id)
             for route, _ in item.given_up:
@@ -327,8 +339,10 @@ class Dispatch:
         return True
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
-        alert = item.alert
-        return Delivery(subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), **outcome)
+        alert, shared = item.alert, True if item.has_own and not route.own else None
+        return Delivery(
+            subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), shared=shared, **outcome
+        )
 
     def _note_nowhere(self, item: _Item) -> None:
         """Record that no person will get it, where that is so."""
@@ -336,7 +350,9 @@ class Dispatch:
         if item.left or any(delivery.reached_people for delivery in settled):
             return
         alert, refused = item.alert, sum(not delivery.was_taken for delivery in settled)
-        if refused:
+        if any(delivery.shared and delivery.was_taken for delivery in settled):
+            why = "only channels of everybody have it, and none of the contacts it is for"
+        elif refused:
             why = f"all {refused} channels of people have refused it"
         elif settled:
             why = "only a webhook has it, and no person reads that"
@@ -377,9 +393,9 @@ class Dispatch:
     def _link(self, route: Route, item: _Item) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
         question."""
-        alert, episode = item.alert, item.episode
-        if episode is None or (alert.link is None and alert.kind not in OPEN | ENDS):
-            return alert.link
+        episode = item.episode
+        if episode is None or item.alert.kind not in _LINKED:
+            return None
         return self.signer.link(episode.approval_id, route.person or BROADCAST, item.expires_at)
 
 

@@ -46,12 +46,14 @@ _INCOMING = "incoming webhook"
 class Route:
     """One way to somebody. `target` is an address or a conversation, never a secret; it is recorded.
 
-    `person` is who alone gets it there, so that the link may be personal.
+    `person` is who alone gets it there, so that the link may be personal. `own`: the policy names it for a
+    contact; else it is for everybody.
     """
 
     channel: Channel
     target: str
     person: str | None = None
+    own: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -99,6 +101,7 @@ class Registry:
     def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:
             return
+        own = {*addresses(contacts), *list_addresses(contacts)}
         found: dict[str, str | None] = {address: address for address in addresses(contacts)}
         for address in list_addresses(contacts):
             found.setdefault(address, None)
@@ -107,7 +110,7 @@ class Registry:
                 found.setdefault(address, person)
         for address, person in found.items():
             make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
-            yield _route("email", address, make, person)
+            yield _route("email", address, make, person, own=address in own)
 
     def _slack(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         token, webhook = self.secret.get("slack_bot_token"), self.secret.get("slack_webhook_url")
@@ -115,9 +118,10 @@ class Registry:
             default = self.secret.get("slack_channel")
             places = [contact.slack_channel or default for contact in contacts] or [default]
             places += [place for channel, place in earlier if channel == "slack" and place != _INCOMING]
+            own = {contact.slack_channel for contact in contacts}
             for place in dict.fromkeys(places):
                 if place:
-                    yield _route("slack", place, partial(self._conversation, token, place))
+                    yield _route("slack", place, partial(self._conversation, token, place), own=place in own)
         elif webhook:
             yield _route(
                 "slack", _INCOMING, partial(SlackWebhookChannel, webhook, self.transport, self.clock)
@@ -158,8 +162,10 @@ class _Refusing(Channel):
         raise DeliveryRefused(self._why, channel=self.name)
 
 
-def _route(name: str, target: str, make: Callable[[], Channel], person: str | None = None) -> Route:
+def _route(
+    name: str, target: str, make: Callable[[], Channel], person: str | None = None, *, own: bool = False
+) -> Route:
     try:
-        return Route(make(), target, person)
+        return Route(make(), target, person, own)
     except ConfigurationError as error:
-        return Route(_Refusing(name, str(error)), target, person)
+        return Route(_Refusing(name, str(error)), target, person, own)

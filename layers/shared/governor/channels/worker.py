@@ -15,6 +15,7 @@ from typing import Protocol
 from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
+from governor.channels.vouch import AlertRefused
 from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert
 from governor.domain.alerts.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
@@ -57,6 +58,8 @@ class Worker:
     make: Callable[[], Dispatch]
     state: Deliveries
     queue: Queue
+    refuse: Callable[[str, str], None]
+    """Keeps a body that nothing vouches for, with the reason, where a person sees it. Raises: CloudError."""
     parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
     """Called with what was done and the seconds by which the message is, or will be, late."""
@@ -89,17 +92,30 @@ class Worker:
             # Every message has asked for it; whoever comes first sends for all.
             with self._lease(found.group):
                 return self._send_group(dispatch, found.group)
-        alert = found.alert if isinstance(found, Again) else found
-        if alert.kind in FOR_MACHINES:
+        sent = found.alert if isinstance(found, Again) else found
+        if sent.kind in FOR_MACHINES:
             return Dispatched(0, 0)
-        again, rule = alert is not found, dispatch.rule()
-        if again or alert.kind not in QUESTIONS or rule.digest_from == 0:
-            with self._lease(subject_of(alert)):
-                return dispatch([alert], again=again)
+        try:
+            return self._send(dispatch, sent, body, again=sent is not found)
+        except AlertRefused as error:
+            return self._refused(body, error)
+
+    def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
+        rule = dispatch.rule()
+        if again or sent.kind not in QUESTIONS or rule.digest_from == 0:
+            with self._lease(subject_of(sent)):
+                return dispatch([sent], again=again)
+        alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)
         self.state.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
+
+    def _refused(self, body: str, error: AlertRefused) -> Dispatched:
+        """Keep it for a person: it was forged, or an update left it without its seal."""
+        _log.error("a message was refused: %s", error)
+        self.refuse(body, str(error))
+        return Dispatched(0, 1)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
@@ -114,18 +130,25 @@ class Worker:
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Send the group. Its messages may be for different people by now: each goes to its own."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
+        digest_from, total = dispatch.rule().digest_from, Dispatched(0, 0)
         for name, text in self.state.outbox(group):
             try:
                 found = self.parse(text)
+                if isinstance(found, Alert):
+                    people = dispatch.group(dispatch.vouch(found).alert)
+                    audiences.setdefault(people, []).append((name, found))
             except InputError:
                 # It could be read when it was put here; an older release wrote it.
                 _log.exception("the waiting message %s cannot be read any more", name)
                 self.state.drop_outbox(group, name)
-                continue
-            if isinstance(found, Alert):
-                audiences.setdefault(dispatch.group(found), []).append((name, found))
-        digest_from = dispatch.rule().digest_from
-        total = Dispatched(0, 0)
+            except AlertRefused as error:
+                total = total.plus(self._refused(text, error))
+                self.state.drop_outbox(group, name)
+            except (Throttled, Unavailable):
+                raise
+            except Exception:  # noqa: BLE001 - logged, and the queue repeats it
+                _log.exception("the waiting message %s was not delivered", name)
+                total = total.plus(Dispatched(0, 0, left=1))
         for alerts in audiences.values():
             together = bool(digest_from) and len(alerts) >= digest_from
             for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from governor.adapters.cloudwatch import CloudWatchAlarms
 from governor.adapters.messaging import SesMailService
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.registry import Registry
+from governor.channels.vouch import Vouch
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.contracts.policy import PolicyBook, parse_policy
@@ -19,10 +21,13 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
     """For `deliver_alert`. Policy and secret are read for each message."""
     policies, secret, sender = or_last(parts, keep=True), parts.channel_secret, parts.settings.email_sender
     mail = SesMailService(parts.clients) if sender else None
+    parts.clients.client("kms")
+    alarms = CloudWatchAlarms(parts.clients, parts.settings.need("alarm_topic_arn"))
+    vouch = parts.fill(Vouch, alarms=alarms)
 
     def make(book: PolicyBook, stored: Mapping[str, str], problem: str | None = None) -> Dispatch:
         registry = Registry(stored, mail, sender or None, parts.clock, problem)
-        return parts.fill(Dispatch, book, registry=registry, park=parts.failures.park)
+        return parts.fill(Dispatch, book, registry=registry, park=parts.failures.park, vouch=vouch)
 
     def dispatch() -> Dispatch:
         try:
@@ -32,4 +37,4 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
         return make(policies(), stored, problem)
 
     make(parse_policy(""), {})
-    return parts.fill(Worker, make=dispatch, parse=parse_queued, seen=seen)
+    return parts.fill(Worker, make=dispatch, refuse=parts.failures.keep, parse=parse_queued, seen=seen)

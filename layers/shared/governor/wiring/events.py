@@ -23,6 +23,7 @@ class ToInterruptions(NamedTuple):
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
     """For `handle_spot_interruption`."""
+    parts.clients.client("kms")
     void, advise = parts.fill(VoidEpisode), parts.fill(AdviseElsewhere)
     make = partial(parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise)
     return ToInterruptions(ready(or_last(parts), make), parts.dead_letters)
@@ -30,5 +31,6 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:
     """For `handle_lifecycle_action`."""
+    parts.clients.client("kms")
     make = partial(parts.fill, RespondToWarnings, void=parts.fill(VoidEpisode), hooks=parts.hooks)
     return ready(or_last(parts), make)

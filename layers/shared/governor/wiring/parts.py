@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
+from governor.adapters.secrets import AlertSeal
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
+from governor.domain.alerts.alert import Seal
 from governor.ports import Announcer, DeadLetters, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
@@ -22,11 +24,17 @@ class Parts(Basics):
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )
-    announcer: cached_property[Announcer] = over(SnsAnnouncer, "alert_topic_arn", opens="sns")
+    seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
+    """Opens its client at its first message: the page sends few, and would start later for it."""
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
+
+    @cached_property
+    def announcer(self) -> Announcer:
+        self.clients.client("sns")
+        return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
 
     @cached_property
     def accounts(self) -> Accounts:

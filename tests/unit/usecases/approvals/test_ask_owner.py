@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from governor.domain.alerts.alert import AlertKind
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.messages import Stage
 from governor.domain.episode.episode import Outcome
+from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Mode, Policy
 from governor.errors import InputError, NobodyListens, SafetyError, Throttled
 from governor.usecases.approvals.ask_owner import AskOwner
@@ -55,6 +57,26 @@ def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) ->
     assert approval.expires_at == NOW + timedelta(hours=25)
     (sent,) = world.announcer.sent
     assert APPROVAL_ID in str(sent.link)
+
+
+@pytest.mark.parametrize(
+    ("owner", "asked"), [("ml", {"ann@example.com", "ml@example.com"}), ("x", {"ops@example.com"})]
+)
+def test_the_clock_runs_by_the_topic_only_for_those_who_are_asked(owner: str, asked: set[str]) -> None:
+    """Any subscriber of the topic started it, also of a question that its owner's mail had refused."""
+    world = World(decide=False)
+    contacts = {
+        "ml": Contact(emails=("Ann@example.com",), lists=("ml@example.com",)),
+        "ops": Contact(emails=("ops@example.com",)),
+    }
+    ownership = Ownership(contacts=contacts, default_contacts=("ops",))
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    world.state.put(replace(episode, owner=owner))
+    ask_owner(world)(world.ref, Stage.ASK, None)
+
+    assert [asked] == world.announcer.asked_for
 
 
 def test_a_question_that_was_taken_back_in_the_quiet_hours_is_not_asked() -> None:

@@ -138,6 +138,7 @@ def test_a_message_is_heard_when_a_channel_of_people_has_it(mode: Mode, stage: S
     delivery(world, stage, "webhook")
     delivery(world, stage, "pagerduty", delivery_id=None, not_before=NOW + timedelta(hours=1))
     delivery(world, other, "email")
+    delivery(world, stage, "slack", target="C0ALL", shared=True)
     assert not check(world)(world.ref, Until.HEARD).done
 
     delivery(world, stage, "slack")

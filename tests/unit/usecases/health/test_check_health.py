@@ -317,7 +317,7 @@ def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
     assert ids == sorted(one for alert in told for one in named(alert))
     for part, alert in enumerate(told, 1):
         assert alert.subject.startswith(f"400 GPU findings on 50 instances, first: hot ({part} of 4)")
-        document = json.loads(message_of(alert)["sqs"])
+        document = json.loads(message_of(alert, lambda _: "seal")["sqs"])
         assert named(alert) == document["facts"]["instance_ids"]
         assert 400 == sum(len(one["gpus"]) for one in document["facts"]["findings"])
     first = told[0].lines[0]
@@ -338,7 +338,7 @@ def test_many_kinds_of_trouble_name_every_instance_too() -> None:
     told = world.told()
     assert set(ids) == {one for alert in told for one in named(alert)}
     for alert in told:
-        text = json.loads(message_of(alert)["sqs"])["lines"]
+        text = json.loads(message_of(alert, lambda _: "seal")["sqs"])["lines"]
         assert list(alert.lines) == text
         assert all(len(line) < 600 for line in text if line.startswith("And "))
 

@@ -5,8 +5,9 @@ This module must not know SNS or any chat system.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -151,6 +152,26 @@ class Alert:
             f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
             f"{project}{escalated}."
         )
+
+
+Seal = Callable[[bytes], str]
+"""Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
+SEAL = "seal"
+"""The fact that holds the seal: the release before reads facts of any name, and no other new field."""
+
+
+def alert_document(alert: Alert) -> dict[str, object]:
+    """Return the alert as plain JSON data, for machines that subscribe."""
+    document = {item.name: getattr(alert, item.name) for item in fields(alert)}
+    plain = {"lines": list(alert.lines), "at": iso(alert.at), "facts": dict(alert.facts)}
+    return {"version": 1, **document, **plain}
+
+
+def sealed_text(alert: Alert) -> bytes:
+    """Return what the seal of an alert covers: its document in canonical form, less the seal."""
+    facts = {name: value for name, value in alert.facts.items() if name != SEAL}
+    document = {**alert_document(alert), "facts": facts}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})

@@ -31,6 +31,8 @@ class Delivery:
     delivery_id: str | None = None
     thread: str | None = None
     refused: str | None = None
+    shared: bool | None = None
+    """Taken by a channel of everybody, where those whom the message is for have one of their own."""
     given_up: bool = False
     """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None
@@ -54,8 +56,8 @@ class Delivery:
 
     @property
     def reached_people(self) -> bool:
-        """Say whether a channel that people read has it: a webhook is a machine's."""
-        return self.was_taken and self.channel != "webhook"
+        """Say whether those have it whom it is for: a webhook is a machine's."""
+        return self.was_taken and self.channel != "webhook" and not self.shared
 
 
 @dataclass(frozen=True, slots=True)

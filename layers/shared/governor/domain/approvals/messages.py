@@ -327,7 +327,7 @@ _ERRORS: Mapping[str, tuple[str, str]] = {
     "StepTimedOut": ("EC2 did not finish in time: {}", "Look at the instance in EC2."),
     "SnapshotFailed": ("A snapshot failed: {}", "Look at it in EC2, or snapshot the volumes by hand."),
     "AccessDenied": ("A permission is missing: {}", "Allow it for GPU Governor's role in the account."),
-    "NobodyListens": ("Nobody would have got the message: {}", "Confirm a subscription or set up a channel."),
+    "NobodyListens": ("Nobody would have got the message: {}", "Set up a channel of its contacts."),
     "Throttled": ("AWS was too busy to answer: {}", ""),
     "Unavailable": ("AWS could not be reached: {}", ""),
     "RemediationFailed": ("The workflow failed: {}", ""),

@@ -10,6 +10,7 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import Stage, stage_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, SafetyError
@@ -22,7 +23,7 @@ _TOLD_LINK = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`heard`: a channel has taken the message. `settled`: there is nothing to ask any more."""
+    """`heard`: those who are asked have the message. `settled`: there is nothing to ask any more."""
 
     heard: bool
     settled: bool = False
@@ -52,11 +53,11 @@ class AskOwner:
             needs = "needs one" if task_token is None else "takes none"
             raise InputError(f"task_token: stage {stage.value} {needs}")
         episode = asked_about(self.state, ref)
-        by_people = episode.mode is Mode.OBSERVE or self.announcer.must_be_heard()
+        is_heard = episode.mode is Mode.OBSERVE or self._is_theirs(episode)
         now = self.clock.now()
         if stage is Stage.TELL:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))
-            return Asked(heard=by_people)
+            return Asked(heard=is_heard)
         expires_at = self._expiry(episode, stage, now)
         approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
         if approval.status is not ApprovalStatus.PENDING:
@@ -69,7 +70,15 @@ class AskOwner:
             until = expires_at - self._delivery_limit(episode) if stage is Stage.ASK else expires_at
             link = self._link(episode, expires_at)
             self.announcer.announce(stage_alert(episode, stage, now, link, until))
-        return Asked(heard=by_people)
+        return Asked(heard=is_heard)
+
+    def _is_theirs(self, episode: Episode) -> bool:
+        """Whether the topic mails it to somebody who is asked. Other subscribers start no clock.
+
+        Raises: NobodyListens.
+        """
+        asked = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
+        return self.announcer.reaches({*addresses(asked), *list_addresses(asked)})
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
         planned = episode.schedule

@@ -1,0 +1,153 @@
+"""Lets an alert pass only as far as something else than the message says so too.
+
+Whoever may publish to the topic, or send to the queue, can write anything into a message. What it says of an
+episode is therefore read from the record. The rest is believed where the message bears the seal of GPU
+Governor's own functions; what the release before has queued bears none, and is made anew of the record.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from governor.channels.compose import ENDS, OPEN, deadline_of
+from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Seal, sealed_text
+from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.messages import (
+    STAGE_OF,
+    Stage,
+    first_yes_alert,
+    outcome_alert,
+    stage_alert,
+    undo_alert,
+)
+from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
+from governor.errors import GovernorError
+from governor.ports import Clock
+from governor.stores import StateTable
+
+Alarms = Callable[[str], Alert | None]
+"""An alarm by its name as CloudWatch describes it; `None` unless it publishes to our topic.
+
+Raises: CloudError.
+"""
+_COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
+
+
+class AlertRefused(GovernorError):
+    """Nothing vouches for an alert; the message says what is missing. Repeating it never helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """An alert as it may be sent, and the records it is about."""
+
+    alert: Alert
+    episode: Episode | None = None
+    approval: Approval | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vouch:
+    """Of the message itself only the seal is looked at before anything is believed."""
+
+    clock: Clock
+    state: StateTable
+    seal: Seal
+    alarms: Alarms
+
+    def __call__(self, sent: Alert) -> Vouched:
+        """Return what may be sent.
+
+        Raises:
+            AlertRefused: it is not ours, or not what the record of its episode says.
+            CloudError: that could not be found out; repeat it.
+        """
+        if sent.kind is AlertKind.ALARM:
+            return Vouched(self._alarm(sent))
+        given = sent.facts.get(SEAL)
+        is_ours = isinstance(given, str) and hmac.compare_digest(
+            self.seal(sealed_text(sent)).encode(), given.encode()
+        )
+        facts = {name: value for name, value in sent.facts.items() if name != SEAL}
+        alert = replace(sent, facts=facts, link=None)
+        episode = self._episode(alert)
+        if episode is None:
+            if not is_ours:
+                raise AlertRefused("it does not bear the seal of GPU Governor's functions")
+            return Vouched(alert)
+        approval = self.state.approval(episode.approval_id)
+        if (why := _mismatch(alert, episode, approval)) is not None:
+            raise AlertRefused(f"its episode does not say so: {why}")
+        if not is_ours:
+            alert = self._anew(alert, episode, approval)
+        ref = episode.ref
+        about = replace(
+            alert,
+            account=ref.account,
+            region=ref.region,
+            instance_id=ref.instance_id,
+            owner=episode.owner,
+            project=episode.project,
+        )
+        return Vouched(about, episode, approval)
+
+    def _alarm(self, sent: Alert) -> Alert:
+        name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
+        if not name or (alarm := self.alarms(name)) is None:
+            raise AlertRefused(f"CloudWatch knows no alarm {name!r} that publishes to the alert topic")
+        return alarm
+
+    def _episode(self, alert: Alert) -> Episode | None:
+        name = alert.facts.get("episode")
+        if not isinstance(name, str):
+            return None
+        try:
+            return self.state.episode(episode_from_execution_name(name))
+        except ValueError as error:
+            raise AlertRefused(str(error)) from error
+
+    def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
+        """Return the alert in the words of the record alone."""
+        at, kind = min(sent.at, self.clock.now()), sent.kind
+        if kind in STAGE_OF:
+            said = deadline_of(sent)
+            # No later than it is; a first message names the end without the time that delivery may take.
+            until = min(said, approval.expires_at) if said and approval else None
+            return stage_alert(episode, STAGE_OF[kind], at, None, until)
+        if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
+            return first_yes_alert(episode, approval.first_yes, approval.expires_at)
+        if kind in ENDS and episode.outcome is not None:
+            reason = episode.outcome_reason or ""
+            return outcome_alert(episode.ref, episode, episode.outcome, reason, at, None, approval)
+        if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
+            return undo_alert(episode, episode.undone_by, "page", episode.undone_at)
+        raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
+
+
+def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str | None:
+    """Return in what the record contradicts the alert; a question that is over contradicts none."""
+    kind, asks = alert.kind, episode.schedule is not None
+    if kind in OPEN:
+        if approval is None or not asks:
+            return "nobody is asked about it"
+        if approval.status is not ApprovalStatus.PENDING or episode.phase is Phase.CLOSED:
+            return None
+        if episode.phase is not Phase.ASKING:
+            return f"it is {episode.phase.value}"
+        if kind is AlertKind.APPROVAL_FIRST_YES:
+            return None if approval.first_yes else "nobody has approved"
+        stages = [stage.value for stage in _COMES_AFTER]
+        reached = stages.index(approval.stage) if approval.stage in stages else -1
+        stage = STAGE_OF[kind]
+        return None if reached >= stages.index(stage.value) else f"its question has not come to {stage.value}"
+    if kind is AlertKind.IDLE_FOUND and asks:
+        return "somebody is asked about it"
+    if kind in ENDS:
+        if episode.outcome is None:
+            # A workflow that died is reported before its episode is closed.
+            return None if kind is AlertKind.FAILURE else "it has not ended"
+        if (episode.outcome is Outcome.FAILED) is not (kind is AlertKind.FAILURE):
+            return f"it ended {episode.outcome.value}"
+    return None
