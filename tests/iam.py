@@ -23,6 +23,8 @@ _PSEUDO = {
     "AWS::AccountId": ACCOUNT,
     "AWS::StackName": "gpu-governor",
 }
+_CONDITIONS = {"HasOrganization": "OrganizationId", "HasHubRoles": "HubRoleArns"}
+"""The parameter that a condition asks for; others count as given."""
 Value = str | Sequence[str]
 
 
@@ -88,6 +90,7 @@ _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
     "StringNotLike": lambda value, wanted: not any(_like(value, one) for one in wanted),
     "ArnLike": lambda value, wanted: any(_like(value, one) for one in wanted),
     "ArnNotLike": lambda value, wanted: not any(_like(value, one) for one in wanted),
+    "StringEqualsIgnoreCase": lambda value, wanted: value.lower() in map(str.lower, wanted),
     "ArnEquals": lambda value, wanted: any(_like(value, one) for one in wanted),
 }
 _NEGATED = frozenset({"StringNotEquals", "StringNotLike", "ArnNotLike"})
@@ -131,20 +134,28 @@ def _document(policy: Mapping[str, Any], resources: Mapping[str, Any]) -> Mappin
 
 
 @cache
-def members() -> dict[str, tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """The statements and the trust policy of each member role, by the end of its name."""
-    document = expand_template(ROOT / "stacks/member.yaml")
-    known = {**_parameters(document), "HubAccountId": ACCOUNT}
+def _member_stack() -> dict[str, Any]:
+    return load_template(ROOT / "stacks/member.yaml")
+
+
+def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str, Any]]]:
+    """The statements and the trust of each member role, by the end of its name; trust of its one statement.
+
+    A condition of the template holds where the parameter that it is named after is given.
+    """
+    document = _member_stack()
+    known = {**_parameters(document), "HubAccountId": ACCOUNT, **parameters}
     found = {}
     for resource in document["Resources"].values():
         role = written_out(resource["Properties"], known)
         policies = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
         suffix = role["RoleName"].rpartition("-")[2]
-        found[suffix] = policies, role["AssumeRolePolicyDocument"]
+        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+        found[suffix] = policies, {**trust, "Resource": "*"}
     return found
 
 
-def written_out(node: Any, known: Mapping[str, str]) -> Any:
+def written_out(node: Any, known: Mapping[str, Any]) -> Any:
     """The same with references, substitutions and attributes as the text they stand for."""
     if isinstance(node, list):
         return [written_out(one, known) for one in node]
@@ -157,10 +168,11 @@ def written_out(node: Any, known: Mapping[str, str]) -> Any:
             return re.sub(r"\$\{([\w:]+)\}", lambda found: known.get(found[1]) or f"the-{found[1]}", text)
         case {"Fn::GetAtt": [name, "Arn"]}:
             return f"arn:of:{name}"
-        case {"Fn::If": [_, then, _]}:
-            return written_out(then, known)
-    return {key: written_out(value, known) for key, value in node.items()}
+        case {"Fn::If": [condition, then, otherwise]}:
+            return written_out(otherwise if known.get(_CONDITIONS.get(condition, "")) == "" else then, known)
+    parts = {key: written_out(value, known) for key, value in node.items()}
+    return {key: part for key, part in parts.items() if part != "the-AWS::NoValue"}
 
 
-def _parameters(document: Mapping[str, Any]) -> dict[str, str]:
+def _parameters(document: Mapping[str, Any]) -> dict[str, Any]:
     return {**_PSEUDO, **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}}

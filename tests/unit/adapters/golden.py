@@ -49,6 +49,7 @@ ADDED = frozenset(
         "memory_newest_percent",
         "last_measured",
         "longest_hole_minutes",
+        "session",
     }
 )
 """Fields that it did not know. It ignores what it does not know."""

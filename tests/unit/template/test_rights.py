@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from tests.iam import ACCOUNT, ROOT, Request, allows, functions, members, own_statements
+from tests.iam import ACCOUNT, ROOT, Request, Value, allows, functions, members, own_statements
 from tests.rights import TABLE, USED, may
 
 GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
@@ -200,6 +201,96 @@ def test_some_calls_are_nobodys(action: str) -> None:
     """Whatever the instance carries."""
     for role in (*functions().values(), *(role for role, _ in members().values())):
         assert not allows(role, Request(action, INSTANCE, {**GOVERNED, **MARKS}))
+
+
+# who may assume a member role
+
+OWN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-PutAwayFunctionRole-ABC123"
+LOOKALIKE = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-PutAwayFunctionRole-EVIL"
+SISTER = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-SweepTargetFunctionRole-ABC123"
+ORGANIZATION = "o-abcdefghij"
+
+
+def assumes(principal: str, organization: str | None = None, **parameters: object) -> set[str]:
+    """The member roles that a principal of the hub's account may assume, and name their session."""
+    context = {"aws:PrincipalArn": principal}
+    if organization is not None:
+        context["aws:PrincipalOrgID"] = organization
+    return {
+        name
+        for name, (_, trust) in members(**parameters).items()
+        if trust["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+        and all(
+            allows([trust], Request(f"sts:{one}", "*", context))
+            for one in ("AssumeRole", "SetSourceIdentity")
+        )
+    }
+
+
+def test_a_member_role_trusts_its_own_function() -> None:
+    """By name: without more, a role that looks like it is trusted, too."""
+    assert {"actor"} == assumes(OWN) == assumes(LOOKALIKE)
+    assert {"sweeper"} == assumes(SISTER)
+    assert set() == assumes(f"arn:aws:iam::{ACCOUNT}:role/admin")
+
+
+def test_by_exact_roles_a_lookalike_is_refused_and_each_keeps_to_its_own() -> None:
+    """Whoever can create roles in the hub's account cannot take the one that terminates."""
+    exact = [OWN, SISTER]
+
+    assert {"actor"} == assumes(OWN, HubRoleArns=exact)
+    assert {"sweeper"} == assumes(SISTER, HubRoleArns=exact)
+    assert set() == assumes(LOOKALIKE, HubRoleArns=exact)
+
+
+@pytest.mark.parametrize(
+    ("organization", "trusted"), [(ORGANIZATION, {"actor"}), ("o-other", set()), (None, set())]
+)
+def test_by_organization_others_are_refused(organization: str | None, trusted: set[str]) -> None:
+    """Also a principal of none."""
+    assert trusted == assumes(OWN, organization, OrganizationId=ORGANIZATION)
+
+
+# the service control policy of the examples
+
+SCP = json.loads((ROOT / "examples/organizations/protect-tags.json").read_text())["Statement"]
+EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+DEVELOPER = "arn:aws:iam::111122223333:role/developer"
+PLATFORM = "arn:aws:iam::111122223333:role/platform-admin"
+MARKING = "arn:aws:iam::210987654321:role/gpu-governor-member-sweeper"
+
+
+@pytest.mark.parametrize(
+    ("principal", "action", "context", "may_do"),
+    [
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"]}, False),
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Team", "PURPOSE"]}, False),
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"], "ec2:CreateAction": "RunInstances"}, True),
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["GpuGovernor"]}, True),
+        (DEVELOPER, "ec2:DeleteTags", {"aws:TagKeys": ["GpuGovernor"]}, False),
+        (DEVELOPER, "ec2:DeleteTags", {}, False),
+        (PLATFORM, "ec2:DeleteTags", {}, False),
+        (PLATFORM, "ec2:CreateTags", {"aws:TagKeys": ["Owner", "Purpose"]}, True),
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["LowUtilization"]}, False),
+        (MARKING, "ec2:CreateTags", MARKS, True),
+        (MARKING, "ec2:CreateTags", {"aws:TagKeys": ["Owner"]}, False),
+    ],
+)
+def test_the_example_keeps_others_from_tagging(
+    principal: str, action: str, context: dict[str, Value], may_do: bool
+) -> None:
+    """Launches and new exemptions stay free; a deletion without keys takes all tags and is nobody's."""
+    request = Request(action, INSTANCE, {"aws:PrincipalArn": principal, **context})
+
+    assert may_do is allows([EVERYTHING, *SCP], request)
+
+
+@pytest.mark.parametrize("action", ["iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy"])
+def test_the_example_keeps_others_from_the_governors_roles(action: str) -> None:
+    """A role of the expected name would be trusted by members without `HubRoleArns`."""
+    for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):
+        request = Request(action, LOOKALIKE, {"aws:PrincipalArn": principal})
+        assert may_do is allows([EVERYTHING, *SCP], request)
 
 
 # the evaluator

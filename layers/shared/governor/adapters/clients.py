@@ -7,6 +7,8 @@ This module must not know what the clients are used for.
 
 from __future__ import annotations
 
+import logging
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,12 +20,21 @@ from botocore.credentials import DeferredRefreshableCredentials
 
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
+from governor.errors import AccessDenied
 
+_log = logging.getLogger(__name__)
 _SESSION_NAME = "gpu-governor"
+_NAME_CHARACTERS = 64
+"""Of a session or a source identity at most, at least two. Source: STS API, AssumeRole."""
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
 _HASTY_ATTEMPTS = 2
+
+
+_Role = tuple[str | None, tuple[str, str] | None]
+"""A role to assume, and what its session is named after."""
+_OWN: _Role = (None, None)
 
 
 class Clients:
@@ -32,8 +43,8 @@ class Clients:
     def __init__(self, region: str | None = None) -> None:
         self._region = region
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str | None, str | None, bool, bool], Any] = {}
-        self._sessions: dict[str | None, Any] = {}
+        self._clients: dict[tuple[str, str | None, _Role, bool, bool], Any] = {}
+        self._sessions: dict[_Role, Any] = {}
 
     def client(
         self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
@@ -44,30 +55,52 @@ class Clients:
         Without `patient` it gives up within seconds: for what is worth nothing later.
         """
         region = target.region if target else self._region
-        role = target.role_arn if target else None
+        role = (target.role_arn, target.session) if target and target.role_arn else _OWN
         key = (service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
+                self._forget_other_episodes(role)
                 self._clients[key] = self._session(role).create_client(
                     service, region_name=region, config=_config(repeat, patient)
                 )
             return self._clients[key]
 
-    def _session(self, role_arn: str | None) -> Any:
-        if role_arn not in self._sessions:
-            session = botocore.session.get_session()
-            if role_arn is not None:
-                session._credentials = self._assumed(role_arn)  # type: ignore[attr-defined]
-            self._sessions[role_arn] = session
-        return self._sessions[role_arn]
+    def _forget_other_episodes(self, role: _Role) -> None:
+        """Keep the clients of one episode at a time: a warm function sees hundreds of them."""
+        if role[1] is not None:
+            here = (None, role[1])
+            self._clients = {key: one for key, one in self._clients.items() if key[2][1] in here}
+            self._sessions = {key: one for key, one in self._sessions.items() if key[1] in here}
 
-    def _assumed(self, role_arn: str) -> Any:
-        """Credentials of a role, renewed before they end, as botocore renews its own."""
-        sts = self._session(None).create_client("sts", config=_config(repeat=True))
+    def _session(self, role: _Role) -> Any:
+        if role not in self._sessions:
+            session = botocore.session.get_session()
+            if role[0] is not None:
+                session._credentials = self._assumed(role[0], role[1])  # type: ignore[attr-defined]
+            self._sessions[role] = session
+        return self._sessions[role]
+
+    def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
+        """Credentials of a role, renewed before they end, as botocore renews its own.
+
+        The session is named after the episode; its source identity is the person, who stays in CloudTrail
+        whatever role follows. A member stack deployed earlier allows no source identity: it goes without.
+        """
+        sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
+
+        def assume(**more: Any) -> Any:
+            return call("sts:AssumeRole", sts, RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
 
         def refresh() -> dict[str, str]:
-            lasts = {"RoleSessionName": _SESSION_NAME, "DurationSeconds": _SESSION_SECONDS}
-            answer = call("sts:AssumeRole", sts, RoleArn=role_arn, **lasts)["Credentials"]
+            if named is None:
+                answer = assume(RoleSessionName=_SESSION_NAME)["Credentials"]
+            else:
+                episode, person = (_name(one) for one in named)
+                try:
+                    answer = assume(RoleSessionName=episode, SourceIdentity=person)["Credentials"]
+                except AccessDenied:
+                    _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
+                    answer = assume(RoleSessionName=episode)["Credentials"]
             return {
                 "access_key": answer["AccessKeyId"],
                 "secret_key": answer["SecretAccessKey"],
@@ -76,6 +109,11 @@ class Clients:
             }
 
         return DeferredRefreshableCredentials(refresh_using=refresh, method="sts-assume-role")
+
+
+def _name(text: str) -> str:
+    """The text in the characters of a session's name; of one too long its end, which tells episodes apart."""
+    return re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)[-_NAME_CHARACTERS:].rjust(2, "-")
 
 
 class Adapter:

@@ -21,6 +21,8 @@ class Target:
     account: str
     region: str
     role_arn: str | None = None
+    session: tuple[str, str] | None = field(default=None, compare=False)
+    """The episode and the person that a session with the role names, so that CloudTrail there can say who."""
 
     def __str__(self) -> str:
         return f"{self.account}/{self.region}"

@@ -26,8 +26,8 @@ class Accounts:
         """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
         return (account, region) in swept(policy, self.hub_account, self.hub_region)
 
-    def target(self, account: str, region: str) -> Target:
-        """The target with the role to assume, if one is needed.
+    def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
+        """The target with the role to assume, if one is needed, and what its session is named after.
 
         Raises:
             ConfigurationError: another account, and this function has no role to reach it with.
@@ -38,7 +38,8 @@ class Accounts:
             raise ConfigurationError(
                 f"account {account} cannot be reached: the environment variable MEMBER_ROLE_NAME is missing"
             )
-        return Target(account, region, f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}")
+        role_arn = f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}"
+        return Target(account, region, role_arn, session)
 
 
 def swept(policy: Policy, hub_account: str, hub_region: str) -> tuple[tuple[str, str], ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,11 +16,12 @@ from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import empty_evidence, evidence_hash
-from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
 from governor.errors import CloudError, ConflictError, Interrupted, SafetyError, Throttled
+from governor.usecases.accounts import Accounts
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPolicies
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -427,3 +430,35 @@ def test_an_instance_that_others_stopped_is_not_stopped_by_us(state: str) -> Non
     with pytest.raises(SafetyError, match=f"the instance is {state}, not running"):
         world.put_away(world.ref, Step.STOP)
     assert [] == world.ec2.calls
+
+
+BOB = Decision(Answer.APPROVE, "link:bob@example.com", "page", NOW, person="bob@example.com")
+
+
+@pytest.mark.parametrize(
+    ("world", "change", "who"),
+    [
+        (World(), {}, "alice@example.com"),
+        (World(), {"first_yes": BOB}, "bob@example.com,alice@example.com"),
+        (World(), {"decision": Decision(Answer.APPROVE, "link:broadcast", "page", NOW)}, "link:broadcast"),
+        (World(mode=Mode.AUTO), {}, "mode auto"),
+    ],
+    ids=["one", "two", "a list", "auto"],
+)
+def test_a_session_in_a_member_account_names_the_episode_and_who_approved(
+    world: World, change: dict[str, object], who: str
+) -> None:
+    """For CloudTrail there; from the stored approval, like everything else here."""
+    rewrite_approval(world, **change)
+    accounts = Accounts("999999999999", TARGET.region, member_role_name="gpu-governor-member-actor")
+    targets: list[Target] = []
+
+    def describe(target: Target, instance_id: str) -> Instance | None:
+        targets.append(target)
+        return world.ec2.instances[instance_id]
+
+    inspect = replace(world.inspect, instances=SimpleNamespace(describe=describe))  # type: ignore[arg-type]
+    with suppress(SafetyError, AttributeError):
+        replace(world.guards, accounts=accounts, inspect=inspect).clear(world.ref, Step.STOP)
+
+    assert [(world.ref.execution_name, who)] == [target.session for target in targets]

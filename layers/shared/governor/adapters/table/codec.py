@@ -247,7 +247,7 @@ _STORED: dict[type, _Form] = {
         flat=("target",),
         needed=("lifecycle", "root_device_type", "tags", "volumes", "platform", "operator_managed"),
     ),
-    Target: _Form(omitted=("role_arn",)),
+    Target: _Form(omitted=("role_arn", "session")),
     Evidence: _Form(packed=evidence_document),
     History: _Form(packed=history_document, flat=("window",)),
     Window: _Form(names={"period": "period_seconds"}),

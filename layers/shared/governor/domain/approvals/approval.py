@@ -80,6 +80,12 @@ class Approval:
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
 
+    @property
+    def approvers(self) -> str:
+        """Those who said yes, each by their address where it is known, with commas."""
+        given = [one for one in (self.first_yes, self.decision) if one is not None]
+        return ",".join(one.person or one.by for one in given) or "nobody"
+
 
 def first_approval(episode: Episode) -> Approval:
     """Return the question of a newly opened episode. Nobody can answer it before it was asked.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
@@ -58,8 +58,10 @@ class Guards:
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
-        by_silence = self._authorised(episode)
-        target = self.accounts.target(ref.account, ref.region)
+        approval = self._authorised(episode)
+        by_silence = approval is not None and approval.status is ApprovalStatus.EXPIRED
+        who = approval.approvers if approval else f"mode {episode.mode.value}"
+        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
         frozen = self.state.breaker(target)
         if frozen is not None:
             raise SafetyError(f"plans are frozen: {frozen.why}")
@@ -107,17 +109,17 @@ class Guards:
             )
         return tuple(found)
 
-    def _authorised(self, episode: Episode) -> bool:
+    def _authorised(self, episode: Episode) -> Approval | None:
         """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes.
 
         Returns:
-            Whether silence is that yes; then the instance's policy must still say so.
+            The approval. An expired one is a yes by silence; the instance's policy must still say so.
         """
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         match episode.mode:
             case Mode.OBSERVE | Mode.AUTO:
-                return False
+                return None
             case Mode.ASK:
                 pass
         approval = self.state.approval(episode.approval_id)
@@ -126,12 +128,12 @@ class Guards:
         if approval.evidence_hash != episode.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
         if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence:
-            return True
+            return approval
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
         if not was_rightly_approved(episode.terms, episode.plan, approval):
             raise SafetyError("the approval was not given by those who may give it")
-        return False
+        return approval
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)

@@ -50,7 +50,7 @@ class UndoEpisode:
             return UndoAnswer(False, "there is no such episode")
         if (refusal := _refusal(episode)) is not None:
             return UndoAnswer(False, refusal)
-        target = self.accounts.target(ref.account, ref.region)
+        target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in ("shutting-down", "terminated"):
             return UndoAnswer(False, "the instance no longer exists")

@@ -1,0 +1,111 @@
+"""Sessions with roles of member accounts: what CloudTrail there can say of them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from governor.adapters.clients import Clients
+from governor.domain.instance import Target
+from governor.errors import AccessDenied
+from tests.unit.adapters.fakes import ScriptedClient, client_error
+
+ROLE = "arn:aws:iam::210987654321:role/gpu-governor-member-actor"
+EPISODE = "210987654321-us-east-1-i-0123456789abcdef0-1795075200-1"
+GRANTED = {
+    "Credentials": {
+        "AccessKeyId": "a",
+        "SecretAccessKey": "s",
+        "SessionToken": "t",
+        "Expiration": datetime(2100, 1, 1, tzinfo=UTC),
+    }
+}
+
+
+class OverSts(Clients):
+    """Clients whose own session gives out this client of STS."""
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__("us-east-1")
+        self.sts = ScriptedClient(assume_role=answers)
+        self._sessions[None, None] = SimpleNamespace(create_client=lambda *_, **__: self.sts)
+
+    def asked(self, *session: str) -> list[dict[str, Any]]:
+        """What STS is asked for, for one call of EC2 there."""
+        role = (ROLE, (session[0], session[1]) if session else None)
+        # The signer asks for the credentials at the first request.
+        self._session(role)._credentials.get_frozen_credentials()
+        named = ("RoleArn", "RoleSessionName", "SourceIdentity")
+        return [{name: call[name] for name in named if name in call} for _, call in self.sts.calls]
+
+
+def test_a_session_names_the_episode_and_the_person() -> None:
+    """The person as source identity, which stays whatever role follows."""
+    assert [{"RoleArn": ROLE, "RoleSessionName": EPISODE, "SourceIdentity": "alice@example.com"}] == OverSts(
+        GRANTED
+    ).asked(EPISODE, "alice@example.com")
+
+
+def test_without_an_episode_it_has_the_name_of_the_product() -> None:
+    """A sweep is nobody's."""
+    assert [{"RoleArn": ROLE, "RoleSessionName": "gpu-governor"}] == OverSts(GRANTED).asked()
+
+
+def test_an_older_member_stack_is_reached_without_a_source_identity(caplog: pytest.LogCaptureFixture) -> None:
+    """It trusts no `sts:SetSourceIdentity`; the session still names the episode; the log says what to do."""
+    with caplog.at_level(logging.WARNING):
+        asked = OverSts(client_error("AccessDenied"), GRANTED).asked(EPISODE, "alice@example.com")
+
+    assert [True, False] == ["SourceIdentity" in call for call in asked]
+    assert {EPISODE} == {call["RoleSessionName"] for call in asked}
+    assert "update stacks/member.yaml" in caplog.text
+    assert "alice" not in caplog.text
+
+
+def test_a_role_that_refuses_both_ways_is_refused() -> None:
+    """As ever."""
+    with pytest.raises(AccessDenied):
+        OverSts(client_error("AccessDenied"), client_error("AccessDenied")).asked(
+            EPISODE, "alice@example.com"
+        )
+
+
+@pytest.mark.parametrize(
+    "person",
+    [
+        "",
+        "x",
+        "link:bröadcast <b>",
+        "a" * 300,
+        "aws:arn:aws:sts::123456789012:assumed-role/dev/ada",
+        "\n\u202e",
+    ],
+)
+def test_whatever_a_person_is_called_sts_takes_the_name(person: str) -> None:
+    """STS API: 2 to 64 of these characters. A name that it refused would keep everything from being done."""
+    (call,) = OverSts(GRANTED).asked("9" * 90 + EPISODE, person)
+
+    for name in ("RoleSessionName", "SourceIdentity"):
+        assert re.fullmatch(r"[\w+=,.@-]{2,64}", call[name], re.ASCII)
+    assert call["RoleSessionName"].endswith(EPISODE)
+
+
+def test_clients_of_one_episode_are_kept_at_a_time() -> None:
+    """A warm function sees hundreds of episodes; those that name none stay."""
+    clients = Clients("us-east-1")
+
+    def client(session: tuple[str, str] | None) -> Any:
+        return clients.client("ec2", Target("210987654321", "us-east-1", ROLE, session))
+
+    unnamed, first = client(None), client(("one", "ada"))
+    assert first is client(("one", "ada"))
+    client(("two", "bob"))
+
+    assert unnamed is client(None)
+    assert first is not client(("one", "ada"))
+    assert 2 == len(clients._clients)
