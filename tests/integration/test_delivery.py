@@ -23,7 +23,7 @@ ownership:
   escalation_contacts: [finops]
 """
 
-AT_ONCE = "{digest_from: 0}"
+AT_ONCE = "{digest_from: 0, digest_after_seconds: 0}"
 
 
 def received(stage: Stage, channel: str, instance_id: str) -> list[Received]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
-from governor.channels.message import Message, Table
-from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section
+from governor.channels.message import Message, Table, one_line
+from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
 from governor.domain.approvals.messages import (
     STAGE_OF,
@@ -18,8 +18,10 @@ from governor.domain.approvals.messages import (
     Words,
     idle_text,
     news_text,
+    next_step,
     people_text,
     price_text,
+    readable,
     silence_text,
     stage_words,
     verb,
@@ -27,12 +29,16 @@ from governor.domain.approvals.messages import (
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
 from governor.domain.evidence import gpu_rows
+from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.domain.wording import clock, day_and_time, plural, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
 ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
+_WHY_SEVERAL = (
+    "You get this because the policy of GPU Governor names you, or this channel, for these instances."
+)
 _HAPPENS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
@@ -161,6 +167,42 @@ def digest_of(
         link=link,
         link_text="Stop or keep them",
     )
+
+
+def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, now: UtcDatetime) -> Message:
+    """Return one message about workflows that failed for one cause; it lists every instance and owner."""
+    first, reason = alerts[0], reason_of(alerts[0])
+    owners = list(dict.fromkeys(alert.owner for alert in alerts))
+    listed = (
+        f"{one_line(alert.subject, 120)} {alert.instance_id} in {Target(alert.account, alert.region)}, "
+        f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}."
+        for alert in alerts
+    )
+    return Message(
+        kind=first.kind,
+        severity=max((alert.severity for alert in alerts), key=list(Severity).index),
+        title=f"{len(alerts)} workflows of GPU instances failed for one cause",
+        facts=Facts(
+            account=_one_of(alert.account for alert in alerts),
+            region=_one_of(alert.region for alert in alerts),
+            owner=_one_of(owners),
+            project=_one_of(alert.project for alert in alerts),
+        ),
+        episode=digest_id,
+        stage=first.kind.value,
+        at=now,
+        happens=readable(reason),
+        lead=(next_step(reason), "More of them within the hour come as one message, too."),
+        sections=(Section("Affected instances", tuple(listed)),),
+        why=first.why if len(owners) == 1 else _WHY_SEVERAL,
+        link=link,
+        link_text="See the records",
+    )
+
+
+def reason_of(alert: Alert) -> str:
+    """Return why a workflow failed, as it is recorded."""
+    return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
 def _silence_of(episodes: Sequence[Episode], acting: int) -> str:

@@ -10,12 +10,20 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.channels.compose import ENDS, OPEN, digest_of, message_of, subject_of
+from governor.channels.compose import (
+    ENDS,
+    OPEN,
+    digest_of,
+    failures_of,
+    message_of,
+    reason_of,
+    subject_of,
+)
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
@@ -24,6 +32,7 @@ from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.messages import cause_of
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
@@ -141,12 +150,13 @@ class Dispatch:
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
             return Dispatched(0, 0)
-        routes = self.registry.routes(self._audience(items[0].alert), self._earlier(items[0]))
-        for item in items:
-            item.has_own = any(route.own for route in routes)
-        for route in routes:
-            together = 1 if route.channel.name in _ONE_BY_ONE else len(items)
-            for part in in_parts([item for item in items if self._is_open(route, item)], together):
+        for route, theirs in self._routes(items):
+            open_ones = [item for item in theirs if self._is_open(route, item)]
+            # An end changes the first message of its episode, where the channel keeps them together.
+            alone = [one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)]
+            rest = [item for item in open_ones if item not in alone]
+            together = 1 if route.channel.name in _ONE_BY_ONE else len(rest)
+            for part in (*([one] for one in alone), *in_parts(rest, max(1, together))):
                 self._try(route, part)
         for item in items:
             if item.given_up:
@@ -159,12 +169,27 @@ class Dispatch:
         waits = [seconds for item in items for seconds in item.left]
         return Dispatched(taken, len(news) - taken, len(waits), _soonest(waits))
 
+    def _routes(self, items: Sequence[_Item]) -> Iterable[tuple[Route, list[_Item]]]:
+        """Return each route with the items that go there: failures of one cause have several owners."""
+        found: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
+        for item in items:
+            routes = self.registry.routes(self._audience(item.alert), self._earlier(item))
+            item.has_own = any(route.own for route in routes)
+            for route in routes:
+                key = (*route.key, route.person, route.own)
+                found.setdefault(key, (route, []))[1].append(item)
+        return found.values()
+
     def group(self, alert: Alert) -> str:
-        """Equal for alerts of the same kind to the same people."""
-        people = [
-            (addresses([contact]), list_addresses([contact]), contact.slack_channel)
-            for contact in self._audience(alert)
-        ]
+        """Equal for alerts of the same kind to the same people, and for failures of the same cause."""
+        people: list[object] = (
+            [cause_of(reason_of(alert))]
+            if alert.kind is AlertKind.FAILURE
+            else [
+                (addresses([contact]), list_addresses([contact]), contact.slack_channel)
+                for contact in self._audience(alert)
+            ]
+        )
         return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
@@ -257,13 +282,16 @@ class Dispatch:
 
     def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
         episodes = [item.episode for item in items if item.episode is not None]
-        if len(episodes) < len(items):
-            raise AssertionError("only questions come together, and each has its episode")
-        digest_id, now = self.digest_id(), self.clock.now()
-        self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
-        expires_at = max(item.expires_at for item in items)
-        link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
-        alerts = [item.alert for item in items]
+        alerts, digest_id, now = [item.alert for item in items], self.digest_id(), self.clock.now()
+        link = None
+        if episodes:
+            self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
+            expires_at = max(item.expires_at for item in items)
+            link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
+        if alerts[0].kind is AlertKind.FAILURE:
+            return failures_of(alerts, link=link, digest_id=digest_id, now=now)
+        if link is None or len(episodes) < len(items):
+            raise AssertionError("only questions and failures come together; each question has its episode")
         return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:

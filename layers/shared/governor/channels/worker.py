@@ -16,7 +16,7 @@ from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.channels.vouch import AlertRefused
-from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert
+from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert, AlertKind
 from governor.domain.alerts.delivery import Again, Flush, Queued
 from governor.domain.parts import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
@@ -29,6 +29,8 @@ _LEASE_SECONDS = 300
 """The time-out of the function: who holds a lease for longer has died."""
 _LONGEST_DIGEST = 40
 """Questions on one page; more come as a second message."""
+_HOUR_SECONDS = 3600
+"""Failures of one cause come as one message, and the next ones not before."""
 
 
 class Queue(Protocol):
@@ -52,6 +54,7 @@ class Worker:
     """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
 
     Questions go through the outbox: those that come together to the same people leave it as one message.
+    So do failures, by their cause: one message an hour lists all that it has affected.
     """
 
     clock: Clock
@@ -101,8 +104,8 @@ class Worker:
             return self._refused(body, error)
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
-        rule = dispatch.rule()
-        if again or sent.kind not in QUESTIONS or rule.digest_from == 0:
+        rule, failed = dispatch.rule(), sent.kind is AlertKind.FAILURE
+        if again or not (failed or (sent.kind in QUESTIONS and rule.digest_from)):
             with self._lease(subject_of(sent)):
                 return dispatch([sent], again=again)
         alert = dispatch.vouch(sent).alert
@@ -129,8 +132,28 @@ class Worker:
 
     def _send_group(self, dispatch: Dispatch, group: str) -> Dispatched:
         """Send the group. Its messages may be for different people by now: each goes to its own."""
+        audiences, total = self._waiting(dispatch, group)
+        digest_from = dispatch.rule().digest_from
+        for alerts in audiences.values():
+            failed = alerts[0][1].kind is AlertKind.FAILURE
+            together = failed or (bool(digest_from) and len(alerts) >= digest_from)
+            if failed and not self.state.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
+                self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
+                continue
+            done = Dispatched(0, 0)
+            for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):
+                done = done.plus(self._send_part(dispatch, group, part))
+            if failed and done.left:
+                self.state.end_lease(f"{group}-hour")
+            total = total.plus(done)
+        return total
+
+    def _waiting(
+        self, dispatch: Dispatch, group: str
+    ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
+        """Return the messages by their audience; what nothing vouches for any more is refused."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
-        digest_from, total = dispatch.rule().digest_from, Dispatched(0, 0)
+        total = Dispatched(0, 0)
         for name, text in self.state.outbox(group):
             try:
                 found = self.parse(text)
@@ -149,11 +172,7 @@ class Worker:
             except Exception:  # noqa: BLE001 - logged, and the queue repeats it
                 _log.exception("the waiting message %s was not delivered", name)
                 total = total.plus(Dispatched(0, 0, left=1))
-        for alerts in audiences.values():
-            together = bool(digest_from) and len(alerts) >= digest_from
-            for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):
-                total = total.plus(self._send_part(dispatch, group, part))
-        return total
+        return audiences, total
 
     def _send_part(self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]) -> Dispatched:
         """Together, and where that fails each by itself: one that cannot be worked on holds up no other."""

@@ -355,7 +355,7 @@ def outcome_alert(
     """Return how an episode ended. `episode` is `None` when it failed before it was written."""
     failed = outcome is Outcome.FAILED
     if episode is None:
-        lead = ("Nothing was changed.", _next_step(reason)) if failed else ("Nothing was changed.",)
+        lead = ("Nothing was changed.", next_step(reason)) if failed else ("Nothing was changed.",)
         title = _titled(_TITLES[outcome], ref.instance_id, saves="", until="", done="stopped")
         words = Words(title, readable(reason), lead)
     elif failed:
@@ -420,11 +420,12 @@ def _failure(episode: Episode, reason: str) -> Words:
     return Words(
         title=_titled(f"Could not {failed}. {in_short}", episode.instance.name),
         happens=what_was_done,
-        lead=(readable(reason), cost, _next_step(reason)),
+        lead=(readable(reason), cost, next_step(reason)),
     )
 
 
-def _next_step(reason: str) -> str:
+def next_step(reason: str) -> str:
+    """Return what to do about a recorded reason, as sentences."""
     error, _ = _taken_apart(reason)
     _, advice = _ERRORS.get(error, ("", ""))
     return f"Next step: {advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
@@ -476,6 +477,15 @@ def left_behind(episode: Episode) -> tuple[str, str]:
         return "Nothing was changed", "Nothing was changed."
     rest = "nothing was deleted, and nothing more will be done."
     return sentence(f"{parts[0]}; nothing was deleted")[:-1], sentence(f"{' and '.join(parts)}; {rest}")
+
+
+_VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
+"""Ids, times, ARNs and encoded texts: what differs between failures of one cause."""
+
+
+def cause_of(reason: str) -> str:
+    """Return what is the same for workflows that failed for one cause."""
+    return _VARIES.sub("#", reason)
 
 
 def readable(reason: str) -> str:

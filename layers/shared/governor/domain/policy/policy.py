@@ -245,7 +245,7 @@ class ApprovalRule(Section):
     digest_from: int = between(3, 0, 100)
     """Number of questions to the same people from which they are sent as one message. 0: never."""
     digest_after_seconds: int = between(60, 0, 900)
-    """Seconds that a question waits for others, to be sent as one message."""
+    """Seconds that a question, or a failure, waits for others, to be sent as one message."""
     delivery_limit_minutes: int = between(60, 1, 1_440)
     """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
     on_expiry: Literal["no-action", "act"] = "no-action"
