@@ -16,6 +16,7 @@
     │   └── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
+    ├── SnapshotUnderWay            another try may be making the snapshots of the episode now
     ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
     ├── DeliveryError               a channel did not take a message (channels/message.py)
@@ -147,6 +148,10 @@ class MetricsLate(GovernorError):
 
 class StepTimedOut(GovernorError):
     """EC2 did not reach the wanted state within the policy's limit."""
+
+
+class SnapshotUnderWay(GovernorError):
+    """Another try may be making the snapshots of the episode at this moment; it is tried again."""
 
 
 class SnapshotFailed(GovernorError):

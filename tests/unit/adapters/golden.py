@@ -42,6 +42,8 @@ RETIRED = frozenset({"last_started_at"})
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
     {
+        "shared",
+        "snapshots_reserved_at",
         "is_late",
         "late_since",
         "idle_told_at",
@@ -229,8 +231,9 @@ def from_text(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def comparable(item: dict[str, Any]) -> dict[str, Any]:
-    """An item with what is packed unpacked, and without what differs from run to run."""
-    plain_item = {name: value for name, value in item.items() if name not in {"version", *RETIRED}}
+    """An item with what is packed unpacked, and without what differs from run to run, or is new and unset."""
+    unset = {name for name in ADDED & item.keys() if item[name] == {"NULL": True}}
+    plain_item = {name: value for name, value in item.items() if name not in {"version", *RETIRED, *unset}}
     for name, value in plain_item.items():
         if "B" in value:
             text = zlib.decompress(base64.b64decode(value["B"])).decode()

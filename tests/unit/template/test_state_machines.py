@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from governor.usecases.episode.take_snapshot import RESERVED
 from scripts.state_machines import FOLDER, rendered
 from tests.unit.template.machines import (
     MACHINES,
@@ -91,6 +92,26 @@ def test_every_task_is_bounded_retried_and_caught(name: str) -> None:
         task["Retry"][0]["ErrorEquals"]
     )
     assert (["States.ALL"], wanted) == (caught["ErrorEquals"], caught["Next"])
+
+
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_a_function_that_was_cut_short_is_called_again(name: str) -> None:
+    """It may have died after its write. The time-out of a question is the end of its stage, not a fault."""
+    retried = {error for retry in TASKS[name]["Retry"] for error in retry["ErrorEquals"]}
+    asks = TASKS[name]["Resource"].endswith(".waitForTaskToken")
+
+    assert {"Sandbox.Timedout", "Runtime.ExitError", "Lambda.Unknown"} <= retried
+    assert asks is ("States.Timeout" not in retried)
+
+
+def test_no_try_at_snapshots_outlives_its_reservation() -> None:
+    """Only then may another one make a second set; and the workflow tries for longer than that."""
+    function = template()["Resources"]["TakeSnapshotFunction"]["Properties"]
+    limit = function.get("Timeout", template()["Globals"]["Function"]["Timeout"])
+    again = next(r for r in STATES["TakeSnapshot"]["Retry"] if r["ErrorEquals"] == ["SnapshotUnderWay"])
+
+    assert limit + 60 <= RESERVED.total_seconds()
+    assert RESERVED.total_seconds() < again["IntervalSeconds"] * again["MaxAttempts"]
 
 
 def test_termination_is_only_reached_through_completed_snapshots_and_a_second_recheck() -> None:

@@ -41,6 +41,7 @@ _ATTEMPTS = 6
 """Of a close that read an older state."""
 _CLOSED = where("phase", "=", Phase.CLOSED)
 _OPEN = present() & where("phase", "<>", Phase.CLOSED)
+_NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
 _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 
@@ -89,13 +90,27 @@ class Episodes(Store):
         cleared = {"phase": Phase.ACTING, "phase_since": at, "cleared_step": step, "cleared_at": at}
         self._table.write(update(keys.episode(ref), cleared, _OPEN))
 
+    def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
+        """Note the step as `note_step` does, and that one try may make the snapshots from now on.
+
+        False when the episode has snapshots, is closed, or was reserved after `stale`.
+        """
+        is_free = _unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
+        reserved, first = {"snapshots_reserved_at": at}, ("steps_done", step, at)
+        condition = _OPEN & _NO_SNAPSHOTS & is_free
+        return self._table.holds(update(keys.episode(ref), reserved, condition, first=first))
+
+    def release_snapshots(self, ref: EpisodeRef, at: datetime) -> None:
+        """Let another try make them: the one that reserved at this moment has made none."""
+        is_ours = where("snapshots_reserved_at", "=", at)
+        self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
+
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
         """Note the snapshots of the episode, volume id by snapshot id, once; return those that are noted.
 
         Raises: ConflictError when there is no such episode.
         """
-        none_yet = absent("snapshots") | where("snapshots", "=", {})
-        change = update(keys.episode(ref), {"snapshots": dict(snapshots)}, present() & none_yet)
+        change = update(keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS)
         if self._table.holds(change):
             return snapshots
         stored = self.episode(ref)

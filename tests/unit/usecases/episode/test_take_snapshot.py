@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,10 +15,10 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle, Target, Volume
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import iso
-from governor.errors import SafetyError, SnapshotFailed, Throttled
+from governor.errors import SafetyError, SnapshotFailed, SnapshotUnderWay, Throttled, Unavailable
 from governor.ports import Snapshot
-from governor.usecases.episode.take_snapshot import TakeSnapshot
-from tests.builders import NOW
+from governor.usecases.episode.take_snapshot import RESERVED, TakeSnapshot
+from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2
 from tests.unit.usecases.world import World
 
@@ -166,6 +167,100 @@ def test_a_throttled_call_may_be_repeated() -> None:
 
     ids, _ = world.take_snapshot(world.ref)
     assert 2 == len(ids)
+
+
+class Answers(MemoryEc2):
+    """Makes sets, and does something before it answers."""
+
+    before_answer: Callable[[], object] = dict
+
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
+    ) -> list[Snapshot]:
+        """As the port says."""
+        made = super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)
+        self.before_answer()
+        return made
+
+
+def answering(world: World) -> tuple[Answers, TakeSnapshot]:
+    """An EC2 of the same instances, and the step over it."""
+    ec2 = Answers(instances=world.ec2.instances, now=world.clock.now)
+    guards = replace(world.guards, snapshots=ec2)
+    world.ec2 = ec2
+    return ec2, TakeSnapshot(world.clock, guards, ec2, world.state, world.pauses.append)
+
+
+def test_parallel_tries_make_one_set() -> None:
+    """Lambda was called twice: while one try waits for EC2's answer, another one looks, and makes none."""
+    world = stopped_world()
+    ec2, take = answering(world)
+    # Not visible yet: the other try cannot know of the set that is being made.
+    find, hidden = ec2.find, list[Snapshot]()
+    refused: list[str] = []
+
+    def other_try() -> None:
+        with patch.object(ec2, "find", lambda *_: hidden), pytest.raises(SnapshotUnderWay) as caught:
+            take(world.ref)
+        refused.append(str(caught.value))
+
+    ec2.before_answer = other_try
+    ids, _ = take(world.ref)
+
+    assert (1, 1) == (creations(world), len(refused))
+    assert tuple(sorted(one.snapshot_id for one in find(TARGET, {}))) == ids == episode_of(world).snapshot_ids
+    assert (ids, False) == take(world.ref)
+
+
+def test_a_lost_answer_is_waited_for_and_its_set_is_found() -> None:
+    """EC2 shows what was made only after a while: no second set is made in the meantime."""
+    world = stopped_world()
+    ec2, take = answering(world)
+
+    def lose() -> None:
+        raise Unavailable("ec2:CreateSnapshots failed: timed out")
+
+    ec2.before_answer = lose
+    with pytest.raises(Unavailable):
+        take(world.ref)
+    with patch.object(ec2, "find", lambda *_: []), pytest.raises(SnapshotUnderWay):
+        take(world.ref)
+    ids, _ = take(world.ref)
+
+    assert (1, 2) == (creations(world), len(ids))
+
+
+def test_a_set_that_never_shows_is_made_again_after_the_reservation() -> None:
+    """The try died before its call, or EC2 does not show its set: one may be wasted, and is never counted."""
+    world = stopped_world()
+    ec2, take = answering(world)
+    world.state.reserve_snapshots(world.ref, "snapshot", NOW, NOW - RESERVED)
+    world.clock.moment = NOW + RESERVED
+    with pytest.raises(SnapshotUnderWay):
+        take(world.ref)
+    assert 0 == creations(world)
+
+    world.clock.moment += timedelta(seconds=1)
+    ids, _ = take(world.ref)
+    begin_set(world, NOW + timedelta(seconds=1))
+    assert ids == take(world.ref)[0] == episode_of(world).snapshot_ids
+    assert ec2.snapshots.keys() > set(ids)
+
+
+def test_a_late_answer_does_not_replace_what_is_recorded() -> None:
+    """The episode's set is the first that was recorded; a volume has one snapshot that counts."""
+    world = stopped_world()
+    ec2, take = answering(world)
+    ec2.before_answer = lambda: world.state.set_snapshots(world.ref, {"snap-1": "vol-1", "snap-2": "vol-2"})
+    ids, _ = take(world.ref)
+
+    assert ("snap-1", "snap-2") == ids == episode_of(world).snapshot_ids
 
 
 class LosesOne(MemoryEc2):

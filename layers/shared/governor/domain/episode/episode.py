@@ -177,6 +177,8 @@ class Episode:
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Volume id by snapshot id."""
+    snapshots_reserved_at: UtcDatetime | None = None
+    """When a try began that may make them; no other one may until it is long over."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
     """The step the last recheck let through; a recheck lets one step through, not those after it."""

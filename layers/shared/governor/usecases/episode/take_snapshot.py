@@ -12,11 +12,13 @@ from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step
 from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso
-from governor.errors import SafetyError, SnapshotFailed
+from governor.errors import CloudError, SafetyError, SnapshotFailed, SnapshotUnderWay, Unavailable
 from governor.ports import Clock, Snapshotter
 from governor.stores import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
 
+RESERVED = timedelta(minutes=3)
+"""How long a try that was not heard of again keeps others from making a second set: longer than any runs."""
 _CLOCKS_DIFFER = timedelta(seconds=2)
 """Between the note that the instance was seen stopped and the call: EC2 counts by its own clock, perhaps in
 whole seconds, and only snapshots that it began after the note count."""
@@ -38,7 +40,7 @@ class TakeSnapshot:
         Raises:
             SafetyError: a guard does not hold, or the instance is in an unexpected state.
             SnapshotFailed: EC2 made a set that lacks a volume.
-            Throttled: EC2 allows no further snapshot right now; the same call may succeed later.
+            Throttled, Unavailable, SnapshotUnderWay: the same call may succeed later.
         """
         cleared = self.guards.clear(ref, Step.SNAPSHOT)
         after_stop = Step.STOP in cleared.episode.plan.steps
@@ -56,14 +58,25 @@ class TakeSnapshot:
         return tuple(sorted(recorded)), False
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
-        instance, dry_run = cleared.instance, cleared.dry_run
-        self.state.note_step(cleared.episode.ref, Step.SNAPSHOT.value, self.clock.now())
-        self.pause(0 if dry_run else _CLOCKS_DIFFER.total_seconds())
-        tags = self._tags(cleared)
-        made = self.snapshots.create(instance.target, instance.instance_id, tags, dry_run=dry_run)
+        ref, target, tags = cleared.episode.ref, cleared.instance.target, self._tags(cleared)
+        now = self.clock.now()
+        if cleared.dry_run:
+            self.state.note_step(ref, Step.SNAPSHOT.value, now)
+            self.snapshots.create(target, ref.instance_id, tags, dry_run=True)
+            return {}
+        if not self.state.reserve_snapshots(ref, Step.SNAPSHOT.value, now, now - RESERVED):
+            raise SnapshotUnderWay("another try may be making the snapshots at this moment")
+        self.pause(_CLOCKS_DIFFER.total_seconds())
+        try:
+            made = self.snapshots.create(target, ref.instance_id, tags, dry_run=False)
+        except Unavailable:
+            # EC2 may have begun them: the next try looks, and makes others only when this one is long over.
+            raise
+        except CloudError:
+            self.state.release_snapshots(ref, now)
+            raise
         found = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
-        missing = sorted(_volumes(cleared) - set(found.values()))
-        if missing and not dry_run:
+        if missing := sorted(_volumes(cleared) - set(found.values())):
             raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
         return found
 
