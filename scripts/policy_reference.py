@@ -15,9 +15,10 @@ SCHEMA = ROOT / "examples/policy.schema.json"
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "policy-judging.md": (
         "what is judged, and how",
-        ("targets", "selector", "exemption", "metrics", "idle", "vetoes", "breaker"),
+        ("targets", "selector", "exemption", "metrics", "idle", "vetoes"),
     ),
     "policy-acting.md": ("who is asked, and what is done", ("plan", "approval", "ownership")),
+    "policy-brakes.md": ("what holds actions back", ("breaker", "caps")),
     "policy-messages-and-money.md": (
         "events, health, hints and money",
         ("events", "health", "managed", "advice", "prices", "ledger", "budget"),

@@ -19,6 +19,6 @@ def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> 
     payload = parse(AskPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, stage=payload.stage.value)
-    asked = ask_owner()(ref, payload.stage, payload.task_token)
+    asked = ask_owner()(ref, payload.stage, payload.task_token, payload.reason)
     logger.info("asked", extra={"heard": asked.heard, "settled": asked.settled})
     return {"heard": asked.heard, "settled": asked.settled}

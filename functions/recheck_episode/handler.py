@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from governor.contracts.parsing import parse
@@ -12,17 +13,23 @@ from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import use_case
 
+_AGAIN_SECONDS = 60
+"""After a recheck that let a step through, and a freeze or a cap that held it back in that moment."""
+
 
 @observed(use_case(Ec2Parts(), RecheckEpisode))
 def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
-    """Episode and next step to `{"proceed", "outcome", "reason"}`."""
+    """Episode and next step to whether to go on, end or wait, and why."""
     payload = parse(RecheckPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, before=payload.before.value)
     result = recheck_episode()(ref, payload.before)
     logger.info("rechecked", extra={"proceed": result.proceed, "reason": result.reason})
     return {
+        "before": payload.before.value,
         "proceed": result.proceed,
+        "wait": result.wait is not None,
+        "wait_seconds": math.ceil(result.wait.total_seconds()) if result.wait else _AGAIN_SECONDS,
         "outcome": result.outcome.value if result.outcome else None,
         "reason": result.reason,
     }

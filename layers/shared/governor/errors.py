@@ -13,7 +13,8 @@
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     │   └── NotAllowed              this person may not give this answer; others may
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
-    │   └── Interrupted             EC2 itself takes the instance back, and it may be saving its work
+    │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
+    │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
     ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotUnderWay            another try may be making the snapshots of the episode now
@@ -140,6 +141,10 @@ class SafetyError(GovernorError):
 
 class Interrupted(SafetyError):
     """EC2 has announced that it takes the instance back: it may be saving its work."""
+
+
+class MustWait(SafetyError):
+    """Plans are frozen, or a cap is reached. Nothing was done; the same step may be done later."""
 
 
 class MetricsLate(GovernorError):

@@ -45,6 +45,7 @@ ADDED = frozenset(
         "shared",
         "snapshots_reserved_at",
         "is_late",
+        "waits_told_at",
         "late_since",
         "idle_told_at",
         "samples",

@@ -45,7 +45,7 @@ WRITERS = {
     "DIGEST": {"DeliverAlert"},
     "POLICY": {"DeliverAlert"},
     "HOLD": set(),
-    "CAPS": set(),
+    "CAPS": {"PutAway"},
     "LOCK": set(),
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""

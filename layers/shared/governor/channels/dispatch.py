@@ -52,7 +52,15 @@ _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Before a record is written again that the table did not take."""
-_FOLLOWS = frozenset({AlertKind.APPROVAL_FIRST_YES, AlertKind.OUTCOME, AlertKind.FAILURE, AlertKind.UNDONE})
+_FOLLOWS = frozenset(
+    {
+        AlertKind.APPROVAL_FIRST_YES,
+        AlertKind.APPROVED_WAITS,
+        AlertKind.OUTCOME,
+        AlertKind.FAILURE,
+        AlertKind.UNDONE,
+    }
+)
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
 _LINKED = OPEN | ENDS | {AlertKind.IDLE_FOUND}

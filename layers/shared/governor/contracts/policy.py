@@ -25,7 +25,7 @@ from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
 """Value of the document's optional `version` key."""
-ONLY_IN_BASE = ("selector", "targets", "breaker", "ownership", "managed", "budget")
+ONLY_IN_BASE = ("selector", "targets", "breaker", "caps", "ownership", "managed", "budget")
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
 _RETIRED: Mapping[str, str] = {
     "detector": "",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from governor.stores.brakes import Brakes
 from governor.stores.deliveries import Deliveries
 from governor.stores.episodes import Episodes
 from governor.stores.events import Burst, EventLog
@@ -19,7 +20,7 @@ from governor.stores.table import put
 _POLICY = ("POLICY", "ACCEPTED")
 
 
-class StateTable(Sweeps, Instances, Episodes, Ledger, Deliveries):
+class StateTable(Brakes, Sweeps, Instances, Episodes, Ledger, Deliveries):
     """All but the event log in one object, for use cases that need several; and the accepted policy."""
 
     def keep_policy(self, text: str, at: datetime) -> None:
@@ -32,4 +33,14 @@ class StateTable(Sweeps, Instances, Episodes, Ledger, Deliveries):
         return str(item["text"]) if item else None
 
 
-__all__ = ["Burst", "Deliveries", "Episodes", "EventLog", "Instances", "Ledger", "StateTable", "Sweeps"]
+__all__ = [
+    "Brakes",
+    "Burst",
+    "Deliveries",
+    "Episodes",
+    "EventLog",
+    "Instances",
+    "Ledger",
+    "StateTable",
+    "Sweeps",
+]

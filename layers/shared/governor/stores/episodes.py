@@ -204,6 +204,10 @@ class Episodes(Store):
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
         return self._existing(approval_id)
 
+    def note_waits_told(self, approval_id: str, at: datetime) -> None:
+        """Note that people know that the approved step waits."""
+        self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
+
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
         """Note the first of two approvals, while it is pending; return the approval as stored.
 

@@ -26,6 +26,8 @@ class AlertKind(StrEnum):
     APPROVAL_ESCALATION = "approval-escalation"
     APPROVAL_FIRST_YES = "approval-first-yes"
     """The first of two people has approved."""
+    APPROVED_WAITS = "approved-waits"
+    """A freeze or a cap holds back what was approved, or what `auto` does."""
     INSTANCE_IDLE = "instance-idle"
     """An instance has become idle: for machines alone, once per idle stretch."""
     IDLE_FOUND = "idle-found"

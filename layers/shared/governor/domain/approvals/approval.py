@@ -76,6 +76,8 @@ class Approval:
     decision: Decision | None = None
     first_yes: Decision | None = None
     """The first of two approvals, where two people are needed."""
+    waits_told_at: UtcDatetime | None = None
+    """When people were notified that an approved step waits; once an episode."""
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""

@@ -32,6 +32,8 @@ class Stage(StrEnum):
     AWAIT = "await"
     REMIND = "remind"
     ESCALATE = "escalate"
+    WAIT = "wait"
+    """After the answer: a freeze or a cap holds the step back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +303,27 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     )
     facts, kind = {"expires_at": expires_at}, AlertKind.APPROVAL_FIRST_YES
     return _alert(episode.ref, episode, kind, Severity.WARNING, words, "first-yes", at, facts)
+
+
+def waiting_alert(episode: Episode, why: str, hours: int, at: UtcDatetime, link: str | None) -> Alert:
+    """Return that an approved step waits, and why, with what to do; sent once an episode."""
+    doing = _ing(episode.plan)
+    lead = [
+        f"{sentence(why)} It is checked again until that is over, for {hours} h after the answer at the most."
+    ]
+    if episode.mode is Mode.ASK:
+        lead.append("The approval stands; nobody needs to answer again.")
+    lead.append(
+        "Next step: none, if it can wait. To keep the instance, set the exemption tag on it. An operator can "
+        "lift a freeze or raise a cap in the policy; `governor freezes` shows both."
+    )
+    words = Words(
+        title=_titled("{name} waits: nothing is done to it yet", episode.instance.name),
+        happens=f"{doing} it has not begun and waits.",
+        lead=tuple(lead),
+    )
+    kind = AlertKind.APPROVED_WAITS
+    return _alert(episode.ref, episode, kind, Severity.INFO, words, Stage.WAIT, at, {"why": why}, link)
 
 
 # how it ended

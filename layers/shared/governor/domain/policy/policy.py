@@ -29,7 +29,7 @@ from governor.domain.settings import (
     positive,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
-from governor.domain.units import Percent, printable
+from governor.domain.units import Percent, UtcDatetime, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
@@ -258,6 +258,9 @@ class ApprovalRule(Section):
     """Hours until the same idle time is reported again after an expiry, a failure or a notification."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
     """Minutes until the next attempt after a workflow that failed before it could ask."""
+    wait_at_most_hours: int = between(48, 1, 168)
+    """Hours after the answer for which an approved step waits while plans are frozen or a cap is reached.
+    Then the episode ends as refused."""
     broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
     """Answers that a link in a message to a list may give. Such a link does not prove who answered."""
     two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None)
@@ -302,6 +305,43 @@ class Breaker(Section):
     """Days of sweeps that a sweep is compared with."""
     history_days_needed: int = between(3, 1, 60, at_most="history_days")
     """Days of sweeps that must exist before the comparison is used."""
+    hub_window_hours: int = between(12, 2, 48)
+    """Hours that the breaker over all accounts and Regions looks back. It also looks at the last two."""
+    hub_minimum_instances: int = between(8, 2, 10_000)
+    """Instances of all accounts that must have turned and not worked since, before everything freezes."""
+    hub_times_the_usual: float = between(2.0, 1, 100)
+    """Freeze everything if more than this many times as many turned as in the same hours of last week."""
+    lift_freezes_before: str | None = None
+    """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what turned
+    before it no longer counts. `null`: no freeze is lifted."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if self.lift_freezes_before is not None:
+            try:
+                parse_iso(self.lift_freezes_before)
+            except ValueError:
+                reason = f"is {self.lift_freezes_before!r}; it must be a time such as 2026-12-24T09:00:00Z"
+                yield ("lift_freezes_before",), reason
+
+    @property
+    def lifted_before(self) -> UtcDatetime | None:
+        """Up to when freezes are lifted."""
+        return parse_iso(self.lift_freezes_before) if self.lift_freezes_before else None
+
+
+@dataclass(frozen=True, slots=True)
+class Caps(Section):
+    """How many stops and terminations may begin in a clock hour (UTC). Approved ones above it wait.
+
+    They bound what a mistake can do before people see it.
+    """
+
+    organization_actions_per_hour: int = between(20, 0, 10_000)
+    """Stops and terminations an hour in all accounts. Low: so many instances people can start again."""
+    account_actions_per_hour: int = between(5, 0, 10_000)
+    """Stops and terminations an hour in one account. Low: one team's mistake stays that team's morning."""
+    owner_actions_per_hour: int = between(5, 0, 10_000)
+    """Stops and terminations an hour of one owner's instances. Low: nobody loses everything at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,6 +522,7 @@ class Policy(Section):
     plan: PlanRule = PlanRule()
     approval: ApprovalRule = ApprovalRule()
     breaker: Breaker = Breaker()
+    caps: Caps = Caps()
     ownership: Ownership = field(default_factory=Ownership)
     advice: Advice = Advice()
     managed: Managed = Managed()

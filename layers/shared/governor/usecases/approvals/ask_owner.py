@@ -7,16 +7,17 @@ from datetime import timedelta
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
-from governor.errors import InputError, SafetyError
+from governor.errors import InputError, MustWait, SafetyError
 from governor.ports import Announcer, Clock, Policies, Workflow
-from governor.stores import Episodes
+from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import answer_document, asked_about
+from governor.usecases.brakes import frozen
 
 _TOLD_LINK = timedelta(days=30)
 
@@ -35,29 +36,34 @@ class AskOwner:
 
     clock: Clock
     policies: Policies
-    state: Episodes
+    state: StateTable
     workflow: Workflow
     announcer: Announcer
     signer: LinkSigner
 
-    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None) -> Asked:
+    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = "") -> Asked:
         """Sends the message of the stage, if it has one, and binds the task that waits.
 
         Raises:
-            SafetyError: the episode does not exist.
+            MustWait: plans are frozen; nobody is asked before the freeze ends.
+            SafetyError: the episode does not exist, or waited for too long for the end of a freeze.
             InputError: a stage that waits came without a task token, or one that does not came with one.
             NobodyListens: nobody at all would get the message, so no clock may run and nothing may be done.
             CloudError: the message was not taken; a retry sends it again.
         """
-        if (task_token is None) != (stage in (Stage.TELL, Stage.ASK)):
+        if (task_token is None) != (stage in (Stage.TELL, Stage.ASK, Stage.WAIT)):
             needs = "needs one" if task_token is None else "takes none"
             raise InputError(f"task_token: stage {stage.value} {needs}")
         episode = asked_about(self.state, ref)
+        if stage is Stage.WAIT:
+            return self._notify_waiting(episode, reason)
         is_heard = episode.mode is Mode.OBSERVE or self._is_theirs(episode)
         now = self.clock.now()
         if stage is Stage.TELL:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))
             return Asked(heard=is_heard)
+        if stage is Stage.ASK:
+            self._must_not_be_frozen(episode, now)
         expires_at = self._expiry(episode, stage, now)
         approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
         if approval.status is not ApprovalStatus.PENDING:
@@ -79,6 +85,29 @@ class AskOwner:
         """
         asked = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(asked), *list_addresses(asked)})
+
+    def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
+        """A question about what an outage shows as idle is not asked, and not answered in good faith."""
+        policies, planned = self.policies, episode.schedule
+        approval = self.state.approval(episode.approval_id)
+        if approval is None or approval.status is not ApprovalStatus.PENDING:
+            return
+        why = frozen(self.state, episode.ref.target, policies.base().policy.breaker, now)
+        if why is None:
+            return
+        hours = policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
+        if now - (planned.ask_at if planned else episode.opened_at) < timedelta(hours=hours):
+            raise MustWait(why)
+        raise SafetyError(f"{why}; the question waited for {hours} h (approval.wait_at_most_hours)")
+
+    def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
+        approval, now = self.state.approval(episode.approval_id), self.clock.now()
+        if approval is not None and approval.waits_told_at is None:
+            hours = self.policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
+            link = self._link(episode, now + _TOLD_LINK)
+            self.announcer.announce(waiting_alert(episode, reason, hours, now, link))
+            self.state.note_waits_told(approval.approval_id, now)
+        return Asked(heard=True)
 
     def _expiry(self, episode: Episode, stage: Stage, now: UtcDatetime) -> UtcDatetime:
         planned = episode.schedule

@@ -199,5 +199,5 @@ def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     if name == MetricsLate.__name__:
         # It was waited for long enough, and nobody's fault.
         return Outcome.REFUSED, cause[:1000]
-    refused = ("SafetyError", "Protected", "Unsupported", "WrongState", "NotFound")
+    refused = ("SafetyError", "MustWait", "Protected", "Unsupported", "WrongState", "NotFound")
     return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]

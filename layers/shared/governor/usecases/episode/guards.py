@@ -15,14 +15,15 @@ from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import AppliedPolicy, Mode
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime
-from governor.errors import Interrupted, SafetyError
+from governor.errors import Interrupted, MustWait, SafetyError
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 
@@ -51,6 +52,22 @@ class Guards:
         """Lets the step through, with the facts it was let through on.
 
         Raises:
+            MustWait: plans are frozen.
+            Interrupted, SafetyError, CloudError: as `check`.
+        """
+        cleared = self.check(ref, step)
+        if (why := self.frozen(cleared.instance.target)) is not None:
+            raise MustWait(why)
+        return cleared
+
+    def frozen(self, target: Target) -> str | None:
+        """Return why plans of the target are frozen, by its own breaker or by that over all targets."""
+        return frozen(self.state, target, self.policies.base().policy.breaker, self.clock.now())
+
+    def check(self, ref: EpisodeRef, step: Step) -> Cleared:
+        """All guards that time alone does not open: the step, as long as nothing holds it back.
+
+        Raises:
             Interrupted: EC2 takes the instance back.
             SafetyError: a guard does not hold; the message says which.
             CloudError: something could not be read.
@@ -62,9 +79,6 @@ class Guards:
         by_silence = approval is not None and approval.status is ApprovalStatus.EXPIRED
         who = approval.approvers if approval else f"mode {episode.mode.value}"
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
-        frozen = self.state.breaker(target)
-        if frozen is not None:
-            raise SafetyError(f"plans are frozen: {frozen.why}")
         instance = self.inspect.describe(target, ref.instance_id)
         if instance is None:
             raise SafetyError("the instance no longer exists")

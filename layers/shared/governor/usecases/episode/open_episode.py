@@ -23,6 +23,7 @@ from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 
@@ -77,10 +78,9 @@ class OpenEpisode:
         policy = applied.policy
         if not base.selector.is_on(instance):
             return self._close(ref, policy, Outcome.VOID, f"the instance no longer carries {base.selector}")
-        frozen = self.state.breaker(target)
-        if frozen is not None:
-            return self._close(ref, policy, Outcome.VOID, f"plans are frozen: {frozen.why}")
         now = self.clock.now()
+        if (why_frozen := frozen(self.state, target, base.breaker, now)) is not None:
+            return self._close(ref, policy, Outcome.VOID, why_frozen)
         if self.state.record(target, ref.instance_id).is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)

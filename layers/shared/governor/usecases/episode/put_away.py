@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, companions, unmet
-from governor.errors import SafetyError
+from governor.errors import GovernorError, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
-from governor.stores import Episodes
+from governor.stores import StateTable
+from governor.usecases.brakes import cap_reached, caps_of
 from governor.usecases.episode.guards import Cleared, Guards, must_be_recent, must_be_rechecked
 
 
@@ -20,12 +22,13 @@ class PutAway:
     clock: Clock
     guards: Guards
     controller: InstanceController
-    state: Episodes
+    state: StateTable
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
         """Stops or terminates the instance of the episode; true when it was a dry run.
 
         Raises:
+            MustWait: plans are frozen, or a cap is reached; EC2 was not called.
             SafetyError: a guard does not hold; EC2 was not called.
             Protected, Unsupported, WrongState, NotFound, AccessDenied: EC2 said no.
             Throttled, Unavailable: the same call may succeed later.
@@ -48,10 +51,7 @@ class PutAway:
             return
         if instance.state != "running":
             raise SafetyError(f"the instance is {instance.state}, not running")
-        # Noted before the call, so that the event it causes is known to be our own.
-        self.state.note_step(episode.ref, Step.STOP.value, self.clock.now())
-        self._prepare(cleared, Step.STOP)
-        self.controller.stop(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+        self._carry_out(cleared, Step.STOP, self.controller.stop)
 
     def _terminate(self, cleared: Cleared) -> None:
         episode, instance = cleared.episode, cleared.instance
@@ -63,9 +63,30 @@ class PutAway:
         if not cleared.dry_run:
             self.guards.completed_snapshots(cleared)
             self._snapshots_must_be_recent(cleared)
-        self.state.note_step(episode.ref, Step.TERMINATE.value, self.clock.now())
-        self._prepare(cleared, Step.TERMINATE)
-        self.controller.terminate(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+        self._carry_out(cleared, Step.TERMINATE, self.controller.terminate)
+
+    def _carry_out(self, cleared: Cleared, step: Step, call: Callable[..., None]) -> None:
+        """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
+        ref, instance = cleared.episode.ref, cleared.instance
+        if not cleared.dry_run:
+            self._reserve(cleared, step)
+        try:
+            # Noted before the call, so that the event it causes is known to be our own.
+            self.state.note_step(ref, step.value, self.clock.now())
+            self._prepare(cleared, step)
+            call(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+        except (Throttled, Unavailable):
+            raise  # It may have taken effect; a retry goes on with the same count.
+        except GovernorError:
+            self.state.give_back(ref.execution_name, step.value)
+            raise
+
+    def _reserve(self, cleared: Cleared, step: Step) -> None:
+        caps = caps_of(cleared.episode, self.guards.policies.base().policy.caps)
+        name = cleared.episode.ref.execution_name
+        full = self.state.reserve(name, step.value, caps, self.clock.now())
+        if full is not None:
+            raise MustWait(cap_reached(full, caps[full]))
 
     def _prepare(self, cleared: Cleared, main: Step) -> None:
         """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
+from governor.domain.units import UtcDatetime
 from governor.domain.wording import span
 from governor.errors import Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
-from governor.stores import Episodes
+from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.episode.guards import Guards
+from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, caps_of, next_hour
+from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 
@@ -24,6 +27,8 @@ class Rechecked:
     proceed: bool
     outcome: Outcome | None
     reason: str
+    wait: timedelta | None = None
+    """After which to check again, where a freeze or a cap alone holds the step back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class RecheckEpisode:
     accounts: Accounts
     guards: Guards
     inspect: InspectInstance
-    state: Episodes
+    state: StateTable
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
         """Decides whether `before` may be done now.
@@ -44,34 +49,61 @@ class RecheckEpisode:
             MetricsLate: the newest readings are missing, for less than half an hour. Tried again in minutes.
         """
         try:
-            cleared = self.guards.clear(ref, before)
+            cleared = self.guards.check(ref, before)
         except Interrupted as error:
             return Rechecked(False, Outcome.INTERRUPTED, str(error))
         except SafetyError as error:
             return Rechecked(False, self._outcome_of(ref), str(error))
         instance, now = cleared.instance, self.clock.now()
+        held_back = self._held_back(cleared, before, now)
         stopped_by_us = Step.STOP.value in cleared.episode.steps_done and not cleared.dry_run
         if stopped_by_us:
             if instance.state != "stopped":
                 return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}, not stopped")
         elif instance.state != "running":
             return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
-        else:
-            policy = cleared.applied.policy
-            verdict, evidence = self.inspect.judge(instance, policy, now)
-            if verdict.is_late:
-                raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
-            if verdict.kind is not VerdictKind.IDLE:
-                outcome = _outcome(verdict, cleared.episode)
-                why = f"{verdict.kind.value}: {verdict.reason}"
-                asked_on = cleared.episode.evidence
-                asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
-                if outcome is Outcome.REFUSED and asked_sooner and not is_released(evidence, policy):
-                    needed = span(policy.ask_window)
-                    why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
-                return Rechecked(False, outcome, why)
+        elif (ended := self._no_longer_idle(cleared, now, waits=held_back is not None)) is not None:
+            return ended
+        if held_back is not None:
+            return held_back
         self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")
+
+    def _no_longer_idle(self, cleared: Cleared, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
+        """Judge the running instance again. While the step `waits`, only work ends the episode: in an
+        outage there is no other evidence."""
+        instance, episode, policy = cleared.instance, cleared.episode, cleared.applied.policy
+        verdict, evidence = self.inspect.judge(instance, policy, now)
+        if verdict.kind is VerdictKind.IDLE or (waits and verdict.kind not in WORKING):
+            return None
+        if verdict.is_late:
+            raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
+        outcome = _outcome(verdict, episode)
+        why = f"{verdict.kind.value}: {verdict.reason}"
+        asked_on = episode.evidence
+        asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
+        if outcome is Outcome.REFUSED and asked_sooner and not is_released(evidence, policy):
+            needed = span(policy.ask_window)
+            why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
+        return Rechecked(False, outcome, why)
+
+    def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
+        """Wait for the end of a freeze or the next hour of a cap, as long as the approval lives."""
+        episode, base = cleared.episode, self.guards.policies.base().policy
+        name, wait = episode.ref.execution_name, FREEZE_CHECKED
+        why = self.guards.frozen(cleared.instance.target)
+        if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
+            caps = caps_of(episode, base.caps)
+            full = self.state.capped(name, before.value, caps, now)
+            if full is not None:
+                why, wait = cap_reached(full, caps[full]), next_hour(now, name)
+        if why is None:
+            return None
+        hours = cleared.applied.policy.approval.wait_at_most_hours
+        if now - approved_at(episode, self.state.approval(episode.approval_id)) >= timedelta(hours=hours):
+            over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
+            return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
+        return Rechecked(False, Outcome.REFUSED, why, wait)
 
     def _outcome_of(self, ref: EpisodeRef) -> Outcome:
         """An instance that is gone or started anew voids the episode; every other guard refuses."""

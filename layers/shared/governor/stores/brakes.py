@@ -1,0 +1,141 @@
+"""What holds actions back: the counts and the freeze over all targets, and the caps.
+
+Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+
+from governor.domain.instance import Target
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.hub_breaker import DAYS_KEPT, Hub, Turned, hour_of
+from governor.stores.table import Key, Store, Write, absent, present, put, update, where
+
+_HUB: Key = ("BREAKER#hub", "HUB")
+_TURNED, _BACK, _HOUR = "turned_", "back_", "%Y%m%d%H"
+_RESERVED_FOR = timedelta(days=90)
+"""As long as the name of an execution cannot be used again."""
+_COUNTED_FOR = timedelta(days=2)
+_ATTEMPTS = 3
+
+
+class Brakes(Store):
+    """Counts over all targets, and actions counted against caps."""
+
+    def hub(self) -> Hub:
+        """Return what is counted over all targets, and the freeze: one item, one consistent read."""
+        item = self._table.get(_HUB) or {}
+        known = [name for name in item if name.startswith((_TURNED, _BACK))]
+        hours = {
+            _hour(name): Turned(item.get(_TURNED + _tail(name), 0), item.get(_BACK + _tail(name), 0))
+            for name in known
+        }
+        stored = [item["freeze"]] if item.get("freeze") else []
+        return Hub(hours, next(self._table.records(BreakerState, stored), None))
+
+    def turned(self, target: Target) -> dict[str, datetime]:
+        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch."""
+        item = self._table.get(_turned_key(target)) or {"ids": {}}
+        return {one: _hour(hour) for one, hour in item["ids"].items()}
+
+    def count_turned(
+        self,
+        target: Target,
+        ids: Mapping[str, datetime],
+        new: Collection[str],
+        back: Collection[str],
+        hub: Hub,
+        now: datetime,
+    ) -> None:
+        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted.
+
+        Counted first: a sweep that dies in between counts twice, which can only freeze.
+        """
+        add = Counter({_TURNED + f"{now:{_HOUR}}": len(new)} if new else {})
+        add.update(_BACK + f"{ids[one]:{_HOUR}}" for one in back)
+        oldest = now - timedelta(days=DAYS_KEPT)
+        if hub.freeze is not None:
+            oldest = min(oldest, hub.freeze.tripped_at - timedelta(days=DAYS_KEPT))
+        old = [f"{kind}{hour:{_HOUR}}" for hour in hub.hours if hour < oldest for kind in (_TURNED, _BACK)]
+        add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
+        if add:
+            self._table.write(update(_HUB, {}, remove=old, add=add))
+        kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
+        kept |= dict.fromkeys(new, hour_of(now))
+        document = {"ids": {one: f"{hour:{_HOUR}}" for one, hour in kept.items()}}
+        self._table.write(put(_turned_key(target), document))
+
+    def freeze_hub(self, state: BreakerState) -> bool:
+        """Freeze everything; true when this call did."""
+        return self._table.holds(update(_HUB, {"freeze": state}, absent("freeze")))
+
+    def keep_hub_freeze(self, state: BreakerState) -> None:
+        """Change the freeze that stands; one that has ended stays ended."""
+        self._table.holds(update(_HUB, {"freeze": state}, present("freeze")))
+
+    def release_hub(self) -> bool:
+        """End the freeze; true when this call did."""
+        return self._table.holds(update(_HUB, {}, present("freeze"), remove=["freeze"]))
+
+    def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
+        """Count a step against its caps, once however often it is repeated, or return which cap is reached.
+
+        Args:
+            name: of the episode's execution.
+            caps: the most in this hour (UTC), by what is capped.
+        """
+        for _ in range(_ATTEMPTS):
+            if (full := self.capped(name, step, caps, now)) is not None or self._is_reserved(name, step):
+                return full
+            kept = {"hour": f"{now:{_HOUR}}", "caps": list(caps)}
+            counting = [_counting(now, one, 1, most) for one, most in caps.items()]
+            free, until = absent("hour"), now + _RESERVED_FOR
+            if self._table.wins(update(_reservation(name, step), kept, free, until=until), *counting):
+                return None
+        return next(iter(caps))
+
+    def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
+        """Return which cap is reached in this hour; `None` where there is room, or the step is counted."""
+        if self._is_reserved(name, step):
+            return None
+        taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
+        return next((one for one, most in caps.items() if taken[one] >= most), None)
+
+    def give_back(self, name: str, step: str) -> None:
+        """Undo the count of a step that EC2 refused."""
+        item = self._table.get(_reservation(name, step)) or {}
+        if "hour" in item:
+            counting = [_counting(_hour(item["hour"]), one, -1) for one in item["caps"]]
+            free = update(_reservation(name, step), {}, present("hour"), remove=["hour", "caps"])
+            self._table.wins(free, *counting)
+
+    def _is_reserved(self, name: str, step: str) -> bool:
+        return "hour" in (self._table.get(_reservation(name, step)) or {})
+
+
+def _counting(at: datetime, what: str, number: int, most: int | None = None) -> Write:
+    room = None if most is None else absent("taken") | where("taken", "<", most)
+    return update((_cap_pk(at), what), {}, room, add={"taken": number}, until=at + _COUNTED_FOR)
+
+
+def _reservation(name: str, step: str) -> Key:
+    return f"CAPS#{name}", step
+
+
+def _cap_pk(at: datetime) -> str:
+    return f"CAPS#{at:{_HOUR}}"
+
+
+def _turned_key(target: Target) -> Key:
+    return f"BREAKER#{target.account}#{target.region}", "TURNED"
+
+
+def _tail(name: str) -> str:
+    return name.rpartition("_")[2]
+
+
+def _hour(name: str) -> datetime:
+    return datetime.strptime(_tail(name), _HOUR).replace(tzinfo=UTC)

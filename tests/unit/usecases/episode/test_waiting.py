@@ -1,0 +1,197 @@
+"""An approved step that a freeze or a cap holds back waits, and counts once against the caps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.domain.approvals.messages import Stage
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Breaker, Caps, Mode
+from governor.domain.sweep.breaker import BreakerState
+from governor.errors import MustWait, Protected, SafetyError, Throttled
+from governor.usecases.approvals.ask_owner import AskOwner
+from tests.builders import NOW, TARGET
+from tests.twins import MemoryStateTable
+from tests.unit.usecases.builders import SIGNER
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+CAPS = {"ORGANIZATION": 3, "ACCOUNT#1": 2}
+
+
+def with_caps(world: World, **caps: int) -> None:
+    """The policy has these caps from now on."""
+    world.policies.policy = replace(world.policies.policy, caps=Caps(**caps))
+
+
+def taken(world: World) -> int:
+    """Actions counted in this hour for all accounts."""
+    item = world.state._table.get((f"CAPS#{world.clock.now():%Y%m%d%H}", "ORGANIZATION")) or {}
+    return int(item.get("taken", 0))
+
+
+def asking(world: World) -> AskOwner:
+    """The function that sends messages."""
+    return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+
+
+@pytest.mark.parametrize("over_all", [False, True])
+def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: bool) -> None:
+    """Before, a freeze ended what people had approved as refused."""
+    world, freeze = World(), BreakerState(NOW, "outage", turned=40)
+    if over_all:
+        world.state.freeze_hub(freeze)
+    else:
+        world.state.set_breaker(TARGET, freeze)
+
+    waiting = world.recheck(world.ref, Step.STOP)
+    with pytest.raises(MustWait, match="frozen: outage"):
+        world.put_away(world.ref, Step.STOP)
+    if over_all:
+        world.state.release_hub()
+    else:
+        world.state.set_breaker(TARGET, None)
+
+    assert (False, timedelta(minutes=15)) == (waiting.proceed, waiting.wait)
+    assert "frozen: outage" in waiting.reason
+    assert [] == world.writes()
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
+    """The reason says that it waited, and which setting ended it."""
+    world = World()
+    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.clock.moment += timedelta(hours=48)
+    world.publish_quiet()
+
+    over = world.recheck(world.ref, Step.STOP)
+
+    assert (False, Outcome.REFUSED, None) == (over.proceed, over.outcome, over.wait)
+    assert "approval.wait_at_most_hours" in over.reason
+
+
+def test_work_ends_the_wait_and_missing_metrics_do_not() -> None:
+    """In an outage of metrics there is no evidence of anything; a GPU at work is evidence."""
+    world = World()
+    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.metrics.published.clear()
+    silent = world.recheck(world.ref, Step.STOP)
+    world.publish_quiet(utilization=90)
+    busy = world.recheck(world.ref, Step.STOP)
+
+    assert silent.wait is not None
+    assert (None, Outcome.WOKE_UP) == (busy.wait, busy.outcome)
+
+
+def test_a_reached_cap_holds_the_step_back_until_the_next_hour() -> None:
+    """The recheck says how long to wait; whoever comes past it is stopped before EC2 is called."""
+    world = World()
+    with_caps(world, account_actions_per_hour=0)
+
+    waiting = world.recheck(world.ref, Step.STOP)
+    with pytest.raises(MustWait, match="account_actions_per_hour"):
+        world.put_away(world.ref, Step.STOP)
+
+    assert waiting.wait is not None
+    assert timedelta(0) < waiting.wait <= timedelta(minutes=70)
+    assert ([], 0) == (world.writes(), taken(world))
+    with_caps(world)
+    assert not world.put_away(world.ref, Step.STOP)
+
+
+def test_a_repeated_step_counts_once() -> None:
+    """Lambda repeats what timed out, also after EC2 has taken the call."""
+    world = World()
+    world.ec2.failures["stop"] = [Throttled("slow down", operation="ec2:StopInstances")]
+    with pytest.raises(Throttled):
+        world.put_away(world.ref, Step.STOP)
+
+    world.put_away(world.ref, Step.STOP)
+    world.put_away(world.ref, Step.STOP)
+
+    assert 1 == taken(world)
+
+
+def test_what_ec2_refuses_and_a_dry_run_count_nothing() -> None:
+    """The hour's actions are for what took effect."""
+    world = World()
+    world.ec2.failures["stop"] = [Protected("no", operation="ec2:StopInstances")]
+    with pytest.raises(Protected):
+        world.put_away(world.ref, Step.STOP)
+    rehearsal = World(mode=Mode.OBSERVE)
+    with_caps(rehearsal, organization_actions_per_hour=0)
+
+    assert rehearsal.put_away(rehearsal.ref, Step.STOP)
+    assert (0, 0) == (taken(world), taken(rehearsal))
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["take", "back"])), max_size=40))
+def test_no_order_of_calls_passes_a_cap(calls: list[tuple[int, str]]) -> None:
+    """Whatever is repeated and given back: never more than the cap, and never a count lost."""
+    state, held = MemoryStateTable(), set()
+    for number, call in calls:
+        if call == "back":
+            state.give_back(f"e{number}", "stop")
+            held.discard(number)
+            continue
+        full = state.reserve(f"e{number}", "stop", CAPS, NOW)
+        assert (full is None) == (number in held or len(held) < 2)
+        if full is None:
+            held.add(number)
+        else:
+            assert "ACCOUNT#1" == full
+    counted = state._table.get((f"CAPS#{NOW:%Y%m%d%H}", "ACCOUNT#1")) or {"taken": 0}
+    assert len(held) == counted["taken"]
+
+
+def test_people_are_notified_once_that_it_waits_and_why() -> None:
+    """With what to do; not at every recheck."""
+    world = World()
+    ask = asking(world)
+    ask(world.ref, Stage.WAIT, None, "plans are frozen: outage")
+    ask(world.ref, Stage.WAIT, None, "plans are frozen: outage")
+
+    [alert] = world.announcer.sent
+    assert "approved-waits" == alert.kind.value
+    text = "\n".join(alert.lines)
+    assert "Plans are frozen: outage." in text
+    assert "Next step:" in text
+    assert "48 h" in text
+
+
+def test_no_question_is_sent_while_everything_is_frozen() -> None:
+    """It is sent after the freeze; what waited for too long ends, saying so."""
+    world = World(decide=False)
+    ask = asking(world)
+    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+
+    with pytest.raises(MustWait, match="outage"):
+        ask(world.ref, Stage.ASK, None)
+    assert [] == world.announcer.sent
+    world.state.release_hub()
+    ask(world.ref, Stage.ASK, None)
+    assert 1 == len(world.announcer.sent)
+    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.clock.moment += timedelta(days=3)
+    with pytest.raises(SafetyError, match="wait_at_most_hours"):
+        ask(world.ref, Stage.ASK, None)
+
+
+def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
+    """Between the count that is too high and the sweep that freezes, nothing slips through."""
+    world = World()
+    ids = [f"i-{number}" for number in range(8)]
+    world.state.count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
+
+    with pytest.raises(MustWait, match="8 instances of all accounts"):
+        world.put_away(world.ref, Step.STOP)
+    lifted = Breaker(lift_freezes_before=(NOW + timedelta(hours=1)).isoformat())
+    world.policies.policy = replace(world.policies.policy, breaker=lifted)
+    assert not world.put_away(world.ref, Step.STOP)
+    assert world.state.approval(APPROVAL_ID) is not None
