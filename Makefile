@@ -15,7 +15,7 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration test-browser screenshots check lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up test test-unit test-integration soak test-browser screenshots check lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -38,6 +38,9 @@ test-unit: env-project ## unit and contract tests only
 
 test-integration: env-project env-cloud ## the real state machines on the local cloud
 	@$(VENV)/python -m pytest -m integration
+
+soak: env-project ## every crash point and storms of faults on simulated time; last line JSON, fails on a violation
+	@SECONDS=0; $(VENV)/python -m tests.soak && $(call took,soak)
 
 test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
 	@$(BROWSER)/python -m pytest -m "browser or fuzz" tests/browser

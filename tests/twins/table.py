@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
@@ -50,19 +49,20 @@ class MemoryTable(Table):
     def get(self, key: Key) -> Document | None:
         _ask("dynamodb:GetItem", key[0])
         with self._turn():
-            return deepcopy(self.items.get(key))
+            found = self.items.get(key)
+            return None if found is None else dict(_copy(found))
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Copies of the items, as they are now."""
         _ask("dynamodb:Query", pk)
         with self._turn():
             found = sorted(key for key in self.items if key[0] == pk and key[1].startswith(prefix))
-            return iter(deepcopy([self.items[key] for key in found if after is None or key[1] > after]))
+            return iter([_copy(self.items[key]) for key in found if after is None or key[1] > after])
 
     def write(self, one: Write) -> Document:
         with self._turn():
             self.transact(one)
-            return deepcopy(self.items[one.key]) if one.kind == "Update" else {}
+            return dict(_copy(self.items[one.key])) if one.kind == "Update" else {}
 
     def transact(self, *writes: Write) -> None:
         for one in writes:
@@ -102,6 +102,13 @@ class MemoryTable(Table):
 def _ask(action: str, pk: str) -> None:
     for asked in ASKED:
         asked(action, pk)
+
+
+def _copy(value: Any) -> Any:
+    """Of plain data, in which `copy.deepcopy` would look for cycles."""
+    if isinstance(value, dict):
+        return {name: _copy(one) for name, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
 def _stored(document: Document) -> Document:

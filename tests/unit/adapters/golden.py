@@ -53,6 +53,7 @@ ADDED = frozenset(
         "last_measured",
         "longest_hole_minutes",
         "session",
+        "untold",
     }
 )
 """Fields that it did not know. It ignores what it does not know."""
@@ -234,7 +235,8 @@ def from_text(value: dict[str, Any]) -> dict[str, Any]:
 def comparable(item: dict[str, Any]) -> dict[str, Any]:
     """An item with what is packed unpacked, and without what differs from run to run, or is new and unset."""
     unset = {name for name in ADDED & item.keys() if item[name] == {"NULL": True}}
-    plain_item = {name: value for name, value in item.items() if name not in {"version", *RETIRED, *unset}}
+    differs = {"version", "untold", *RETIRED, *unset}
+    plain_item = {name: value for name, value in item.items() if name not in differs}
     for name, value in plain_item.items():
         if "B" in value:
             text = zlib.decompress(base64.b64decode(value["B"])).decode()

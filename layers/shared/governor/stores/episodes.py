@@ -127,6 +127,9 @@ class Episodes(Store):
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""
+        # First: where it alone succeeds, nobody is notified once more.
+        is_untold = where("untold", "=", ref.execution_name)
+        self._table.holds(update(_record(ref), {}, is_untold, remove=("untold",)))
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
@@ -176,7 +179,7 @@ class Episodes(Store):
             gone = check(keys.episode(ref), absent())
             writes = [update(keys.episode(ref), closed, _OPEN) if stored else gone]
             if is_held:
-                writes.append(_freeing(ref, outcome, quiet_until))
+                writes.append(_freeing(ref, outcome, quiet_until, opened=stored is not None))
             if ledger is not None:
                 writes += booking(ledger)
             if self._table.wins(*writes):
@@ -267,8 +270,8 @@ def _is_held_by(ref: EpisodeRef) -> Condition:
     return where("open_episode", "=", ref.execution_name)
 
 
-def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None) -> Write:
-    values: Document = {"last_outcome": outcome}
+def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None, *, opened: bool) -> Write:
+    values: Document = {"last_outcome": outcome, **({"untold": ref.execution_name} if opened else {})}
     remove = ["open_episode"]
     if quiet_until is None:
         remove += ["quiet_until", "quiet_launch_time"]

@@ -21,6 +21,7 @@ from tests.unit.usecases.builders import (
     asked,
     decision,
     open_question,
+    recorder,
     ref_of,
     start_acting,
     stored_approval,
@@ -528,3 +529,23 @@ def test_another_date_or_reason_is_another_decision() -> None:
     longer = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(days=7))
     with pytest.raises(DecisionRefused, match="already decided"):
         decide(approval_id_of(instance_id), longer)
+
+
+def test_an_outcome_that_nobody_was_told_of_is_found_by_the_sweep() -> None:
+    """Its last step closed it while SNS was down, and so did whatever followed. It is told once."""
+    world, instance_id, ref = asked()
+    world.announcer.failure = Unavailable("SNS is down")
+    world.state.void(approval_id_of(instance_id), "nobody answered in time", expired=True)
+    with pytest.raises(Unavailable):
+        recorder(world)(ref, Outcome.EXPIRED, "nobody answered in time")
+    world.announcer.failure = None
+    sent = alerts(world, AlertKind.OUTCOME)
+    world.sweep(5)  # its workflow may still try
+    assert sent == alerts(world, AlertKind.OUTCOME)
+
+    world.sweep(10)
+    world.sweep(10)
+
+    assert sent + 1 == alerts(world, AlertKind.OUTCOME)
+    assert stored_episode(world, ref).outcome_told_at is not None
+    assert world.state.record(TARGET, instance_id).untold is None

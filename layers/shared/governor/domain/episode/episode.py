@@ -227,6 +227,8 @@ class InstanceRecord:
     marked_at: UtcDatetime | None = None
     warned_until: UtcDatetime | None = None
     """Until when a warning stands that EC2 takes it back; nothing is asked or done about it before."""
+    untold: EpisodeRef | None = None
+    """The closed episode whose outcome people may not know yet."""
     problem: str | None = None
     """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
 

@@ -154,7 +154,8 @@ class CloseDead:
         if episode.outcome_told_at is not None or episode.outcome is None:
             return False
         reason = episode.outcome_reason or ""
-        self.announcer.announce(outcome_alert(episode.ref, episode, episode.outcome, reason, now, None))
+        if episode.outcome is not Outcome.TOLD:
+            self.announcer.announce(outcome_alert(episode.ref, episode, episode.outcome, reason, now, None))
         self.state.note_told(episode.ref, now)
         return True
 

@@ -18,6 +18,8 @@ from governor.usecases.sweep.sweep_case import Case, Sweep
 
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
+_TELL_AFTER = timedelta(minutes=10)
+"""An outcome that was not announced by then will not be: the last try of its workflow is over."""
 _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is checked: longer than any policy lets a stop wait to be booked."""
 
@@ -41,6 +43,8 @@ class FollowUp:
                 sweep.attempt(case.id, self._settle, sweep, case)
         listed = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
+            if record.untold is not None:
+                sweep.attempt(instance_id, self._tell_late, record.untold, sweep.now)
             if instance_id not in listed and record.open_episode is not None:
                 sweep.attempt(instance_id, self._unlisted, record.open_episode, sweep.now)
             elif record.holds_an_old_warning_alone(sweep.now):
@@ -103,6 +107,12 @@ class FollowUp:
         if episode is not None and episode.phase is Phase.ASKING:
             self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
         self._repair(ref, now)
+
+    def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+        """The last step closed the episode, and could tell nobody."""
+        episode = self.state.episode(ref)
+        if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
+            self.close_dead(ref, "its outcome was not announced", now)
 
     def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Close an episode whose workflow is gone, and deliver a decision that was not taken."""

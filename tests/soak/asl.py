@@ -1,0 +1,357 @@
+"""A strict interpreter of the state machine's own definition, for simulated time.
+
+It knows the states and fields that `statemachines/remediation.yaml` uses. Anything else is an error when the
+definition is loaded, so that a new field cannot pass here without a meaning.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+_COMMON = {"Type", "Comment"}
+_FIELDS: Mapping[str, set[str]] = {
+    "Task": {
+        *_COMMON,
+        "Resource",
+        "Parameters",
+        "ResultSelector",
+        "ResultPath",
+        "TimeoutSeconds",
+        "TimeoutSecondsPath",
+        "Retry",
+        "Catch",
+        "Next",
+    },
+    "Choice": {*_COMMON, "Choices", "Default"},
+    "Pass": {*_COMMON, "InputPath", "Parameters", "Result", "ResultPath", "Next"},
+    "Wait": {*_COMMON, "Seconds", "SecondsPath", "Next"},
+    "Succeed": _COMMON,
+    "Fail": {*_COMMON, "Error", "Cause"},
+}
+_MACHINE = {"Comment", "QueryLanguage", "StartAt", "States"}
+_RETRIER = {
+    "ErrorEquals",
+    "IntervalSeconds",
+    "BackoffRate",
+    "MaxAttempts",
+    "MaxDelaySeconds",
+    "JitterStrategy",
+}
+_CATCHER = {"ErrorEquals", "ResultPath", "Next"}
+_INVOKE = "arn:${Partition}:states:::lambda:invoke"
+_WAITS = f"{_INVOKE}.waitForTaskToken"
+
+
+def _same_kind(compare: Callable[[Any, Any], bool], *kinds: type) -> Callable[[Any, Any], bool]:
+    """A comparison that values of another type do not pass, as in Step Functions."""
+
+    def check(found: Any, wanted: Any) -> bool:
+        is_right = isinstance(found, kinds) and (bool in kinds or not isinstance(found, bool))
+        return is_right and compare(found, wanted)
+
+    return check
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "StringEquals": _same_kind(operator.eq, str),
+    "BooleanEquals": _same_kind(operator.eq, bool),
+    "NumericEquals": _same_kind(operator.eq, int, float),
+    "NumericLessThan": _same_kind(operator.lt, int, float),
+    "NumericLessThanEquals": _same_kind(operator.le, int, float),
+    "NumericGreaterThan": _same_kind(operator.gt, int, float),
+    "NumericGreaterThanEquals": _same_kind(operator.ge, int, float),
+}
+_COMBINED: Mapping[str, Callable[[Sequence[bool]], bool]] = {"And": all, "Or": any}
+
+
+class NotUnderstood(Exception):
+    """The definition holds something that this interpreter gives no meaning to."""
+
+
+class StepFailed(Exception):
+    """A state failed: `error` and `cause` as Step Functions names them."""
+
+    def __init__(self, error: str, cause: str = "") -> None:
+        super().__init__(f"{error}: {cause}")
+        self.error, self.cause = error, cause
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """The execution waits for so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """The execution waits for an answer with this token, so many seconds at most; it is sent the answer, or
+    `None` when the time is over."""
+
+    token: str
+    seconds: float
+
+
+class Host(Protocol):
+    """Where an execution runs."""
+
+    def call(self, function: str, payload: Mapping[str, Any]) -> Any:
+        """Return the function's result. Raises: StepFailed."""
+
+    def new_token(self) -> str:
+        """Return a token that nobody knows yet."""
+
+    def answered(self, token: str) -> Mapping[str, Any] | None:
+        """Return the answer that has come for a token, if one has."""
+
+    def close(self, token: str) -> None:
+        """Take no answer for this token any more."""
+
+    def jitter(self) -> float:
+        """Return a number between 0 and 1."""
+
+
+Steps = Generator[Pause | Await, Mapping[str, Any] | None, dict[str, Any]]
+
+
+def check(definition: Mapping[str, Any]) -> None:
+    """Check that every part of the definition is understood. Raises: NotUnderstood."""
+    _only(definition, _MACHINE, "the machine")
+    if definition.get("QueryLanguage", "JSONPath") != "JSONPath":
+        raise NotUnderstood(f"query language {definition['QueryLanguage']}")
+    states = definition["States"]
+    if definition["StartAt"] not in states:
+        raise NotUnderstood(f"it starts at {definition['StartAt']}, which is no state")
+    for name, state in states.items():
+        _check_state(name, state, states)
+
+
+def _check_state(name: str, state: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+    kind = str(state.get("Type"))
+    if kind not in _FIELDS:
+        raise NotUnderstood(f"{name}: a state of type {kind}")
+    _only(state, _FIELDS[kind], name)
+    if kind == "Task":
+        _check_task(name, state)
+    for path in _paths(state):
+        _names(path)
+    for rule in state.get("Choices", ()):
+        _check_rule(name, rule, nested=False)
+    for target in _targets(state):
+        if target not in states:
+            raise NotUnderstood(f"{name}: it leads to {target}, which is no state")
+
+
+def _paths(state: Mapping[str, Any]) -> list[Any]:
+    keys = ("InputPath", "ResultPath", "SecondsPath", "TimeoutSecondsPath")
+    parts = [state, *state.get("Catch", ())]
+    return [part[key] for part in parts for key in keys if part.get(key) is not None]
+
+
+def _targets(state: Mapping[str, Any]) -> list[str]:
+    parts = [state, *state.get("Catch", ()), *state.get("Choices", ())]
+    return [part[key] for part in parts for key in ("Next", "Default") if key in part]
+
+
+def _check_task(name: str, state: Mapping[str, Any]) -> None:
+    if state["Resource"] not in (_INVOKE, _WAITS):
+        raise NotUnderstood(f"{name}: the resource {state['Resource']}")
+    if set(state["Parameters"]) - {"FunctionName", "Payload", "Payload.$"}:
+        raise NotUnderstood(f"{name}: parameters of another call than lambda:invoke")
+    if "ResultSelector" in state and state["ResultSelector"] != {"value.$": "$.Payload"}:
+        raise NotUnderstood(f"{name}: the result selector {state['ResultSelector']}")
+    for retrier in state.get("Retry", ()):
+        _only(retrier, _RETRIER, f"{name}, Retry")
+        if retrier.get("JitterStrategy", "NONE") not in ("NONE", "FULL"):
+            raise NotUnderstood(f"{name}: the jitter {retrier['JitterStrategy']}")
+    for catcher in state.get("Catch", ()):
+        _only(catcher, _CATCHER, f"{name}, Catch")
+
+
+def _check_rule(name: str, rule: Mapping[str, Any], *, nested: bool) -> None:
+    outer = set() if nested else {"Next"}
+    combined = [key for key in _COMBINED if key in rule]
+    if combined:
+        _only(rule, {*outer, *combined}, name)
+        for part in (part for key in combined for part in rule[key]):
+            _check_rule(name, part, nested=True)
+        return
+    compared = [key for key in rule if key in _COMPARISONS]
+    if len(compared) != 1:
+        raise NotUnderstood(f"{name}: the rule {dict(rule)}")
+    _only(rule, {*outer, "Variable", "Comment", compared[0]}, name)
+
+
+def _only(part: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(set(part) - known):
+        raise NotUnderstood(f"{where}: unknown fields {', '.join(unknown)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A definition that was checked, and where its executions run."""
+
+    definition: Mapping[str, Any]
+    host: Host
+
+    def run(self, given: Mapping[str, Any]) -> Steps:
+        """Run an execution; returns its output. Raises: StepFailed, as the whole execution fails."""
+        name, data = self.definition["StartAt"], dict(copy.deepcopy(given))
+        while True:
+            state = self.definition["States"][name]
+            match state["Type"]:
+                case "Succeed":
+                    return data
+                case "Fail":
+                    raise StepFailed(state.get("Error", ""), state.get("Cause", ""))
+                case "Wait":
+                    seconds = (
+                        _read(state["SecondsPath"], data) if "SecondsPath" in state else state["Seconds"]
+                    )
+                    yield Pause(float(seconds))
+                    name = state["Next"]
+                case "Pass":
+                    data = _placed(state, data, _passed(state, data))
+                    name = state["Next"]
+                case "Choice":
+                    rules = (rule for rule in state["Choices"] if _holds(rule, data))
+                    chosen = next(rules, None)
+                    name = state["Default"] if chosen is None else chosen["Next"]
+                case _:
+                    name, data = yield from self._task(state, data)
+
+    def _task(
+        self, state: Mapping[str, Any], data: dict[str, Any]
+    ) -> Generator[Pause | Await, Mapping[str, Any] | None, tuple[str, dict[str, Any]]]:
+        tries = [0] * len(state.get("Retry", ()))
+        while True:
+            try:
+                result = yield from self._attempt(state, data)
+            except StepFailed as failed:
+                pause = self._pause(state, failed.error, tries)
+                if pause is not None:
+                    yield Pause(pause)
+                    continue
+                for catcher in state.get("Catch", ()):
+                    if _matches(catcher["ErrorEquals"], failed.error):
+                        error = {"Error": failed.error, "Cause": failed.cause}
+                        return catcher["Next"], _placed(catcher, data, error)
+                raise
+            return state["Next"], _placed(state, data, result)
+
+    def _attempt(
+        self, state: Mapping[str, Any], data: dict[str, Any]
+    ) -> Generator[Pause | Await, Mapping[str, Any] | None, Any]:
+        waits = state["Resource"] == _WAITS
+        token = self.host.new_token() if waits else None
+        parameters = _filled(state["Parameters"], data, {"Task": {"Token": token}})
+        limit = state.get("TimeoutSeconds")
+        if "TimeoutSecondsPath" in state:
+            limit = _read(state["TimeoutSecondsPath"], data)
+        function = parameters["FunctionName"]
+        try:
+            result = self.host.call(function, parameters["Payload"])
+        except StepFailed:
+            # A token that was answered has ended the task, whatever became of the function.
+            if token is None or self.host.answered(token) is None:
+                if token is not None:
+                    self.host.close(token)
+                raise
+        if token is None:
+            answer = {"Payload": result}
+            return _filled(state["ResultSelector"], answer, {}) if "ResultSelector" in state else answer
+        found = self.host.answered(token)
+        if found is None:
+            found = yield Await(token, float(limit) if limit is not None else 365 * 86_400.0)
+        self.host.close(token)
+        if found is None:
+            raise StepFailed("States.Timeout")
+        return dict(found)
+
+    def _pause(self, state: Mapping[str, Any], error: str, tries: list[int]) -> float | None:
+        """Seconds until the next try; `None` when there is none."""
+        for index, retrier in enumerate(state.get("Retry", ())):
+            if not _matches(retrier["ErrorEquals"], error):
+                continue
+            if tries[index] >= retrier.get("MaxAttempts", 3):
+                return None
+            seconds = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2) ** tries[index]
+            seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
+            tries[index] += 1
+            return float(seconds * self.host.jitter() if "JitterStrategy" in retrier else seconds)
+        return None
+
+
+def _matches(names: Sequence[str], error: str) -> bool:
+    known = {error, "States.ALL"}
+    if error != "States.Timeout":
+        known.add("States.TaskFailed")
+    return not known.isdisjoint(names)
+
+
+def _passed(state: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+    taken = _read(state.get("InputPath", "$"), data)
+    if "Result" in state:
+        return copy.deepcopy(state["Result"])
+    return _filled(state["Parameters"], taken, {}) if "Parameters" in state else taken
+
+
+def _filled(template: Any, data: Any, context: Mapping[str, Any]) -> Any:
+    """A payload template with its paths read."""
+    if isinstance(template, list):
+        return [_filled(one, data, context) for one in template]
+    if not isinstance(template, Mapping):
+        return template
+    found = {}
+    for key, value in template.items():
+        if not key.endswith(".$"):
+            found[key] = _filled(value, data, context)
+        elif value.startswith("$$."):
+            found[key[:-2]] = _read(value[1:], context)
+        else:
+            found[key[:-2]] = _read(value, data)
+    return found
+
+
+def _read(path: str, data: Any) -> Any:
+    names = _names(path)
+    for name in names:
+        if not isinstance(data, Mapping) or name not in data:
+            raise StepFailed("States.ParameterPathFailure", f"{path} is not in the state's input")
+        data = data[name]
+    return copy.deepcopy(data)
+
+
+def _names(path: str) -> list[str]:
+    first, *names = path.split(".") if isinstance(path, str) else ("",)
+    if first != "$" or not all(name.isidentifier() for name in names):
+        raise NotUnderstood(f"the path {path}")
+    return names
+
+
+def _placed(part: Mapping[str, Any], data: Mapping[str, Any], result: Any) -> dict[str, Any]:
+    """The state's output: its input with the result where `ResultPath` says; `null` throws it away."""
+    path = part.get("ResultPath", "$")
+    if path is None:
+        return dict(data)
+    names = _names(path)
+    if not names:
+        return dict(result)
+    output: dict[str, Any] = copy.deepcopy(dict(data))
+    place = output
+    for name in names[:-1]:
+        place = place.setdefault(name, {})
+    place[names[-1]] = copy.deepcopy(result)
+    return output
+
+
+def _holds(rule: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
+    for key, combine in _COMBINED.items():
+        if key in rule:
+            return combine([_holds(part, data) for part in rule[key]])
+    compared = next(key for key in rule if key in _COMPARISONS)
+    return _COMPARISONS[compared](_read(rule["Variable"], data), rule[compared])

@@ -1,0 +1,146 @@
+"""EC2 and CloudWatch in memory, with time: what was asked for shows later, as it does at AWS."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from governor.domain.evidence import Series, Window
+from governor.domain.instance import Instance, Target
+from governor.ports import MetricAnswer, MetricQuery, Snapshot
+from tests.twins import Dimensions, MemoryEc2
+
+_SETTLES = 60.0
+"""Seconds until a stop or a termination shows."""
+_SNAPSHOTS_TAKE = 1_200.0
+_UTILIZATION = "nvidia_smi_utilization_gpu"
+_QUIET = {_UTILIZATION: 1.0, "CPUUtilization": 1.0, "NetworkIn": 1000.0, "NetworkOut": 1000.0}
+
+
+@dataclass
+class SimulatedEc2(MemoryEc2):
+    """As its twin, with time: states change a minute after the call, and snapshots end after twenty."""
+
+    cloud: Any = None
+    """What is told of every deed."""
+    began: dict[str, datetime] = field(default_factory=dict)
+    """When each snapshot began."""
+    ran: dict[str, list[tuple[datetime, datetime | None]]] = field(default_factory=lambda: defaultdict(list))
+    """From when to when each instance ran."""
+
+    def add(self, *instances: Instance) -> None:
+        super().add(*instances)
+        for one in instances:
+            self.ran[one.instance_id].append((one.launch_time, None))
+
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        super().stop(target, instance_id, dry_run=dry_run)
+        if not dry_run:
+            self.cloud.did("stop", instance_id)
+            self._becomes(instance_id, "stopping", "stopped")
+
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        super().terminate(target, instance_id, dry_run=dry_run)
+        if not dry_run:
+            self.cloud.did("terminate", instance_id)
+            self._becomes(instance_id, "shutting-down", "terminated")
+
+    def start(self, target: Target, instance_id: str) -> None:
+        self.started_at = self.cloud.moment.replace(microsecond=0)
+        was = self.instances[instance_id].state
+        super().start(target, instance_id)
+        if was == "stopped":
+            self.cloud.did("start", instance_id)
+            self.ran[instance_id].append((self.started_at, None))
+            self.cloud.state_changed(instance_id, "running")
+
+    def create(
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot_volume: bool = True,
+    ) -> list[Snapshot]:
+        created = super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)
+        if not dry_run:
+            self.cloud.did("snapshot", instance_id)
+        for one in created:
+            self.began[one.snapshot_id] = self.cloud.moment
+            self.cloud.later(_SNAPSHOTS_TAKE, partial(self._finish, one.snapshot_id))
+        return created
+
+    def _finish(self, snapshot_id: str) -> None:
+        snapshot, tags = self.snapshots[snapshot_id]
+        self.snapshots[snapshot_id] = (replace(snapshot, state="completed"), tags)
+
+    def by_hand(self, instance_id: str, what: str) -> None:
+        """A person, or EC2, stops or terminates it."""
+        state = self.instances[instance_id].state
+        if what == "stop" and state == "running":
+            self._becomes(instance_id, "stopping", "stopped")
+        elif what == "terminate" and state in ("running", "stopping", "stopped"):
+            self._becomes(instance_id, "shutting-down", "terminated")
+
+    def _becomes(self, instance_id: str, first: str, then: str) -> None:
+        self._is(instance_id, first)
+        self.cloud.later(_SETTLES, lambda: self._settles(instance_id, first, then))
+
+    def _settles(self, instance_id: str, first: str, then: str) -> None:
+        if self.instances[instance_id].state == first:
+            self._is(instance_id, then)
+
+    def _is(self, instance_id: str, state: str) -> None:
+        self.instances[instance_id] = replace(self.instances[instance_id], state=state)
+        began, until = self.ran[instance_id][-1]
+        if until is None:
+            self.ran[instance_id][-1] = (began, self.cloud.moment)
+        self.cloud.state_changed(instance_id, state)
+
+
+@dataclass
+class SimulatedMetrics:
+    """CloudWatch: quiet while an instance runs, but for the times in `busy`; nothing while it does not."""
+
+    ec2: SimulatedEc2
+    busy: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=lambda: defaultdict(list))
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        found = {query.key: series for query in queries if (series := self._series(query, window))}
+        return MetricAnswer(found, {})
+
+    def _series(self, query: MetricQuery, window: Window) -> Series | None:
+        names = dict(query.dimensions)
+        quiet = _QUIET.get(query.metric)
+        if quiet is None or set(names) != {"InstanceId"} or names["InstanceId"] not in self.ec2.instances:
+            return None
+        one = names["InstanceId"]
+        return tuple(
+            self._value(one, quiet, window.bin_end(index), window.period) for index in range(window.bins)
+        )
+
+    def _value(self, one: str, quiet: float, end: datetime, period: timedelta) -> float | None:
+        if not any(
+            began <= end - period and (until is None or end <= until) for began, until in self.ec2.ran[one]
+        ):
+            return None
+        works = any(began < end and end - period < until for began, until in self.busy[one])
+        return 95.0 if works and quiet == 1.0 else quiet
+
+    def list_series(
+        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[Dimensions]]:
+        if metric != _UTILIZATION:
+            return {}
+        ids = [instance_id] if instance_id is not None else list(self.ec2.instances)
+        return {one: [(("InstanceId", one),)] for one in ids}
+
+    def list_published(
+        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
+    ) -> dict[str, list[tuple[str, Dimensions]]]:
+        return {}

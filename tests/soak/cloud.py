@@ -1,0 +1,517 @@
+"""The whole system on simulated time: the real state machine over the real handlers, AWS in memory.
+
+Handlers are loaded as Lambda loads them and wired by their own wiring; only the parts that reach AWS are
+replaced. Every call of such a part goes through `Cloud.port`, where faults happen.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from governor.adapters.workflow import episode_input
+from governor.domain.episode.episode import EpisodeRef
+from governor.domain.units import iso
+from governor.errors import Unavailable
+from governor.ports import UndoAnswer
+from governor.stores import StateTable
+from tests.builders import NOW, TARGET
+from tests.soak.asl import Await, Machine, NotUnderstood, StepFailed, Steps, check
+from tests.soak.aws import SimulatedEc2, SimulatedMetrics
+from tests.soak.faults import Died, Faults, NoFaults
+from tests.soak.parts import ROOT, current, handler_of
+from tests.twins import MemoryLifecycleHooks, RecordingHook, StaticBatch, StaticSpotMarket
+from tests.twins.table import MemoryTable
+from tests.unit.wiring.samples import VARIABLES
+
+START = NOW
+SWEEP_SECONDS = 900.0
+_CALL = timedelta(milliseconds=20)
+"""How long a call of a port takes."""
+_EVENT_RETRIES = (60.0, 120.0)
+"""Seconds after which Lambda tries an event again. Source: Lambda developer guide, asynchronous."""
+_VISIBILITY = 1_800.0
+"""Of the delivery queue."""
+_CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+_ADDRESS = re.compile(r"https://api\.example\.com/approvals/([^?]+)\?(\S+)")
+Result = TypeVar("Result")
+
+
+class FunctionFailed(Exception):
+    """An invocation failed: the error as Lambda reports it."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind, self.message = kind, message
+
+
+@dataclass
+class Run:
+    """One execution of the state machine."""
+
+    name: str
+    began_at: datetime
+    steps: Steps | None = None
+    status: str = "RUNNING"
+    ended_at: datetime | None = None
+    token: str | None = None
+    """The token that may be answered now."""
+    answer: Mapping[str, Any] | None = None
+    waits: bool = False
+    turn: int = 0
+    """Counts its steps: a timer of an earlier one is over."""
+
+
+@dataclass
+class Queued:
+    """A message of the delivery queue."""
+
+    name: str
+    body: str
+    sent_at: datetime
+    visible_at: datetime
+    receives: int = 0
+
+
+@dataclass(frozen=True)
+class Mail:
+    """What somebody got, on which channel."""
+
+    at: datetime
+    to: str
+    kind: str
+    key: str
+    episode: str
+    link: str | None
+    acts: bool
+
+
+@dataclass(frozen=True)
+class Deed:
+    """A call that EC2 has accepted and that was no dry run."""
+
+    at: datetime
+    what: str
+    instance_id: str
+    episode: str | None
+    """The episode that was open."""
+
+
+@dataclass(frozen=True)
+class Press:
+    """An answer that somebody gave, and the status that came back; `None`: none came."""
+
+    at: datetime
+    by: str
+    approval_id: str
+    answer: str
+    status: int | None
+
+
+class Cloud:
+    """One run of the system. Times are seconds from now; nothing happens by itself but in `run`."""
+
+    def __init__(self, policy: str, faults: Faults | None = None, seed: int = 0) -> None:
+        self.policy = policy
+        self.faults: Faults = faults or NoFaults()
+        self.random = random.Random(seed)
+        self.moment = START
+        self.inside: list[tuple[str, Any]] = []
+        self.ec2 = SimulatedEc2(instant=False, now=self.now, cloud=self)
+        self.metrics = SimulatedMetrics(self.ec2)
+        self.memory = MemoryTable()
+        self.state = StateTable(self.memory)
+        """For a look at what is stored, past all faults."""
+        self.batch, self.hook = StaticBatch(), RecordingHook()
+        self.hooks, self.market = MemoryLifecycleHooks(), StaticSpotMarket()
+        self.runs: dict[str, Run] = {}
+        self.queue: dict[str, Queued] = {}
+        self.parked: list[str] = []
+        self.dead_letters: list[str] = []
+        self.mails: list[Mail] = []
+        self.deeds: list[Deed] = []
+        self.presses: list[Press] = []
+        self.violations: list[str] = []
+        self.lost_events: list[str] = []
+        self.on_mail: Callable[[Mail], None] = lambda _: None
+        self.on_deed: Callable[[Deed], None] = lambda _: None
+        self.channels = {"slack_signing_secret": "s" * 32}
+        self._numbers = itertools.count(1)
+        self._agenda: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._machine = Machine(_definition(), _Host(self))
+
+    # time
+
+    def now(self) -> datetime:
+        """The clock of all functions."""
+        return self.moment
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something in so many seconds."""
+        due = self.moment + timedelta(seconds=seconds)
+        heapq.heappush(self._agenda, (due, next(self._numbers), action))
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        end = self.moment + timedelta(seconds=seconds)
+        with current(self):
+            while self._agenda and self._agenda[0][0] <= end:
+                due, _, action = heapq.heappop(self._agenda)
+                self.moment = max(self.moment, due)
+                action()
+        self.moment = max(self.moment, end)
+
+    def sweeps(self, every: float = SWEEP_SECONDS, first: float = 0.0) -> None:
+        """Sweep from now on; a sweep that fails is followed by the next one."""
+
+        def sweep() -> None:
+            self.later(every, sweep)
+            self.sweep()
+
+        self.later(first, sweep)
+
+    def sweep(self) -> bool:
+        """Sweep the target once, with one more try, as the sweep's own machine has; true when it worked."""
+        for _ in range(2):
+            try:
+                self.invoke("sweep_target", {"account": TARGET.account, "region": TARGET.region})
+            except FunctionFailed:
+                continue
+            return True
+        return False
+
+    # functions
+
+    def invoke(self, function: str, event: Any) -> Any:
+        """Return the result of a function. Raises: FunctionFailed."""
+        self.inside.append((function, event))
+        try:
+            result = handler_of(function)(event)
+        except Died:
+            kind = "Sandbox.Timedout" if self.random.random() < 0.5 else "Runtime.ExitError"
+            raise FunctionFailed(kind, "the function was killed") from None
+        except NotUnderstood:
+            raise
+        except Exception as error:
+            raise FunctionFailed(type(error).__name__, str(error)) from error
+        finally:
+            self.inside.pop()
+        return json.loads(json.dumps(result))
+
+    def again(self) -> None:
+        """Work on the present event a second time, in the middle of the first; its result is lost."""
+        if not self.inside:
+            return
+        function, event = self.inside[-1]
+        try:
+            self.invoke(function, event)
+        except FunctionFailed:
+            pass
+
+    def send(self, function: str, event: Any) -> None:
+        """Invoke a function for an event: twice more when it fails, then the event is lost."""
+
+        def attempt(pauses: Sequence[float]) -> None:
+            try:
+                self.invoke(function, event)
+            except FunctionFailed as failed:
+                if pauses:
+                    self.later(pauses[0], lambda: attempt(pauses[1:]))
+                else:
+                    self.lost_events.append(f"{function}: {failed}")
+
+        self.later(1.0, lambda: attempt(_EVENT_RETRIES))
+
+    def port(self, name: str, call: Callable[[], Result]) -> Result:
+        """Call the world outside of a function. Outside of functions nothing fails."""
+        if not self.inside:
+            return call()
+        self.moment += _CALL
+        result: Result = self.faults.around(self, name, call)
+        return result
+
+    # events
+
+    def _event(self, kind: str, source: str, detail: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "version": "0",
+            "id": f"5f7b0a8e-1f4e-4a6c-9c1d-{next(self._numbers):012d}",
+            "detail-type": kind,
+            "source": source,
+            "account": TARGET.account,
+            "time": iso(self.moment),
+            "region": TARGET.region,
+            "resources": [],
+            "detail": dict(detail),
+        }
+
+    def state_changed(self, instance_id: str, state: str) -> None:
+        """EC2 says so."""
+        detail = {"instance-id": instance_id, "state": state}
+        event = self._event("EC2 Instance State-change Notification", "aws.ec2", detail)
+        self.send("handle_state_change", event)
+
+    def interrupt(self, instance_id: str) -> None:
+        """EC2 takes a Spot instance back in two minutes."""
+        detail = {"instance-id": instance_id, "instance-action": "terminate"}
+        event = self._event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail)
+        record = {
+            "messageId": event["id"],
+            "receiptHandle": event["id"],
+            "body": json.dumps(event),
+            "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1795262400000"},
+            "messageAttributes": {},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:interruptions",
+            "awsRegion": TARGET.region,
+        }
+
+        def attempt(left: int) -> None:
+            try:
+                failed = self.invoke("handle_spot_interruption", {"Records": [record]})["batchItemFailures"]
+            except FunctionFailed:
+                failed = [record]
+            if failed and left:
+                self.later(40.0, lambda: attempt(left - 1))
+            elif failed:
+                self.lost_events.append("a warning")
+
+        self.later(1.0, lambda: attempt(3))
+        self.later(121.0, lambda: self.ec2.by_hand(instance_id, "terminate"))
+
+    # executions
+
+    def start(self, ref: EpisodeRef) -> bool:
+        name = ref.execution_name
+        if name in self.runs:
+            return self.runs[name].status == "RUNNING"
+        run = self.runs[name] = Run(name, self.moment)
+        run.steps = self._machine.run(json.loads(json.dumps(episode_input(ref))))
+        self.later(0.1, lambda: self._advance(run, run.turn, None))
+        return True
+
+    def is_running(self, ref: EpisodeRef) -> bool | None:
+        run = self.runs.get(ref.execution_name)
+        return None if run is None else run.status == "RUNNING"
+
+    def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
+        run = next((run for run in self.runs.values() if run.token == task_token), None)
+        if run is None or run.status != "RUNNING" or run.answer is not None:
+            return False
+        run.answer = json.loads(json.dumps(dict(decision)))
+        if run.waits:
+            turn = run.turn
+            self.later(0.1, lambda: self._advance(run, turn, run.answer))
+        return True
+
+    def abort(self, name: str) -> None:
+        """Somebody aborts an execution."""
+        self._end(self.runs[name], "ABORTED")
+
+    def _advance(self, run: Run, turn: int, value: Mapping[str, Any] | None) -> None:
+        if run.status != "RUNNING" or run.turn != turn or run.steps is None:
+            return
+        run.turn += 1
+        run.waits = False
+        _RUNNING.append(run)
+        try:
+            step = run.steps.send(value)
+        except StopIteration:
+            self._end(run, "SUCCEEDED")
+            return
+        except StepFailed:
+            self._end(run, "FAILED")
+            return
+        finally:
+            _RUNNING.pop()
+        now, run.waits = run.turn, isinstance(step, Await)
+        self.later(step.seconds, lambda: self._advance(run, now, None))
+
+    def _end(self, run: Run, status: str) -> None:
+        if run.status != "RUNNING":
+            return
+        run.status, run.ended_at, run.token = status, self.moment, None
+        if status != "SUCCEEDED":
+            arn = f"arn:aws:states:us-east-1:123456789012:execution:remediation:{run.name}"
+            detail = {
+                "executionArn": arn,
+                "stateMachineArn": VARIABLES["REMEDIATION_STATE_MACHINE_ARN"],
+                "name": run.name,
+                "status": status,
+            }
+            event = self._event("Step Functions Execution Status Change", "aws.states", detail)
+            self.send("handle_execution_end", event)
+
+    # messages
+
+    def put(self, body: str, seconds: float = 0.0) -> None:
+        """A message comes into the delivery queue."""
+        due = self.moment + timedelta(seconds=seconds)
+        name = f"m-{next(self._numbers)}"
+        self.queue[name] = Queued(name, body, self.moment, due)
+        self.later(seconds + 0.5, lambda: self._deliver(name))
+
+    def drop(self, name: str) -> None:
+        """An operator takes a message out of the queue."""
+        self.queue.pop(name, None)
+
+    def hide(self, name: str, seconds: float) -> None:
+        self.queue[name].visible_at = self.moment + timedelta(seconds=seconds)
+
+    def _deliver(self, name: str) -> None:
+        one = self.queue.get(name)
+        if one is None:
+            return
+        if one.visible_at > self.moment:
+            self.later((one.visible_at - self.moment).total_seconds() + 0.1, lambda: self._deliver(name))
+            return
+        one.receives += 1
+        one.visible_at = self.moment + timedelta(seconds=_VISIBILITY)
+        record = {
+            "messageId": name,
+            "receiptHandle": name,
+            "body": one.body,
+            "attributes": {
+                "ApproximateReceiveCount": str(one.receives),
+                "SentTimestamp": str(int(one.sent_at.timestamp() * 1000)),
+            },
+            "messageAttributes": {},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:deliveries",
+            "awsRegion": TARGET.region,
+        }
+        try:
+            left = self.invoke("deliver_alert", {"Records": [record]})["batchItemFailures"]
+        except FunctionFailed:
+            left = [name]
+        if left:
+            self.later((one.visible_at - self.moment).total_seconds() + 0.1, lambda: self._deliver(name))
+        else:
+            del self.queue[name]
+
+    def mailed(self, to: str, document: Mapping[str, Any]) -> None:
+        """A channel has taken a message."""
+        # A digest is a message about each of its questions.
+        questions = [self.state.approval(one) for one in self.state.digest(document["episode"])]
+        names = [one.episode.execution_name for one in questions if one is not None]
+        for name in names or [document["episode"]]:
+            mail = Mail(**{**document, "episode": name, "at": self.moment, "to": to})
+            self.mails.append(mail)
+            self.on_mail(mail)
+
+    def did(self, what: str, instance_id: str) -> None:
+        """EC2 has accepted a call."""
+        open_episode = self.state.record(TARGET, instance_id).open_episode
+        deed = Deed(self.moment, what, instance_id, open_episode.execution_name if open_episode else None)
+        self.deeds.append(deed)
+        self.on_deed(deed)
+
+    # people
+
+    def press(self, by: str, link: str, answer: str, **fields: str) -> Press:
+        """Somebody opens the link and presses a button."""
+        found = _ADDRESS.fullmatch(link)
+        assert found is not None, link
+        page_id, query = found.groups()
+        # On the page of a digest one question is ticked.
+        picked = [name.removeprefix("pick-") for name in fields if name.startswith("pick-")]
+        approval_id = picked[0] if page_id.startswith("digest-") and picked else page_id
+        at, status = self.moment, None
+        try:
+            page = self.invoke("serve_approval", _request("GET", page_id, query))
+            csrf = _CSRF.search(page["body"])
+            if csrf is None:
+                status = 409 if page["statusCode"] == 200 else int(page["statusCode"])
+            else:
+                # It may count, whatever becomes of the answer.
+                self.presses.append(Press(at, by, approval_id, answer, None))
+                form = {"csrf": csrf[1], "answer": answer, **fields}
+                result = self.invoke("serve_approval", _request("POST", page_id, query, form))
+                status = 409 if "not recorded" in result["body"] else int(result["statusCode"])
+        except FunctionFailed:
+            pass
+        press = Press(at, by, approval_id, answer, status)
+        self.presses.append(press)
+        return press
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        event = {"episode": episode_input(ref), "by": by, "channel": channel}
+        try:
+            answer = self.invoke("undo_episode", event)
+        except FunctionFailed as failed:
+            raise Unavailable(str(failed), operation="lambda:InvokeFunction") from failed
+        return UndoAnswer(bool(answer["done"]), str(answer["text"]))
+
+
+def _request(
+    method: str, approval_id: str, query: str, form: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    path = f"/approvals/{approval_id}"
+    return {
+        "version": "2.0",
+        "routeKey": f"{method} /approvals/{{approval_id}}",
+        "rawPath": path,
+        "rawQueryString": query,
+        "headers": {
+            "host": "api.example.com",
+            "content-type": "application/x-www-form-urlencoded",
+            "sec-fetch-site": "same-origin",
+        },
+        "pathParameters": {"approval_id": approval_id},
+        "requestContext": {"http": {"method": method, "path": path}},
+        "isBase64Encoded": False,
+        "body": urlencode(form or {}),
+    }
+
+
+class _Host:
+    """The cloud, as executions see it."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def call(self, function: str, payload: Mapping[str, Any]) -> Any:
+        name = re.fullmatch(r"\$\{(\w+)Arn\}", function)
+        assert name is not None, function
+        snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name[1]).lower()
+        try:
+            return self._cloud.invoke(snake, json.loads(json.dumps(payload)))
+        except FunctionFailed as failed:
+            cause = json.dumps({"errorMessage": failed.message, "errorType": failed.kind})
+            raise StepFailed(failed.kind, cause) from failed
+
+    def new_token(self) -> str:
+        run = _RUNNING[-1]
+        run.token, run.answer = f"token-{next(self._cloud._numbers)}", None
+        return run.token
+
+    def close(self, token: str) -> None:
+        run = _RUNNING[-1]
+        if run.token == token:
+            run.token = None
+
+    def answered(self, token: str) -> Mapping[str, Any] | None:
+        run = _RUNNING[-1]
+        return run.answer if run.token == token else None
+
+    def jitter(self) -> float:
+        return self._cloud.random.random()
+
+
+_RUNNING: list[Run] = []
+
+
+@cache
+def _definition() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())
+    check(found)
+    return found

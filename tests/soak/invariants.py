@@ -1,0 +1,226 @@
+"""What must hold whatever fails. Each function returns what is wrong, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+from governor.adapters.table.codec import read_all
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, Outcome, Phase
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Mode
+from governor.domain.tags import EPISODE_TAG
+from tests.builders import TARGET
+from tests.soak.cloud import Cloud, Deed
+
+_ANSWERED = frozenset({200, 302, 303})
+_STUCK = timedelta(hours=2, minutes=30)
+"""A sweep repairs what has stood still for an hour; what is older than this is stuck."""
+_OPENS = timedelta(minutes=45)
+"""An episode is open after this: late readings may take half an hour."""
+_OUTCOMES = frozenset({"outcome", "failure"})
+
+
+def watch(cloud: Cloud) -> None:
+    """Check every call at the moment when EC2 accepts it."""
+    cloud.on_deed = lambda deed: cloud.violations.extend(_unsafe(cloud, deed))
+
+
+def after(cloud: Cloud, *, duplicates: bool = False) -> list[str]:
+    """Return what is wrong when all is quiet again. `duplicates`: messages may have come twice."""
+    found = [*cloud.violations, *_stuck(cloud), *_lost_answers(cloud), *_untold(cloud), *_ledger(cloud)]
+    return [*found, *([] if duplicates else _twice(cloud))]
+
+
+def episodes(cloud: Cloud) -> list[Episode]:
+    """All episodes that were opened."""
+    items = [item for key, item in cloud.memory.items.items() if key[1] == "EPISODE"]
+    return list(read_all(Episode, items))
+
+
+def approvals(cloud: Cloud) -> dict[str, Approval]:
+    """All questions, by id."""
+    items = [item for key, item in cloud.memory.items.items() if key[1] == "REQUEST"]
+    return {one.approval_id: one for one in read_all(Approval, items)}
+
+
+# at the call
+
+
+def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
+    if deed.what == "start":
+        return
+    name = f"{deed.what} of {deed.instance_id} at {deed.at}"
+    if deed.what == "snapshot" and cloud.inside[-1][0] != "take_snapshot":
+        return  # before an interruption; nothing is destroyed by it
+    stored = [one for one in episodes(cloud) if one.ref.execution_name == deed.episode]
+    if not stored:
+        yield f"{name}: no episode is open"
+        return
+    (episode,) = stored
+    if episode.phase is Phase.CLOSED:
+        yield f"{name}: its episode is closed"
+    if episode.mode is Mode.OBSERVE:
+        yield f"{name}: the mode is observe"
+    yield from (f"{name}: {why}" for why in _unheard(cloud, episode, deed))
+    record = cloud.state.record(TARGET, deed.instance_id)
+    if record.hold.exempt_reason is not None:
+        yield f"{name}: it is exempt"
+    if record.hold.snoozed_until is not None and record.hold.snoozed_until > deed.at:
+        yield f"{name}: it is kept until {record.hold.snoozed_until}"
+    if deed.what != "snapshot" and record.is_warned(deed.at):
+        yield f"{name}: EC2 takes it back, and its work is being saved"
+    if deed.what == "terminate":
+        yield from (f"{name}: {why}" for why in _unsaved(cloud, episode, deed))
+
+
+def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
+    """Whether somebody said yes, or knew, as people themselves remember it."""
+    mails = [mail for mail in cloud.mails if mail.episode == episode.ref.execution_name]
+    if episode.mode is Mode.AUTO:
+        if not any(mail.kind == "idle-found" for mail in mails):
+            yield "nobody was notified"
+        if deed.what == "terminate":
+            yield "it is terminated without an answer"
+        return
+    presses = [one for one in cloud.presses if one.approval_id == episode.approval_id]
+    no = [one for one in presses if one.answer in ("keep", "exempt") and one.status in _ANSWERED]
+    if no:
+        yield f"{no[0].by} has said {no[0].answer}"
+    if any(one.answer == "approve" for one in presses):
+        return
+    if not episode.acts_on_silence or deed.what == "terminate":
+        yield "nobody has approved it"
+    elif not any(mail.kind == "approval-requested" for mail in mails):
+        yield "silence is taken for a yes, and nobody was asked"
+
+
+def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
+    """Whether every volume has a completed snapshot of this episode, begun when nothing was written any
+    more, or after the yes where it cannot be stopped."""
+    name = episode.ref.execution_name
+    began = [
+        one.at
+        for one in cloud.deeds
+        if one.what == "stop" and one.episode == name and Step.STOP in episode.plan.steps
+    ]
+    began = began or [one.at for one in cloud.presses if one.approval_id == episode.approval_id]
+    saved = {
+        snapshot.volume_id
+        for snapshot, tags in cloud.ec2.snapshots.values()
+        if tags.get(EPISODE_TAG) == name
+        and snapshot.state == "completed"
+        and began
+        and cloud.ec2.began[snapshot.snapshot_id] >= min(began)
+    }
+    wanted = {volume.volume_id for volume in cloud.ec2.instances[deed.instance_id].volumes}
+    if missing := sorted(wanted - saved):
+        yield f"no completed snapshot of {', '.join(missing)}"
+
+
+# in the end
+
+
+def _stuck(cloud: Cloud) -> Iterator[str]:
+    yield from _dead_workflows(cloud)
+    yield from _waiting_messages(cloud)
+
+
+def _dead_workflows(cloud: Cloud) -> Iterator[str]:
+    """An episode is open as long as its workflow runs, and no longer."""
+    open_now = {record.open_episode for record in cloud.state.records(TARGET).values()}
+    for ref in open_now - {None}:
+        assert ref is not None
+        run = cloud.runs.get(ref.execution_name)
+        if run is None or (run.ended_at is not None and cloud.moment - run.ended_at > _STUCK):
+            yield f"{ref.execution_name} is open, and its workflow {'ended' if run else 'never was'}"
+    phases = {one.ref.execution_name: one.phase for one in episodes(cloud)}
+    for name, run in cloud.runs.items():
+        if run.status == "RUNNING" and cloud.moment - run.began_at > _OPENS:
+            phase = phases.get(name)
+            if phase is None or phase is Phase.CLOSED:
+                yield f"the execution {name} runs, and its episode is {phase or 'not opened'}"
+
+
+def _waiting_messages(cloud: Cloud) -> Iterator[str]:
+    for one in cloud.queue.values():
+        if cloud.moment - one.sent_at > _STUCK:
+            yield f"a message waits in the queue since {one.sent_at}: {one.body[:80]}"
+    for pk, sk in cloud.memory.items:
+        if pk.startswith("OUTBOX#") and not any(pk[7:] in one.body for one in cloud.queue.values()):
+            yield f"the message {sk} waits in the outbox, and nothing will send it"
+
+
+def _lost_answers(cloud: Cloud) -> Iterator[str]:
+    """An answer that a person saw accepted holds."""
+    questions = approvals(cloud)
+    for one in cloud.presses:
+        if one.status not in _ANSWERED:
+            continue
+        question = questions[one.approval_id]
+        decision = question.decision
+        if one.answer == "undo":
+            continue
+        if decision is None or decision.answer.value != one.answer:
+            if question.first_yes is None or question.first_yes.answer.value != one.answer:
+                yield f"{one.by} said {one.answer}, and the record says {question.status.value}"
+            continue
+        record = cloud.state.record(TARGET, question.episode.instance_id)
+        if one.answer == "keep" and (record.hold.snoozed_until or one.at) <= one.at:
+            yield f"{one.by} said keep, and nothing holds it"
+        if one.answer == "exempt" and record.hold.exempt_reason is None:
+            yield f"{one.by} exempted it, and nothing holds it"
+
+
+def _untold(cloud: Cloud) -> Iterator[str]:
+    """Whoever was asked or notified learns the outcome."""
+    for episode in episodes(cloud):
+        name = episode.ref.execution_name
+        mails = [mail for mail in cloud.mails if mail.episode == name]
+        if episode.phase is not Phase.CLOSED or episode.outcome is Outcome.TOLD or not mails:
+            continue
+        if episode.closed_at and cloud.moment - episode.closed_at < timedelta(hours=1):
+            continue
+        if not any(mail.kind in _OUTCOMES for mail in mails):
+            yield f"{name} ended {episode.outcome}, and nobody was told ({episode.outcome_reason})"
+
+
+def _twice(cloud: Cloud) -> Iterator[str]:
+    counts = Counter((mail.to, mail.key, mail.episode) for mail in cloud.mails)
+    for (to, key, _), count in counts.items():
+        if count > 1:
+            yield f"{to} got {key} {count} times"
+    ends = Counter((mail.to, mail.episode) for mail in cloud.mails if mail.kind in _OUTCOMES)
+    for (to, name), count in ends.items():
+        if count > 1:
+            yield f"{to} was told of the end of {name} {count} times"
+
+
+def _ledger(cloud: Cloud) -> Iterator[str]:
+    """One entry for what was put away by us, none for anything else; open as long as it stays away."""
+    months = {key[0].removeprefix("LEDGER#") for key in cloud.memory.items if key[0].startswith("LEDGER#")}
+    entries = [entry for month in sorted(months) for entry in cloud.state.entries(month)]
+    booked = Counter(entry.episode.execution_name for entry in entries)
+    yield from (f"{name} is booked {count} times" for name, count in booked.items() if count > 1)
+    for episode in episodes(cloud):
+        if episode.phase is not Phase.CLOSED:
+            continue
+        name = episode.ref.execution_name
+        mine = [entry for entry in entries if entry.episode.execution_name == name and entry.ours]
+        done = {deed.what for deed in cloud.deeds if deed.episode == name}
+        wanted = "terminated" if "terminate" in done else "stopped" if "stop" in done else None
+        found = mine[0].outcome.value if mine else None
+        by_others = (
+            "terminate" not in done and cloud.ec2.instances[episode.ref.instance_id].state == "terminated"
+        )
+        if found is None and by_others:
+            continue  # gone before it could be booked: it saves nothing any more
+        if wanted != found:
+            yield f"{name} was {wanted or 'not put away'}, and {found or 'nothing'} is booked"
+    for entry in entries:
+        one = cloud.ec2.instances[entry.episode.instance_id]
+        runs = one.state == "running"
+        if entry.outcome is Outcome.STOPPED and entry.ours and runs and entry.ended_at is None:
+            yield f"{entry.episode.execution_name} saves, and its instance runs again"

@@ -1,0 +1,364 @@
+"""The functions, loaded and wired as Lambda does, with parts of the simulated cloud in place of AWS's.
+
+Each call of such a part goes through `port` of the present cloud, where faults happen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cache, lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from governor.adapters.clients import Clients
+from governor.channels.dispatch import Dispatch
+from governor.channels.message import Message
+from governor.channels.transport import HttpAnswer
+from governor.contracts.policy import PolicyBook
+from governor.contracts.yaml_document import Document as PolicyDocument
+from governor.contracts.yaml_document import read_document
+from governor.domain.episode.plan import Price
+from governor.domain.evidence import Window
+from governor.domain.instance import Instance, Target
+from governor.domain.policy.policy import Policy
+from governor.errors import CloudError
+from governor.ports import MetricAnswer, MetricQuery
+from governor.stores.table import Document, Key, Table, Write
+from governor.usecases.episode.take_snapshot import TakeSnapshot
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.parts import Parts
+from tests.builders import NOW
+from tests.twins.table import MemoryTable
+from tests.unit.wiring.samples import VARIABLES, settings
+
+if TYPE_CHECKING:
+    from tests.soak.cloud import Cloud
+
+ROOT = Path(__file__).parents[2]
+KEYS = {"current": "k1", "k1": "k" * 64}
+
+
+_CLOUDS: list[Cloud] = []
+"""The last one is the one that functions see."""
+
+
+@contextmanager
+def current(cloud: Cloud) -> Iterator[None]:
+    """Let functions see this cloud."""
+    _CLOUDS.append(cloud)
+    try:
+        yield
+    finally:
+        _CLOUDS.pop()
+
+
+class _Port:
+    """A part of the present cloud; each call may fail."""
+
+    def __init__(self, service: str, part: str) -> None:
+        self._service, self._part = service, part
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("__"):
+            raise AttributeError(method)
+
+        def call(*given: Any, **named: Any) -> Any:
+            cloud = _CLOUDS[-1]
+            target = getattr(cloud if self._part == "cloud" else getattr(cloud, self._part), method)
+            return cloud.port(f"{self._service}.{method}", lambda: target(*given, **named))
+
+        return call
+
+
+class _Metrics(_Port):
+    """Reading never raises: what could not be read is a problem of its series."""
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        try:
+            found: MetricAnswer = self.__getattr__("read")(target, queries, window)
+        except CloudError as error:
+            return MetricAnswer({}, {query.key: str(error) for query in queries})
+        return found
+
+
+class _Tagger(_Port):
+    """What fails is a reason by instance id."""
+
+    def set_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
+        return self._tag("set_tags", target, instance_ids, *given, **named)
+
+    def remove_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
+        return self._tag("remove_tags", target, instance_ids, *given, **named)
+
+    def _tag(
+        self, method: str, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any
+    ) -> Any:
+        try:
+            return self.__getattr__(method)(target, instance_ids, *given, **named)
+        except CloudError as error:
+            return dict.fromkeys(instance_ids, str(error))
+
+
+class _Prices:
+    """The same price for all; one that could not be read is not known."""
+
+    def price(self, instance: Instance, policy: Policy) -> Price:
+        try:
+            return _CLOUDS[-1].port("pricing.price", lambda: Price(Decimal("1.006"), "list price"))
+        except CloudError:
+            return Price(None, "not known")
+
+
+class _Market(_Port):
+    """Prices never raise."""
+
+    def prices(self, target: Target, regions: Sequence[str], *given: Any) -> Any:
+        try:
+            return self.__getattr__("prices")(target, regions, *given)
+        except CloudError:
+            return _CLOUDS[-1].market.answer
+
+
+class _CloudTable(Table):
+    """The table of the present cloud."""
+
+    def get(self, key: Key) -> Document | None:
+        cloud = _CLOUDS[-1]
+        return cloud.port("table.get", lambda: cloud.memory.get(key))
+
+    def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        cloud = _CLOUDS[-1]
+        return cloud.port("table.query", lambda: cloud.memory.query(pk, prefix, after=after))
+
+    def write(self, one: Write) -> Document:
+        cloud = _CLOUDS[-1]
+        return cloud.port("table.write", lambda: cloud.memory.write(one))
+
+    def transact(self, *writes: Write) -> None:
+        cloud = _CLOUDS[-1]
+        cloud.port("table.transact", lambda: cloud.memory.transact(*writes))
+
+    def hasty(self) -> Table:
+        return self
+
+    def document(self, record: object) -> Document:
+        return MemoryTable().document(record)
+
+    def records(self, kind: type[Any], items: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+        return MemoryTable().records(kind, items)
+
+
+class _Clock:
+    def now(self) -> datetime:
+        return _CLOUDS[-1].moment if _CLOUDS else NOW
+
+
+class _Sns:
+    def list_subscriptions_by_topic(self, **_: Any) -> Any:
+        one = {"SubscriptionArn": "arn:aws:sns:us-east-1:123456789012:alerts:1", "Protocol": "sqs"}
+        return _CLOUDS[-1].port("sns.list_subscriptions", lambda: {"Subscriptions": [one]})
+
+    def publish(self, *, Message: str, **_: Any) -> Any:
+        cloud, body = _CLOUDS[-1], json.loads(Message)["sqs"]
+        return cloud.port("sns.publish", lambda: cloud.put(body))
+
+
+class _Sqs:
+    def change_message_visibility(self, *, ReceiptHandle: str, VisibilityTimeout: int, **_: Any) -> Any:
+        cloud = _CLOUDS[-1]
+        cloud.port("sqs.hide", lambda: cloud.hide(ReceiptHandle, VisibilityTimeout))
+
+    def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int = 0, **_: Any) -> Any:
+        cloud = _CLOUDS[-1]
+        if QueueUrl == VARIABLES["DELIVERY_QUEUE_URL"]:
+            cloud.port("sqs.send", lambda: cloud.put(MessageBody, DelaySeconds))
+        elif QueueUrl == VARIABLES["DELIVERY_FAILURES_URL"]:
+            cloud.port("sqs.park", lambda: cloud.parked.append(MessageBody))
+        else:
+            cloud.port("sqs.keep", lambda: cloud.dead_letters.append(MessageBody))
+
+
+class _Ses:
+    def send_email(self, *, Destination: Any, Content: Any, **_: Any) -> Any:
+        cloud, document = _CLOUDS[-1], json.loads(Content["Raw"]["Data"])
+        (to,) = Destination["ToAddresses"]
+        cloud.port("ses.send", lambda: cloud.mailed(to, document))
+        return {"MessageId": "mail"}
+
+
+class _Kms:
+    def generate_mac(self, *, Message: bytes, **_: Any) -> Any:
+        return {"Mac": _CLOUDS[-1].port("kms.generate_mac", lambda: hashlib.sha256(Message).digest())}
+
+
+class _SimulatedClients(Clients):
+    """Clients of the services whose adapters are the real ones; any other fails when it is used."""
+
+    def client(self, service: str, *_: Any, **__: Any) -> Any:
+        return {"sns": _Sns(), "sqs": _Sqs(), "sesv2": _Ses(), "kms": _Kms()}.get(service)
+
+
+def _post(self: object, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    """In place of an HTTPS request: Slack takes it."""
+    del self, headers
+    cloud, document = _CLOUDS[-1], json.loads(body)
+
+    def take() -> HttpAnswer:
+        text = json.loads(document["text"])
+        if url.endswith("chat.postMessage"):
+            cloud.mailed(f"{channel}:{document['channel']}", text)
+        answer = {"ok": True, "channel": document.get("channel"), "ts": "1795262400.000100"}
+        return HttpAnswer(200, {}, json.dumps(answer).encode())
+
+    return cloud.port(f"{channel}.post", take)
+
+
+def _digest(message: Message, **_: Any) -> str:
+    """A message in short: what it is, not what it looks like."""
+    known = {
+        "kind": message.kind.value,
+        "key": message.delivery_key,
+        "episode": message.episode,
+        "link": message.link,
+        "acts": message.acts,
+    }
+    return json.dumps(known)
+
+
+def _sleep(seconds: float) -> None:
+    """Let simulated time pass, for the one who sleeps."""
+    _CLOUDS[-1].moment += timedelta(seconds=seconds)
+
+
+class _Inline:
+    """An executor that does everything at once, in order: threads have no place in simulated time."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, act: Callable[..., Any], *given: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(act(*given))
+        except Exception as error:  # noqa: BLE001 - as an executor does
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **_: Any) -> None:
+        pass
+
+
+class _Silent:
+    """A logger that says nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def _parts(kind: type[Parts]) -> Parts:
+    twins: dict[str, Any] = {
+        "policy_text": SimpleNamespace(
+            read=lambda **_: _CLOUDS[-1].port("ssm.read", lambda: _CLOUDS[-1].policy) if _CLOUDS else ""
+        ),
+        "clock": _Clock(),
+        "table": _CloudTable(),
+        "workflow": _Port("states", "cloud"),
+        "link_keys": SimpleNamespace(read=lambda: _CLOUDS[-1].port("secrets.read", lambda: KEYS)),
+        "channel_secret": SimpleNamespace(
+            read=lambda: _CLOUDS[-1].port("secrets.read", lambda: _CLOUDS[-1].channels) if _CLOUDS else {}
+        ),
+        "undoer": _Port("lambda", "cloud"),
+        **dict.fromkeys(("instances", "controller", "starter", "snapshots"), _Port("ec2", "ec2")),
+        "tagger": _Tagger("ec2", "ec2"),
+        "metrics": _Metrics("cloudwatch", "metrics"),
+        "prices": _Prices(),
+        "batch": _Port("batch", "batch"),
+        "hook": _Port("ssm", "hook"),
+        "hooks": _Port("autoscaling", "hooks"),
+        "market": _Market("ec2", "market"),
+    }
+    known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}
+    return kind(settings(), _SimulatedClients(), **known)
+
+
+@cache
+def handler_of(function: str) -> Callable[[Any], Any]:
+    """The handler of a function, wired by its own wiring with parts of the present cloud."""
+    path = ROOT / "functions" / function / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"simulated_{function}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+
+    def observed(wired: Any) -> Callable[[Any], Any]:
+        return lambda handler: lambda event: handler(event, None, wired)
+
+    # What is wired at cold start must call nothing.
+    with ExitStack() as patched, _current_none():
+        for name, value in (
+            ("governor.wiring.ec2.Ec2Parts", lambda: _parts(Ec2Parts)),
+            ("governor.wiring.parts.Parts", lambda: _parts(Parts)),
+            ("governor.observability.observed", observed),
+            ("governor.observability.logger", _Silent()),
+            ("governor.observability.count", lambda *_, **__: None),
+        ):
+            patched.enter_context(mock.patch(name, value))
+        spec.loader.exec_module(module)
+    handler: Callable[[Any], Any] = module.handler
+    return handler
+
+
+@contextmanager
+def _current_none() -> Iterator[None]:
+    kept, _CLOUDS[:] = list(_CLOUDS), []
+    try:
+        yield
+    finally:
+        _CLOUDS[:] = kept
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Put what has no place in simulated time aside: threads, sleep, logs, how a mail looks."""
+    # The same text is the same policy: it is parsed at every invocation, and is no part of what is proven.
+    read = lru_cache(64)(read_document)
+    books: dict[int, PolicyBook] = {}
+
+    def book(document: PolicyDocument) -> PolicyBook:
+        if id(document) not in books:
+            books[id(document)] = PolicyBook(document)
+        return books[id(document)]
+
+    with ExitStack() as patched:
+        for name, value in (
+            ("governor.usecases.parallel.ThreadPoolExecutor", _Inline),
+            ("governor.usecases.parallel.wait", lambda *_, **__: None),
+            ("governor.channels.dispatch.evidence_png", lambda *_, **__: None),
+            (
+                "governor.channels.email.email_document",
+                lambda message, **_: SimpleNamespace(as_bytes=lambda: _digest(message).encode()),
+            ),
+            ("governor.channels.slack.slack_text", _digest),
+            ("governor.channels.slack.slack_blocks", lambda *_, **__: []),
+            ("governor.channels.transport.HttpsTransport.post", _post),
+            ("governor.contracts.policy.read_document", read),
+            ("governor.contracts.policy.PolicyBook", book),
+            ("logging.Logger.handle", lambda *_: None),
+        ):
+            patched.enter_context(mock.patch(name, value))
+        for kind in (Dispatch, TakeSnapshot):
+            init = kind.__init__
+            defaults = tuple(_sleep if one is time.sleep else one for one in init.__defaults__ or ())
+            patched.enter_context(mock.patch.object(init, "__defaults__", defaults))
+        yield
+        handler_of.cache_clear()

@@ -1,0 +1,249 @@
+"""What happens to one instance from beginning to end, in each way there is.
+
+Times are short, so that a run takes a few simulated hours; the order of things is that of the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from governor.domain.episode.episode import Outcome
+from governor.domain.instance import Instance, Lifecycle, SpotRequestType, Volume
+from tests.builders import make_instance
+from tests.soak import invariants
+from tests.soak.cloud import Cloud, Mail
+from tests.soak.faults import Faults
+
+ID = "i-0123456789abcdef0"
+ALICE = "alice@example.com"
+_BASE = """
+idle: {{window_minutes: 60}}
+plan: {{action: {action}, local_disks_may_be_lost_unasked: true, {plan}}}
+approval:
+  ask_after_minutes: 120
+  remind_after_minutes: 30
+  escalate_after_minutes: 30
+  expire_after_minutes: 30
+  ask_again_after_hours: 2
+  retry_unopened_after_minutes: 30
+  {approval}
+ownership:
+  contacts:
+    ml: {{emails: [alice@example.com, bob@example.com]}}
+    boss: {{emails: [carol@example.com]}}
+  escalation_contacts: [boss]
+"""
+HOURS = 3600.0
+_AT_LEAST_HOURS = 5.0
+
+
+def policy(mode: str = "ask", action: str = "stop", approval: str = "", plan: str = "") -> str:
+    """A policy with short times."""
+    return f"mode: {mode}{_BASE.format(action=action, approval=approval, plan=plan)}"
+
+
+def instance(instance_id: str = ID, **changes: Any) -> Instance:
+    """An idle g5.xlarge of a known owner, with two volumes."""
+    tags = {"Purpose": "GPU-Workload", "Name": "notebook", "Owner": "ml", "Project": "vision"}
+    volumes = (
+        Volume(f"vol-{instance_id[2:]}", "/dev/xvda", True, 100, "gp3"),
+        Volume(f"vol-f{instance_id[3:]}", "/dev/xvdb", False, 200, "gp3"),
+    )
+    return make_instance(**{"instance_id": instance_id, "tags": tags, "volumes": volumes, **changes})
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a person does with a question: presses after so many seconds, and again until it is taken."""
+
+    answer: str
+    after: float = 300.0
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+class Person:
+    """Reads mail, and answers each question once. Tries again when the page fails."""
+
+    def __init__(self, cloud: Cloud, address: str, answers: Answers) -> None:
+        self._cloud, self._address, self._answers = cloud, address, answers
+        self._answered: set[str] = set()
+
+    def got(self, mail: Mail) -> None:
+        """A mail has come."""
+        is_question = mail.kind == "approval-requested"
+        if mail.to != self._address or not is_question or mail.link is None or mail.episode in self._answered:
+            return
+        self._answered.add(mail.episode)
+        link = mail.link
+        self._cloud.later(self._answers.after, lambda: self._press(link, 12))
+
+    def _press(self, link: str, left: int) -> None:
+        press = self._cloud.press(self._address, link, self._answers.answer, **self._answers.fields)
+        if (press.status is None or press.status >= 500) and left:
+            self._cloud.later(120.0, lambda: self._press(link, left - 1))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One story. `people` answer questions; `script` does things at seconds after the start."""
+
+    name: str
+    policy: str
+    ends: frozenset[str]
+    """The states in which the instance may be in the end, whatever one fault does."""
+    outcome: Outcome
+    """Of the first episode, when nothing fails."""
+    people: Mapping[str, Answers] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    spot: SpotRequestType | None = None
+    script: tuple[tuple[float, Callable[[Cloud], None]], ...] = ()
+    hours: float = 10.0
+
+    def play(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
+        """Return the cloud after the story."""
+        cloud = Cloud(self.policy, faults, seed)
+        invariants.watch(cloud)
+        people = [Person(cloud, address, answers) for address, answers in self.people.items()]
+
+        def got(mail: Mail) -> None:
+            for person in people:
+                person.got(mail)
+
+        cloud.on_mail = got
+        cloud.ec2.add(instance(**self.changes))
+        if self.spot is not None:
+            cloud.ec2.spot_requests["sir-1"] = self.spot
+        cloud.sweeps()
+        for seconds, act in self.script:
+            cloud.later(seconds, partial(act, cloud))
+        cloud.run(_AT_LEAST_HOURS * HOURS)
+        for _ in range(int(self.hours - _AT_LEAST_HOURS)):
+            if self._is_over(cloud):
+                break
+            cloud.run(HOURS)
+        return cloud
+
+    def _is_over(self, cloud: Cloud) -> bool:
+        """Whether sweeps have nothing to look at any more, and all is right."""
+        ended = all(run.status != "RUNNING" for run in cloud.runs.values())
+        away = cloud.ec2.instances[ID].state in ("stopped", "terminated")
+        return ended and away and not self.complaints(cloud)
+
+    def complaints(self, cloud: Cloud, *, duplicates: bool = False) -> list[str]:
+        """Return what is wrong with a run."""
+        found = invariants.after(cloud, duplicates=duplicates)
+        state = cloud.ec2.instances[ID].state
+        if state not in self.ends:
+            found.append(f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}")
+        return found
+
+
+def _works(cloud: Cloud) -> None:
+    """Somebody works on it from now on."""
+    cloud.metrics.busy[ID].append((cloud.moment, cloud.moment + timedelta(days=1)))
+
+
+def _abort(cloud: Cloud) -> None:
+    """Somebody aborts the workflow."""
+    for name, run in list(cloud.runs.items()):
+        if run.status == "RUNNING":
+            cloud.abort(name)
+
+
+_YES = {ALICE: Answers("approve", fields={"losses": "accepted"})}
+_YES_TO_END = {ALICE: Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID})}
+_SPOT = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+_AWAY = frozenset({"stopped"})
+_GONE = frozenset({"terminated"})
+_STAYS = frozenset({"running"})
+
+SCENARIOS = (
+    Scenario("stop", policy(), _AWAY, Outcome.STOPPED, people=_YES),
+    Scenario(
+        "stop, snapshot, terminate",
+        policy(action="terminate"),
+        _GONE | _AWAY,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+    ),
+    Scenario(
+        "terminate what cannot be stopped",
+        policy(action="terminate"),
+        _GONE,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+        changes=_SPOT,
+        spot=SpotRequestType.ONE_TIME,
+    ),
+    Scenario(
+        "terminate a persistent Spot instance",
+        policy(action="terminate"),
+        _GONE | _AWAY,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+        changes=_SPOT,
+        spot=SpotRequestType.PERSISTENT,
+    ),
+    Scenario("observe", policy("observe"), _STAYS, Outcome.OBSERVED, hours=6.0),
+    Scenario("auto", policy("auto"), _AWAY, Outcome.STOPPED, hours=8.0),
+    Scenario("silence acts", policy(approval="on_expiry: act"), _AWAY, Outcome.STOPPED),
+    Scenario(
+        "keep",
+        policy(),
+        _STAYS,
+        Outcome.KEPT,
+        people={ALICE: Answers("keep", fields={"keep_date": "2026-11-25"})},
+        hours=6.0,
+    ),
+    Scenario(
+        "exempt",
+        policy(),
+        _STAYS,
+        Outcome.EXEMPTED,
+        people={ALICE: Answers("exempt", fields={"reason": "a demo"})},
+        hours=6.0,
+    ),
+    Scenario("expired", policy(), _STAYS, Outcome.EXPIRED, hours=6.0),
+    Scenario("notify only", policy(action="notify-only"), _STAYS, Outcome.TOLD, hours=5.0),
+    Scenario("woke up", policy(), _STAYS, Outcome.WOKE_UP, script=((1500.0, _works),), hours=5.0),
+    Scenario(
+        "woke up after the yes",
+        policy(),
+        _STAYS | _AWAY,
+        Outcome.WOKE_UP,
+        people={ALICE: Answers("approve", after=900.0, fields={"losses": "accepted"})},
+        script=((600.0, _works),),
+        hours=5.0,
+    ),
+    Scenario(
+        "interrupted by a Spot warning",
+        policy(),
+        _GONE,
+        Outcome.INTERRUPTED,
+        changes=_SPOT,
+        spot=SpotRequestType.PERSISTENT,
+        script=((900.0, lambda cloud: cloud.interrupt(ID)),),
+        hours=5.0,
+    ),
+    Scenario(
+        "stopped by somebody else",
+        policy(),
+        _AWAY,
+        Outcome.VOID,
+        script=((900.0, lambda cloud: cloud.ec2.by_hand(ID, "stop")),),
+        hours=5.0,
+    ),
+    Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),
+    Scenario(
+        "aborted while it acts",
+        policy(action="terminate"),
+        _GONE | _AWAY,
+        Outcome.FAILED,
+        people=_YES_TO_END,
+        script=((700.0, _abort),),
+    ),
+)
