@@ -151,6 +151,11 @@ class Simulation:
         """These instances, and no others, have no agent of Systems Manager from now on."""
         self._do("set_unmanaged", instance_ids=instance_ids)
 
+    def start_session(self, instance_id: str, owner: str, started_at: datetime) -> None:
+        """Somebody opens a Session Manager session to an instance, and leaves it open."""
+        session = {"Target": instance_id, "Owner": owner, "StartDate": started_at.timestamp()}
+        self._do("start_session", session=session)
+
     def commands(self) -> list[dict[str, Any]]:
         """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch seconds."""
         return list(self._do("commands"))

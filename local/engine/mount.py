@@ -82,6 +82,8 @@ class Simulation:
                 _emit(account, region, source, detail_type, detail, command["resources"])
             case "set_unmanaged":
                 self.commands.unmanaged = set(command["instance_ids"])
+            case "start_session":
+                self.commands.sessions.append(command["session"])
             case "commands":
                 return list(self.commands.sent)
             case "calls":

@@ -18,7 +18,8 @@ IsRunning = Callable[[str, str, str], bool]
 
 
 class CommandSimulator:
-    """`SendCommand` and `DescribeInstanceInformation`; `sent` holds every command with the time it came.
+    """`SendCommand`, `DescribeInstanceInformation` and `DescribeSessions`; `sent` holds every
+    command with the time it came.
 
     `unmanaged` are instances without an agent.
     """
@@ -27,6 +28,7 @@ class CommandSimulator:
         self._is_running = is_running
         self._lock = threading.Lock()
         self.sent: list[dict[str, Any]] = []
+        self.sessions: list[dict[str, Any]] = []
         self.unmanaged: set[str] = set()
 
     def answer(self, operation: str, account: str, region: str, request: Mapping[str, Any]) -> Any:
@@ -36,6 +38,8 @@ class CommandSimulator:
                 return self.send(account, region, request)
             case "ssm:DescribeInstanceInformation":
                 return self.describe(account, region, request)
+            case "ssm:DescribeSessions":
+                return self.describe_sessions(request)
         return None
 
     def send(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,10 +66,17 @@ class CommandSimulator:
         known = [one for one in wanted if self._is_managed(account, region, one)]
         return {"InstanceInformationList": [{"InstanceId": one, "PingStatus": "Online"} for one in known]}
 
+    def describe_sessions(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The open sessions of the instance of the filter `Target`, whenever they began."""
+        filters = {part["key"]: part["value"] for part in request["Filters"]}
+        found = [one for one in self.sessions if one["Target"] == filters["Target"]]
+        return {"Sessions": found}
+
     def clear(self) -> None:
         """Forgets everything."""
         with self._lock:
             self.sent.clear()
+            self.sessions.clear()
         self.unmanaged.clear()
 
     def _is_managed(self, account: str, region: str, instance_id: str) -> bool:

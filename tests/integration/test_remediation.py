@@ -190,6 +190,18 @@ def test_work_between_approval_and_action_voids_the_approval(stage: Stage) -> No
     assert "running" == stage.ec2_state(instance_id)
 
 
+def test_somebody_logged_in_between_approval_and_action_keeps_it(stage: Stage) -> None:
+    """Systems Manager counts the session as open: whoever opened it may be about to work."""
+    instance_id, link = stage.ask()
+    owner = "arn:aws:sts::000000000000:assumed-role/Research/ana"
+    stage.scene.simulation.start_session(instance_id, owner, datetime.now(UTC))
+
+    decide(link, "approve")
+
+    assert "woke-up" == stage.outcome(instance_id)
+    assert "running" == stage.ec2_state(instance_id)
+
+
 def test_work_while_people_are_asked_takes_the_question_back(stage: Stage) -> None:
     """The sweep sees work and voids the question; the link then says so and the marks go."""
     instance_id, link = stage.ask()

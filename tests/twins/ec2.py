@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Instance, Protection, SpotRequestType, Target, Volume
+from governor.domain.instance import Instance, Protection, Session, SpotRequestType, Target, Volume
 from governor.domain.policy.policy import TagMatch
 from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
 from governor.ports import Snapshot
@@ -27,6 +27,7 @@ class MemoryEc2:
     spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
+    sessions: dict[str, list[Session]] = field(default_factory=dict)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
@@ -42,6 +43,12 @@ class MemoryEc2:
         planned = self.failures.get(operation)
         if planned:
             raise planned.pop(0)
+
+    # SessionReader
+
+    def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
+        self._raise_planned("open_sessions")
+        return tuple(one for one in self.sessions.get(instance_id, []) if one.since > since)
 
     # InstanceReader
 

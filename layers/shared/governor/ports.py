@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from governor.errors import PolicyError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from governor.domain.episode.plan import Price, Step
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
     from governor.domain.evidence import Series, Window
-    from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target, Volume
+    from governor.domain.instance import Instance, Protection, Session, Shape, SpotRequestType, Target, Volume
     from governor.domain.policy.policy import AppliedPolicy, Policy, TagMatch
     from governor.domain.sweep.managed import BatchEnvironment
     from governor.domain.units import UtcDatetime
@@ -249,6 +249,18 @@ class BatchReader(Protocol):
     """The compute environments of AWS Batch by name, read only."""
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None: ...
+
+
+class SessionReader(Protocol):
+    """Session Manager, read only."""
+
+    def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
+        """Sessions that began after `since` and are not ended, disconnected ones among them.
+
+        Raises:
+            AccessDenied: the role may not look; where the member role is older than this release.
+            CloudError: Systems Manager did not answer.
+        """
 
 
 class Catalogue(Protocol):

@@ -46,6 +46,7 @@ ADDED = frozenset(
         "snapshots_reserved_at",
         "is_late",
         "waits_told_at",
+        "presence",
         "late_since",
         "idle_told_at",
         "samples",

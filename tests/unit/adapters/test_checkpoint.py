@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.ssm import RunCommandHook
+from governor.adapters.ssm import RunCommandHook, SessionManager
+from governor.domain.instance import Session
+from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, Throttled
+from tests.builders import NOW
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import INSTANCE_ID, TARGET
 
@@ -87,6 +90,22 @@ def test_it_is_said_which_instances_systems_manager_knows() -> None:
     assert ("InstanceIds", 3, 50) == (wanted["Key"], len(wanted["Values"]), first["MaxResults"])
     assert "more" == second["NextToken"]
     assert [False] == clients.patient
+
+
+def test_sessions_of_one_instance_are_listed_from_a_moment_on() -> None:
+    """By both filters, page after page, with whose they are and since when."""
+    owner = "arn:aws:iam::123456789012:user/ana"
+    one = {"Owner": owner, "StartDate": NOW}
+    client = ScriptedClient(describe_sessions=[{"Sessions": [one], "NextToken": "more"}, {"Sessions": [one]}])
+
+    found = SessionManager(FakeClients(client)).open_sessions(TARGET, INSTANCE_ID, NOW)
+
+    assert (Session(owner, NOW),) * 2 == found
+    (_, first), (_, second) = client.calls
+    assert {"Target": INSTANCE_ID, "InvokedAfter": iso(NOW)} == {
+        f["key"]: f["value"] for f in first["Filters"]
+    }
+    assert ("Active", "more") == (first["State"], second["NextToken"])
 
 
 def test_what_is_worth_nothing_later_gives_up_within_seconds(aws: Clients) -> None:

@@ -74,7 +74,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "announcer": world.announcer,
         "link_keys": SimpleNamespace(read=lambda: KEYS),
         "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
-        **dict.fromkeys(("instances", "tagger", "controller", "starter", "snapshots"), world.ec2),
+        **dict.fromkeys(("instances", "sessions", "tagger", "controller", "starter", "snapshots"), world.ec2),
         "metrics": world.metrics,
         "prices": StaticPrices(PRICE),
         "batch": StaticBatch(),

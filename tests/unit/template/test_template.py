@@ -41,7 +41,7 @@ BY_MACHINE_OR_API = {
 }
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
-    r"|autoscaling:Describe\w+|ssm:DescribeInstanceInformation|states:SendTaskSuccess"
+    r"|autoscaling:Describe\w+|ssm:Describe(InstanceInformation|Sessions)|states:SendTaskSuccess"
     r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""

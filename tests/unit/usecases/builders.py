@@ -56,6 +56,7 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         gather=world.sweep_target.gather,
         catalogue=ShippedCatalogue(),
         prices=StaticPrices(PRICE),
+        sessions=world.ec2,
         state=world.state,
     )
     return OpenEpisode(

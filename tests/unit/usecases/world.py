@@ -83,6 +83,7 @@ class World:
             gather=GatherEvidence(self.metrics, ShippedCatalogue()),
             catalogue=ShippedCatalogue(),
             prices=StaticPrices(PRICE),
+            sessions=self.ec2,
             state=self.state,
         )
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)

@@ -1,4 +1,4 @@
-"""Systems Manager: the policy's parameter, and Run Command for checkpoints.
+"""Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints.
 
 This module must not know what the policy says, nor why instances are asked.
 """
@@ -6,15 +6,18 @@ This module must not know what the policy says, nor why instances are asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from governor.adapters.clients import Adapter, call, pages
-from governor.domain.instance import Target
+from governor.domain.instance import Session, Target
+from governor.domain.units import as_utc, iso
 
 _SHORTEST_SECONDS = 30
 """What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
 _LONGEST_SECONDS = 9_999
 """What the document takes as `SecondsLeft`."""
+_SESSIONS_PAGE = 200
 _PAGE = 50
 """What DescribeInstanceInformation answers at a time, at most. Source: its API."""
 
@@ -31,6 +34,21 @@ class PolicyParameter(Adapter):
         client = self._clients.client("ssm", patient=patient)
         answer = call("ssm:GetParameter", client, Name=self._resource, WithDecryption=True)
         return str(answer["Parameter"]["Value"])
+
+
+class SessionManager(Adapter):
+    """The port `SessionReader`."""
+
+    def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
+        listed = pages(
+            "ssm:DescribeSessions",
+            self._clients.client("ssm", target),
+            State="Active",
+            Filters=[{"key": "Target", "value": instance_id}, {"key": "InvokedAfter", "value": iso(since)}],
+            MaxResults=_SESSIONS_PAGE,
+        )
+        found = (one for page in listed for one in page["Sessions"])
+        return tuple(Session(one["Owner"], as_utc(one["StartDate"])) for one in found)
 
 
 class RunCommandHook(Adapter):

@@ -243,6 +243,14 @@ def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None
     return next((service for word, service in _MANAGED_WORDS if word in key), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A Session Manager session: whose it is, as IAM names them, and since when. AWS knows no last input."""
+
+    owner: str
+    since: UtcDatetime
+
+
 def console_url(instance: Instance) -> str:
     """The instance in the EC2 console."""
     region = instance.target.region

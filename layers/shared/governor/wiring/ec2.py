@@ -14,7 +14,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.pricing import AwsPriceBook, Ec2SpotMarket
-from governor.adapters.ssm import RunCommandHook
+from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
 
@@ -31,6 +31,7 @@ class Ec2Parts(Parts):
     prices: cached_property[ports.PriceBook] = over(AwsPriceBook)
     market: cached_property[ports.SpotMarket] = over(Ec2SpotMarket)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
+    sessions: cached_property[ports.SessionReader] = over(SessionManager)
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
     catalogue: ports.Catalogue = ShippedCatalogue()
     types: ports.SiblingTypes = ShippedCatalogue()

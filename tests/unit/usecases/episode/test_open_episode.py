@@ -19,7 +19,7 @@ from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import CloudError, DecisionRefused, MetricsLate, Throttled, Unavailable
+from governor.errors import AccessDenied, CloudError, DecisionRefused, MetricsLate, Throttled, Unavailable
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import PRICE, decision, opener, ref_of, stored_episode
@@ -50,6 +50,17 @@ def test_an_idle_instance_is_opened_with_everything_the_question_is_about() -> N
     assert timedelta(days=30) == episode.keep_at_most
     assert ref_of(world, instance_id) == world.state.record(TARGET, instance_id).open_episode
     assert [] == world.ec2.calls
+
+
+def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
+    """It is asked all the same: whoever answers may know."""
+    world, instance_id = idle_world()
+    world.ec2.failures["open_sessions"] = [AccessDenied("no", operation="ssm:DescribeSessions")]
+    opener(world)(ref_of(world, instance_id))
+
+    presence = stored_episode(world, ref_of(world, instance_id)).presence
+    assert presence is not None
+    assert presence.startswith("Whether somebody is logged in by Session Manager is not known")
 
 
 def test_the_saving_is_what_the_bill_changes_by() -> None:

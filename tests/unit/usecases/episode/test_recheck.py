@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 import pytest
 
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
+from governor.domain.instance import Session
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
-from governor.errors import Throttled, Unavailable
+from governor.errors import AccessDenied, Throttled, Unavailable
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
 
@@ -133,6 +135,48 @@ def test_what_is_as_it_was_goes_on_and_may_be_repeated() -> None:
     assert first == again
     assert Phase.ACTING is phase_of(world)
     assert [] == world.ec2.calls
+
+
+@pytest.mark.parametrize(("age", "proceeds"), [(11, False), (13, True)])
+def test_whoever_is_logged_in_keeps_it(age: int, proceeds: bool) -> None:
+    """Idle GPUs say nothing of somebody at a shell; sessions of yesterday are most likely disconnected."""
+    world = World(phase=Phase.ASKING)
+    owner = "arn:aws:sts::123456789012:assumed-role/Research/ana"
+    since = world.clock.now() - timedelta(hours=age)
+    world.ec2.sessions[world.ref.instance_id] = [Session(owner, since)]
+
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert proceeds == result.proceed
+    if not proceeds:
+        assert (Outcome.WOKE_UP, True) == (result.outcome, "ana has an open" in result.reason)
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_expiry", "proceeds"),
+    [(Mode.ASK, "no-action", True), (Mode.ASK, "act", False), (Mode.AUTO, "no-action", False)],
+)
+def test_what_would_be_done_unasked_waits_where_nobody_may_look(
+    mode: Mode, on_expiry: Literal["no-action", "act"], proceeds: bool
+) -> None:
+    """Member roles of earlier releases may not list sessions: a person has answered, silence has not."""
+    world = World(phase=Phase.ASKING, mode=mode, on_expiry=on_expiry)
+    world.ec2.failures["open_sessions"] = [AccessDenied("no", operation="ssm:DescribeSessions")]
+
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert proceeds == result.proceed
+    assert proceeds or "is not known" in result.reason
+
+
+def test_sessions_that_cannot_be_listed_right_now_are_asked_for_again() -> None:
+    """A throttled call is no answer."""
+    world = World(phase=Phase.ASKING)
+    world.ec2.failures["open_sessions"] = [Throttled("later")]
+
+    with pytest.raises(Throttled):
+        world.recheck(world.ref, Step.STOP)
+    assert Phase.ASKING is phase_of(world)
 
 
 @pytest.mark.parametrize("decide", [True, False])

@@ -186,6 +186,8 @@ class Episode:
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None
+    presence: str | None = None
+    """What was known of people logged in when the question was made, where there is something to say."""
     became: Outcome | None = None
     """What this episode made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
     nothing."""

@@ -176,6 +176,9 @@ class Vetoes(Section):
     """CPU utilization, in percent."""
     network_bytes_per_second: float | None = positive(1_000_000.0)
     """Network traffic in both directions, in bytes per second."""
+    session_younger_than_hours: int | None = between(12, 1, 72)
+    """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts
+    disconnected sessions as open, so older ones do not."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
     """Figures that must be measured. Otherwise the verdict is `no-data`."""
 

@@ -150,6 +150,8 @@ class Verdict:
     last_busy: UtcDatetime | None = None
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
+    presence: str = ""
+    """What people must know of who may be logged in, as a sentence; empty where nobody is known to be."""
     is_late: bool = False
     """No data only because the newest readings are missing, and not for long: they may still come."""
 

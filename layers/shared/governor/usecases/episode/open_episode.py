@@ -123,6 +123,7 @@ class OpenEpisode:
                 policy_version=applied.version,
                 overrides=applied.overrides,
                 instance=sized,
+                presence=verdict.presence or None,
                 reason=_reason(verdict, evidence, applied.policy, history, instance),
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),

@@ -15,12 +15,13 @@ from governor.domain.evidence import Evidence
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.policy.policy import Policy
+from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import judge_again, sooner_window
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso, printable
 from governor.domain.wording import span
-from governor.errors import Unavailable
-from governor.ports import Catalogue, InstanceReader, PriceBook
+from governor.errors import CloudError, Throttled, Unavailable
+from governor.ports import Catalogue, InstanceReader, PriceBook, SessionReader
 from governor.stores import Instances
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
@@ -39,6 +40,7 @@ class InspectInstance:
     gather: GatherEvidence
     catalogue: Catalogue
     prices: PriceBook
+    sessions: SessionReader
     state: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
@@ -52,7 +54,8 @@ class InspectInstance:
         while memory is released and a person has to say yes.
 
         Raises:
-            Unavailable: CloudWatch could not be read. Waiting is right then, judging is not.
+            Throttled, Unavailable: CloudWatch or Systems Manager could not be read. Waiting is right then,
+                judging is not.
         """
         hold = self.state.record(instance.target, instance.instance_id).hold
         request = EvidenceRequest(
@@ -69,7 +72,36 @@ class InspectInstance:
         if verdict.is_idle:
             newest = self._newest(instance, policy, gathered, now)
             verdict = _changed_since(evidence, newest, policy, now) or verdict
+        if verdict.is_idle:
+            verdict = self._unless_logged_in(verdict, instance, policy, now)
         return verdict, evidence
+
+    def _unless_logged_in(
+        self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
+    ) -> Verdict:
+        """Somebody at a shell may be about to use the GPUs; where that is not known, nobody is assumed gone.
+
+        A question says so and is asked all the same; what would be done unasked waits.
+        """
+        hours = policy.vetoes.session_younger_than_hours
+        if hours is None:
+            return verdict
+        try:
+            since = now - timedelta(hours=hours)
+            found = self.sessions.open_sessions(instance.target, instance.instance_id, since)
+        except (Throttled, Unavailable):
+            raise
+        except CloudError as error:
+            unknown = f"Whether somebody is logged in by Session Manager is not known: {error}"
+            if acts_unasked(policy):
+                return replace(verdict, kind=VerdictKind.NO_DATA, reason=unknown)
+            return replace(verdict, presence=f"{unknown}.")
+        if not found:
+            return verdict
+        newest = max(found, key=lambda session: session.since)
+        who = printable(newest.owner.rpartition("/")[2])
+        reason = f"{who} has an open Session Manager session since {iso(newest.since)}"
+        return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
 
     def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
         instance = request.instance
