@@ -374,6 +374,8 @@ def _is_tls_only(statement: dict[str, Any]) -> bool:
 
 
 def _relaxed(statement: dict[str, Any]) -> dict[str, Any]:
+    if "dynamodb:LeadingKeys" in json.dumps(statement.get("Condition")):
+        return statement
     statement = {key: value for key, value in statement.items() if key != "Condition"}
     action = json.dumps(statement.get("Action"))
     if any(unknown in action for unknown in ("ec2:", "secretsmanager:", "ssm:SendCommand")):

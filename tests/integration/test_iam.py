@@ -1,7 +1,7 @@
 """The whole loop with the roles of the template enforced: no function lacks a permission that it uses.
 
-The engine enforces actions, and resources where it knows their ARNs; conditions on tags are asserted on the
-template instead (`tests/unit/template`).
+The engine enforces actions, resources where it knows their ARNs, and the partitions of the state table.
+Conditions on tags are evaluated over the template instead (`tests/unit/template/test_rights.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
@@ -45,6 +47,52 @@ def guarded() -> Iterator[Stage]:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: Stage) -> None:
+    """With the credentials of the page's role: it answers a question, and releases no freeze."""
+    table = guarded.scene.outputs["StateTableName"]
+    (role,) = (
+        one["Arn"]
+        for one in guarded.scene.cloud.client("iam").list_roles()["Roles"]
+        if "ServeApprovalFunctionRole" in one["RoleName"]
+    )
+    assumed = guarded.scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")
+    given = assumed["Credentials"]
+    page = boto3.client(
+        "dynamodb",
+        region_name=TARGET.region,
+        endpoint_url=guarded.scene.cloud.endpoint_url,
+        aws_access_key_id=given["AccessKeyId"],
+        aws_secret_access_key=given["SecretAccessKey"],
+        aws_session_token=given["SessionToken"],
+    )
+
+    def key(pk: str) -> dict[str, Any]:
+        return {"pk": {"S": pk}, "sk": {"S": "BREAKER"}}
+
+    freeze = "BREAKER#123456789012#us-east-1"
+    page.get_item(TableName=table, Key=key("APPROVAL#none"))
+    for refused in (
+        lambda: page.get_item(TableName=table, Key=key(freeze)),
+        lambda: page.update_item(TableName=table, Key=key(freeze)),
+        lambda: page.delete_item(TableName=table, Key=key("APPROVAL#none")),
+        lambda: page.scan(TableName=table),
+        lambda: page.transact_write_items(
+            TransactItems=[
+                {
+                    "Update": {
+                        "TableName": table,
+                        "Key": key("APPROVAL#none"),
+                        "UpdateExpression": "SET a = pk",
+                    }
+                },
+                {"Update": {"TableName": table, "Key": key(freeze), "UpdateExpression": "SET a = pk"}},
+            ]
+        ),
+    ):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            refused()
 
 
 def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:

@@ -7,7 +7,16 @@ Each repair says what AWS does and what the engine does. They reach into private
 from __future__ import annotations
 
 from local.engine import processes
-from local.engine.repairs import alarms, bursts, buses, callbacks, executions, lambda_errors, rotation
+from local.engine.repairs import (
+    alarms,
+    bursts,
+    buses,
+    callbacks,
+    executions,
+    lambda_errors,
+    rotation,
+    table_keys,
+)
 
 
 def repair_all(wait_scale: float) -> None:
@@ -20,3 +29,4 @@ def repair_all(wait_scale: float) -> None:
     bursts.repair()
     buses.repair()
     alarms.repair()
+    table_keys.repair()

@@ -1,0 +1,61 @@
+"""Partition keys that a request to DynamoDB names, for IAM.
+
+- AWS: a request has the condition key `dynamodb:LeadingKeys`; each write of a transaction has its own.
+  Engine: no such key, so a statement that refuses its absence (`"Null": "false"`) would refuse everything.
+
+The partition key of every table here is `pk`, and text.
+"""
+
+from __future__ import annotations
+
+import json
+from contextvars import ContextVar
+from typing import Any
+
+_KEY = "dynamodb:LeadingKeys"
+_WRITES = ("ConditionCheck", "Put", "Update", "Delete", "Get")
+"""In the order in which the engine checks the members of an item."""
+_of_writes: ContextVar[list[list[str]]] = ContextVar("of_writes")
+
+
+def repair() -> None:
+    """Wraps the engine's functions; it looks them up by name at every request."""
+    from ministack.core import iam_actions, iam_evaluator
+
+    context, checks = iam_actions.dynamodb_service_context, iam_actions.dynamodb_transaction_checks
+    enforce = iam_evaluator.enforce
+
+    def with_keys(body: bytes) -> dict[str, Any]:
+        found = _keys(_parsed(body))
+        return {**context(body), **({_KEY: found} if found else {})}
+
+    def noting_keys(action: str, body: bytes, *more: Any) -> Any:
+        items = _parsed(body).get("TransactItems") or []
+        _of_writes.set([_keys(item[one]) for item in items for one in _WRITES if one in item])
+        return checks(action, body, *more)
+
+    def enforced(access_key: Any, action: str, service: str, *more: Any, **named: Any) -> Any:
+        given = named.get("service_context") or {}
+        if service == "dynamodb" and "dynamodb:EnclosingOperation" in given:
+            named["service_context"] = {**given, _KEY: _of_writes.get().pop(0)}
+        return enforce(access_key, action, service, *more, **named)
+
+    iam_actions.dynamodb_service_context = with_keys
+    iam_actions.dynamodb_transaction_checks = noting_keys
+    iam_evaluator.enforce = enforced
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _keys(request: dict[str, Any]) -> list[str]:
+    """Of one request or write; none of a scan."""
+    values = request.get("ExpressionAttributeValues") or {}
+    named = request.get("Key") or request.get("Item") or {}
+    key = named.get("pk") or (values.get(":pk") if "KeyConditionExpression" in request else None)
+    return [key["S"]] if key else []
