@@ -119,7 +119,7 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
             f"{q['account']}/{q['region']}",
             "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
             q["action"],
-            q["expires_at"],
+            "can be held" if q.get("can_hold") else q["expires_at"],
             printable(q["instance_name"]),
         )
         for q in questions
@@ -158,6 +158,10 @@ def _exempt(api: Api, arguments: argparse.Namespace) -> None:
     _answer(api, arguments, {"answer": "exempt", "reason": arguments.reason})
 
 
+def _hold(api: Api, arguments: argparse.Namespace) -> None:
+    _answer(api, arguments, {"answer": "hold"})
+
+
 def _path(approval_id: str) -> str:
     return f"/api/approvals/{quote(approval_id, safe='')}"
 
@@ -175,10 +179,14 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
         print(f"  {found['decided_by']} decided to {found['decision']}")
     elif found["first_yes_by"]:
         print(f"  {found['first_yes_by']} approved; a second person must approve, too")
+    if found.get("held"):
+        print(f"  {printable(found['held'])}; nothing more is done")
     if found["void_reason"]:
         print(f"  {found['status'].lower()}: {printable(found['void_reason'])}")
     if found["outcome"]:
         print(f"  {found['outcome']}: {printable(found['outcome_reason'] or '')}")
+    elif found.get("can_hold"):
+        print(f"  can be held, kept or exempted until EC2 is called; id {found['id']}")
     elif found["can_decide"]:
         print(f"  open until {found['expires_at']}; id {found['id']}")
 
@@ -219,7 +227,7 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("id", help="the id that list prints")
         return made
 
-    command("list", _list, "the open questions, the dearest first")
+    command("list", _list, "the open questions and what can be held, the most expensive first")
     command("show", _show, "one question, or its record")
     approve = command("approve", _approve, "carry out the plan")
     approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
@@ -228,6 +236,9 @@ def parser() -> argparse.ArgumentParser:
     keep.add_argument("--until", type=_until, required=True, help="4h, 7d, or a time like 2026-12-01T09:00Z")
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
+    command(
+        "hold", _hold, "stop a plan that was approved, or that nobody is asked about, before EC2 is called"
+    )
     _add_policy(areas)
     _add_examination(areas, "doctor", doctor.doctor, "whether the telemetry of every instance is right")
     _add_examination(areas, "health", health.health, "what is wrong with GPUs, or could be better")

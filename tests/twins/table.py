@@ -121,6 +121,8 @@ def _holds(condition: Condition, item: Document) -> bool:
     if isinstance(left, Condition):
         return (all if condition.operator == "AND" else any)(_holds(one, item) for one in (left, right))
     right = _stored({"right": right})["right"]
+    outer, _, inner = str(left).rpartition(".")
+    item, left = (item.get(outer, {}), inner) if outer else (item, left)
     match condition.operator:
         case "attribute_exists":
             return left in item

@@ -147,6 +147,10 @@ class MustWait(SafetyError):
     """Plans are frozen, or a cap is reached. Nothing was done; the same step may be done later."""
 
 
+class Held(SafetyError):
+    """Somebody holds the episode: nothing more of its plan is done."""
+
+
 class MetricsLate(GovernorError):
     """The newest readings of an instance are missing, but not for long; it is tried again."""
 

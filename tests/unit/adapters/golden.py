@@ -55,6 +55,7 @@ ADDED = frozenset(
         "longest_hole_minutes",
         "session",
         "untold",
+        "brake",
     }
 )
 """Fields that it did not know. It ignores what it does not know."""

@@ -11,7 +11,7 @@ import pytest
 
 from governor.adapters.clients import Clients
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
 from governor.domain.money.cost import Meter
@@ -459,7 +459,7 @@ def test_a_question_is_answered_once(opened: StateTable) -> None:
     """The second answer loses, whatever it says, and leaves no trace."""
     opened.settle("approval-1", decision(Answer.APPROVE, "ada"), None)
 
-    for answer in Answer:
+    for answer in STATUS_AFTER:
         with pytest.raises(ConflictError):
             opened.settle("approval-1", decision(answer, "bob"), None)
     with pytest.raises(ConflictError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from governor.adapters.clients import Clients
-from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState
@@ -285,7 +285,7 @@ def test_of_many_answers_at_once_one_counts(table: StateTable) -> None:
     """Ten people and the expiry answer at the same moment; one status stands, with its own hold."""
     table.take_lock(ref())
     table.save_opened(episode())
-    answers = [*(decision(answer, f"p{n}") for n, answer in enumerate([*Answer, *Answer, *Answer]))]
+    answers = [*(decision(answer, f"p{n}") for n, answer in enumerate([*STATUS_AFTER] * 3))]
     steps: list[Callable[[], bool]] = [
         lambda answer=answer: wins(lambda: table.settle("approval-1", answer, None))  # type: ignore[misc]
         for answer in answers

@@ -97,7 +97,9 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         approval.decision.channel,
         approval.decision.person,
     )
-    assert [("C0ML:1.2", "U0BOB", "Recorded: approved.")] == slack.said
+    assert [
+        ("C0ML:1.2", "U0BOB", "Recorded: approved. Until EC2 is called, pressing Keep still holds it.")
+    ] == slack.said
 
 
 @pytest.mark.parametrize(("secret", "age"), [("x" * 32, 0), (SECRET, 301)])
@@ -165,11 +167,35 @@ def test_a_wiped_disk_is_for_the_page() -> None:
 def test_a_second_press_is_told_who_was_first() -> None:
     """And changes nothing."""
     slack = Slack()
+    slack.press("keep")
+    slack.press("approve", user="U0EVE")
+
+    assert ApprovalStatus.KEPT is slack.status
+    assert "U0BOB (Slack) has already decided" in slack.said[1][2]
+
+
+@pytest.mark.parametrize(
+    ("button", "says"),
+    [
+        ("hold", "Held: nothing more is done."),
+        ("keep", "Held: nothing more is done; kept until Sat 09:00 UTC."),
+        ("exempt", "Held: nothing more is done; it is exempt from now on."),
+    ],
+)
+def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
+    """The buttons of the question stay where they are: until EC2 is called, they still help."""
+    slack = Slack()
     slack.press("approve")
-    slack.press("keep", user="U0EVE")
+    slack.press(button, reason="demo")
 
     assert ApprovalStatus.APPROVED is slack.status
-    assert "U0BOB (Slack) has already decided" in slack.said[1][2]
+    assert "pressing Keep still holds it" in slack.said[0][2]
+    assert says == slack.said[1][2]
+    approval = slack.world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    held = approval.brake
+    assert held is not None
+    assert (button, "slack:U0BOB") == (held.answer, held.by)
 
 
 def test_a_late_press_is_told_that_it_came_late() -> None:

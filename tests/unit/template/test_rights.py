@@ -44,7 +44,6 @@ WRITERS = {
     "LEASE": {"DeliverAlert"},
     "DIGEST": {"DeliverAlert"},
     "POLICY": {"DeliverAlert"},
-    "HOLD": set(),
     "CAPS": {"PutAway"},
     "LOCK": set(),
 }  # fmt: skip

@@ -232,8 +232,8 @@ def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -
 
 
 def test_what_a_guard_refuses_is_no_failed_execution() -> None:
-    """Nor is what EC2 takes back under it: both are results, and told as such."""
+    """Nor is what EC2 takes back under it, or somebody holds: all are results, and told as such."""
     choice = STATES["WasRefused?"]
 
-    assert {"refused", "interrupted"} == {one["StringEquals"] for one in choice["Choices"]}
+    assert {"refused", "interrupted", "held"} == {one["StringEquals"] for one in choice["Choices"]}
     assert {"Done"} == {one["Next"] for one in choice["Choices"]}

@@ -147,8 +147,8 @@ def test_an_identity_that_counts_for_nobody_is_told_what_to_do_in_a_terminal() -
 def test_a_late_answer_is_told_who_was_first() -> None:
     """409, and the record stands."""
     world = World(decide=False)
-    post(world, **STOP)
-    answer = post(world, answer="exempt", reason="mine")
+    post(world, answer="exempt", reason="mine")
+    answer = post(world, **STOP)
 
     assert (409, True) == (answer.status, "already decided" in answer.document["error"])
 
@@ -160,13 +160,17 @@ def test_a_question_that_does_not_exist_is_not_found() -> None:
 
 
 def test_the_list_holds_what_is_open() -> None:
-    """The dearest first; what is answered is not in it."""
+    """The dearest first; what is approved as long as it can be held, and what is answered no more."""
     world, first, _ = asked(1)
     _, second, _ = asked(2, world)
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert {first, second} == {question["instance_id"] for question in listed}
 
     api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", STOP))
+    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    assert {first: True, second: False} == {one["instance_id"]: one["can_hold"] for one in listed}
+
+    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", {"answer": "hold"}))
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert [second] == [question["instance_id"] for question in listed]
 

@@ -76,10 +76,13 @@ def test_questions_and_records_are_as_described(action: Action) -> None:
     question = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
     decided = post(world, **STOP, instance_id=question["instance_id"])
     record = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
-    refusal = post(world, answer="exempt", reason="late")
+    held = post(world, answer="hold")
+    refusal = post(world, **STOP, reason="again")
 
-    assert (1, 200, 409) == (len(listed), decided.status, refusal.status)
+    assert (1, 200, 200, 409) == (len(listed), decided.status, held.status, refusal.status)
+    assert (True, False) == (record["can_hold"], held.document["can_hold"])
     found = [("Brief", listed[0]), ("Question", question), ("Decided", decided.document)]
+    found += [("Decided", held.document)]
     for schema, document in [*found, ("Question", record), ("Error", refusal.document)]:
         assert [] == problems(schema, document)
 

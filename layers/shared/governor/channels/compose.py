@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from governor.channels.message import Message, Table, one_line
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
-from governor.domain.approvals.approval import Answer
+from governor.domain.approvals.approval import STATUS_AFTER, Answer
 from governor.domain.approvals.messages import (
     STAGE_OF,
     STAGES,
@@ -258,7 +258,7 @@ def answers_of(episode: Episode) -> tuple[Answer, ...]:
     plan, terms = episode.plan, episode.terms
     by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed
-    offered = [answer for answer in Answer if may(terms, plan, answer, somebody)]
+    offered = [answer for answer in STATUS_AFTER if may(terms, plan, answer, somebody)]
     return tuple(answer for answer in offered if answer is not Answer.APPROVE or by_button)
 
 

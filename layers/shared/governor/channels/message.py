@@ -21,6 +21,7 @@ ANSWER_TEXT = {
     Answer.APPROVE: "Stop it",
     Answer.KEEP: "Keep until tomorrow 09:00",
     Answer.EXEMPT: "Never ask again",
+    Answer.HOLD: "Hold it",
 }
 """The text of each button, at most 75 characters as Slack allows."""
 

@@ -133,9 +133,15 @@ class SlackActions:
             return f"Not recorded: {error}."
         if decided.needs_another:
             return "Noted. A second person must approve before anything is done."
+        if decided.holds:
+            kept = f"; kept until {clock(until, view.episode.time_zone, now)}" if until else ""
+            kept = "; it is exempt from now on" if answer.answer is Answer.EXEMPT else kept
+            return f"Held: nothing more is done{kept}."
         if until is not None:
             return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
-        return f"Recorded: {'approved' if answer.answer is Answer.APPROVE else 'exempted'}."
+        if answer.answer is Answer.APPROVE:
+            return "Recorded: approved. Until EC2 is called, pressing Keep still holds it."
+        return "Recorded: exempted."
 
 
 def verify_slack_request(

@@ -12,14 +12,15 @@ from governor.domain.approvals.approval import (
     STATUS_AFTER,
     Approval,
     ApprovalStatus,
+    Brake,
     Decision,
     first_approval,
     hold_after,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.money.ledger import LedgerEntry
-from governor.domain.sweep.verdict import NO_HOLD
-from governor.errors import ConflictError, NotFound
+from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.errors import ConflictError, Held, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
 from governor.stores.table import (
@@ -122,8 +123,36 @@ class Episodes(Store):
         """Note when a step was first asked of EC2; later notes of the same step change nothing.
 
         The last barrier before EC2 is called: a late invocation finds its episode closed, a ConflictError.
+        Each of this transaction and that of `hold` checks what the other writes, so one of them comes first.
+
+        Raises: Held when somebody was faster.
         """
-        self._table.write(update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at)))
+        stored = self._table.get(keys.episode(ref)) or {}
+        question = keys.approval(stored.get("approval_id", ""))
+        noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))
+        try:
+            self._table.transact(noted, check(question, _unset("brake")))
+        except ConflictError:
+            approval = self._table.read(Approval, question)
+            if approval is not None and approval.brake is not None:
+                raise Held(approval.brake.why) from None
+            raise
+
+    def hold(self, episode: Episode, brake: Brake, standing: Hold) -> None:
+        """Hold the episode, unless its final step was noted before, and store what the answer says of the
+        instance. A keep or an exemption may follow a hold.
+
+        Raises: ConflictError when the call has begun, somebody holds it already, or the episode is over.
+        """
+        question, is_free = keys.approval(episode.approval_id), present()
+        if standing == NO_HOLD:
+            is_free &= _unset("brake")
+        not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
+        self._table.transact(
+            update(question, {"brake": brake}, is_free),
+            check(keys.episode(episode.ref), not_begun),
+            *_standing(episode.ref, standing),
+        )
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""
@@ -225,10 +254,7 @@ class Episodes(Store):
         record in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.
         """
         approval = self._pending(approval_id)
-        hold = hold_after(NO_HOLD, decision, hold_until)
-        standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
-        holds = {name: value for name, value in standing.items() if value is not None}
-        on_record = [update(_record(approval.episode), holds)] if holds else []
+        on_record = _standing(approval.episode, hold_after(NO_HOLD, decision, hold_until))
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         self._table.transact(update(keys.approval(approval_id), changes, _PENDING), *on_record)
         return self._existing(approval_id)
@@ -260,6 +286,13 @@ class Episodes(Store):
 
 def _record(ref: EpisodeRef) -> Key:
     return keys.instance(ref.target, ref.instance_id)
+
+
+def _standing(ref: EpisodeRef, hold: Hold) -> list[Write]:
+    """The write of a standing answer to the record of the instance, if there is one."""
+    standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
+    known = {name: value for name, value in standing.items() if value is not None}
+    return [update(_record(ref), known)] if known else []
 
 
 def _unset(attribute: str) -> Condition:

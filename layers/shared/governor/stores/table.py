@@ -27,7 +27,10 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of the stored item: a comparison of one attribute, or two conditions with AND or OR."""
+    """What must hold of the stored item: a comparison of one attribute, or two conditions with AND or OR.
+
+    An attribute `a.b` is the entry `b` of the map `a`.
+    """
 
     operator: str
     left: Any

@@ -14,6 +14,7 @@ from governor.domain.approvals.messages import cost_lines, plan_lines
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.domain.wording import people
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
@@ -98,6 +99,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         **_brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
+        "held": people(approval.brake.why) if approval.brake else None,
         "owner": episode.owner,
         "project": episode.project,
         "cost": list(cost_lines(episode)),
@@ -128,6 +130,7 @@ def _brief(view: ApprovalView) -> dict[str, Any]:
         "action": episode.plan.action.value,
         "usd_per_day": None if price is None else str(price * 24),
         "expires_at": iso(view.approval.expires_at),
+        "can_hold": view.can_hold,
     }
 
 

@@ -217,7 +217,7 @@ def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone:
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
-        raise InputError("choose one of the buttons: stop or terminate, keep, exempt") from None
+        raise InputError("choose one of the buttons: stop or terminate, keep, exempt, hold") from None
     reason = form.get("reason", "").strip()
     if len(reason) > LONGEST_REASON:
         raise InputError(f"the reason is longer than {LONGEST_REASON} characters")

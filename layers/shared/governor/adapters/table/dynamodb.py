@@ -109,9 +109,9 @@ class _Expression:
         self.values: Document = {}
 
     def name(self, attribute: str) -> str:
-        placeholder = f"#{attribute.replace('-', '_')}"
-        self.names[placeholder] = attribute
-        return placeholder
+        path = {f"#{part.replace('-', '_')}": part for part in attribute.split(".")}
+        self.names |= path
+        return ".".join(path)
 
     def value(self, value: object) -> str:
         placeholder = f":{len(self.values)}"

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.episode import Episode, EpisodeRef, Phase
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Mode
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, as_utc
-from governor.domain.wording import people
+from governor.domain.wording import clock, people
 from governor.errors import DecisionRefused
 
 _KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
@@ -40,6 +42,8 @@ class Answer(StrEnum):
     APPROVE = "approve"
     KEEP = "keep"
     EXEMPT = "exempt"
+    HOLD = "hold"
+    """After a yes, or in the notice period of `auto`. Keep and exempt act as one then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,24 @@ class Decision:
     person: str | None = None
     """The person, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
     a link that went to a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brake:
+    """Who holds an episode that would act, and by which answer: hold, keep or exempt."""
+
+    answer: str
+    by: str
+    channel: str
+    at: UtcDatetime
+    keep_until: UtcDatetime | None = None
+    reason: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Return it as the reason of an outcome."""
+        done = {"keep": "kept", "exempt": "exempted"}.get(self.answer, "held")
+        return f"{done} by {self.by}{f': {self.reason}' if self.reason else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +103,8 @@ class Approval:
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
+    brake: Brake | None = None
+    """Never taken off again: an episode that is held ends, and the next one asks anew."""
 
     @property
     def approvers(self) -> str:
@@ -110,7 +134,52 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.KEEP: ApprovalStatus.KEPT,
     Answer.EXEMPT: ApprovalStatus.EXEMPTED,
 }
-"""The status an answer leads to."""
+"""The status that an answer to an open question leads to."""
+
+
+def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether the plan is carried out from here on unless somebody holds it."""
+    if episode.phase is Phase.CLOSED or episode.mode is Mode.OBSERVE or not episode.plan.steps:
+        return False
+    if episode.mode is Mode.AUTO or approval.status is ApprovalStatus.APPROVED:
+        return True
+    was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
+    is_expired = approval.status is ApprovalStatus.EXPIRED or (was_asked and now >= approval.expires_at)
+    return episode.acts_on_silence and is_expired
+
+
+def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether a hold would be taken now."""
+    return acts_by_itself(episode, approval, now) and approval.brake is None and episode.begun_at is None
+
+
+def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
+    """Let an answer through that holds an episode which acts by itself.
+
+    Raises:
+        DecisionRefused: the call has begun, somebody holds it already, nothing is to be held, or the answer
+            is incomplete.
+    """
+    status = episode.phase.value
+    if not acts_by_itself(episode, approval, now):
+        why = "there is nothing to hold: nothing happens to it without a yes"
+        if episode.outcome is not None:
+            why = f"it is over ({episode.outcome.value}): there is nothing left to hold"
+        raise DecisionRefused(why, status=status)
+    if episode.begun_at is not None:
+        at = clock(episode.begun_at, episode.time_zone, now)
+        doing, instead = "stop", ": once it is stopped, its record has a button to start it again"
+        if episode.final_step is Step.TERMINATE:
+            doing, instead = "terminate", ", when its snapshots were completed"
+        why = f"too late to hold it. EC2 was asked to {doing} it on {at}{instead}"
+        raise DecisionRefused(why, status=status)
+    if approval.brake is not None and decision.answer is Answer.HOLD:
+        why = f"it is already {people(approval.brake.why)}, so nothing more is done"
+        raise DecisionRefused(why, status=status)
+    incomplete = _why_incomplete(decision, now, approval.keep_at_most)
+    if incomplete is not None:
+        # As for a question: the person may correct it and send it again.
+        raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
 
 
 def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
@@ -119,7 +188,7 @@ def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> H
     Raises:
         DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
     """
-    if decision.answer is Answer.APPROVE:
+    if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return hold
     if decision.answer is Answer.KEEP:
         until = hold_until or decision.keep_until

@@ -339,6 +339,7 @@ _TITLES: Mapping[Outcome, str] = {
     Outcome.EXPIRED: "Nobody answered about {name}. Nothing was changed",
     Outcome.WOKE_UP: "Canceled: {name} is working again",
     Outcome.VOID: "Canceled: the question about {name} no longer applies",
+    Outcome.HELD: "{name} is held and was not {done}",
     Outcome.REFUSED: "{name} was not {done}: a safety check refused",
     Outcome.INTERRUPTED: "Canceled: AWS takes {name} back",
     Outcome.FAILED: "Could not ask about {name}. Nothing was changed",
@@ -397,17 +398,21 @@ def _end(
 ) -> Words:
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
     zone, kept = episode.time_zone, outcome is Outcome.KEPT
+    held_stopped = outcome is Outcome.HELD and Step.STOP in episode.steps_done
     per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
     saved = usd(per_day) if acted and per_day > 0 else None
     until = approval.decision.keep_until if approval and approval.decision else None
     lead = [
         _by_whom(episode, outcome, approval),
         f"It is asked about again after {clock(until, zone, at)}." if until and kept else "",
+        _after_hold(episode, approval, at) if outcome is Outcome.HELD else "",
         f"This saves {saved} a day after storage costs." if saved else "",
         "" if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else left_behind(episode)[1],
-        "" if acted else f"It costs {price_text(episode)} while it runs.",
+        "" if acted or held_stopped else f"It costs {price_text(episode)} while it runs.",
         f"Snapshots: {', '.join(episode.snapshot_ids)}." if episode.snapshot_ids else "",
-        "Still needed? Its record has a button to start it again." if outcome is Outcome.STOPPED else "",
+        "Still needed? Its record has a button to start it again."
+        if outcome is Outcome.STOPPED or held_stopped
+        else "",
     ]
     return Words(
         title=_titled(
@@ -425,7 +430,7 @@ def _end(
 
 def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
     """Return who decided it, where the reason does not say so."""
-    if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.REFUSED):
+    if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""
     decision = approval.decision if approval else None
     if decision is not None and decision.answer is Answer.APPROVE:
@@ -435,6 +440,18 @@ def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> s
         return "Mode auto: the policy asks nobody."
     expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
     return "Nobody answered in time, so the policy acts." if expired and episode.acts_on_silence else ""
+
+
+def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime) -> str:
+    """Return how it goes on after a hold, as a sentence."""
+    held = approval.brake if approval else None
+    if held is not None and held.answer == "exempt":
+        return "It is exempt: GPU Governor leaves it alone from now on."
+    if held is not None and held.keep_until is not None:
+        return f"It is kept until {clock(held.keep_until, episode.time_zone, at)}."
+    if Step.STOP in episode.steps_done:
+        return "It stays stopped, and its snapshots stay, until somebody starts it again."
+    return "If it stays idle, it is reported again later."
 
 
 def _failure(episode: Episode, reason: str) -> Words:

@@ -82,7 +82,7 @@ def person_of(directory: Ownership, who: SignedIn) -> str:
 
 def permits(role: Role, answer: Answer) -> bool:
     """Return whether a role may give an answer at all."""
-    return role is Role.APPROVER or answer is Answer.KEEP
+    return role is Role.APPROVER or answer in (Answer.KEEP, Answer.HOLD)
 
 
 def check_role(role: Role, answer: Answer) -> None:
@@ -122,7 +122,7 @@ def power(answer: Answer, plan: Plan) -> Power:
     """Return the power that an answer to this plan takes."""
     if answer is Answer.APPROVE:
         return "terminate" if plan.destroys else "stop"
-    return "keep" if answer is Answer.KEEP else "exempt"
+    return "exempt" if answer is Answer.EXEMPT else "keep"
 
 
 def is_known(terms: Terms, person: str | None) -> bool:

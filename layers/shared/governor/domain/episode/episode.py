@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
 
-from governor.domain.episode.plan import Plan, Price
+from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
@@ -97,6 +97,8 @@ class Outcome(StrEnum):
     WOKE_UP = "woke-up"
     VOID = "void"
     """Stopped, terminated or changed by others before anything was done."""
+    HELD = "held"
+    """Somebody held it between the approval, or the notice, and the call: no further step was taken."""
     REFUSED = "refused"
     """A guard or a protection flag forbade the action at the moment of acting."""
     INTERRUPTED = "interrupted"
@@ -113,7 +115,14 @@ def quiet_until(
     if not was_opened:
         return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
     match outcome:
-        case Outcome.TOLD | Outcome.OBSERVED | Outcome.EXPIRED | Outcome.REFUSED | Outcome.FAILED:
+        case (
+            Outcome.TOLD
+            | Outcome.OBSERVED
+            | Outcome.EXPIRED
+            | Outcome.HELD
+            | Outcome.REFUSED
+            | Outcome.FAILED
+        ):
             return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)
         case (
             Outcome.STOPPED
@@ -197,6 +206,16 @@ class Episode:
     undone_at: UtcDatetime | None = None
     """When somebody had the stopped instance started again."""
     undone_by: str | None = None
+
+    @property
+    def final_step(self) -> Step:
+        """Return the last step that a hold can keep from being done."""
+        return Step.TERMINATE if self.plan.destroys else Step.STOP
+
+    @property
+    def begun_at(self) -> UtcDatetime | None:
+        """Return when EC2 was asked for the final step; from then on nothing holds it."""
+        return self.steps_done.get(self.final_step.value)
 
     @property
     def has_stopped_it(self) -> bool:

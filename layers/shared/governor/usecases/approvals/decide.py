@@ -5,10 +5,22 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, check_decision
+from governor.domain.approvals.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Brake,
+    Decision,
+    acts_by_itself,
+    check_decision,
+    check_hold,
+    hold_after,
+)
 from governor.domain.approvals.messages import first_yes_alert
 from governor.domain.approvals.terms import check_terms
 from governor.domain.episode.episode import Episode
+from governor.domain.sweep.verdict import NO_HOLD
+from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
 from governor.ports import Announcer, Clock, Workflow
 from governor.stores import Episodes
@@ -35,6 +47,8 @@ class Decided:
     delivered: bool
     needs_another: bool = False
     """This was the first of two approvals: nothing happens before somebody else approves, too."""
+    holds: bool = False
+    """It came after the yes, or where nobody is asked: it holds an episode that would act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +80,10 @@ class Decide:
         approval = self._approval(approval_id)
         if _is_the_same(approval.decision, decision):
             return self._again(approval)
-        check_decision(approval, decision, self.clock.now())
-        episode = self.state.episode(approval.episode)
-        if episode is None:
-            raise NotFound(f"the episode of approval {approval_id} does not exist")
+        now, episode = self.clock.now(), self._episode(approval)
+        if _brakes(decision, approval, episode, now):
+            return self._hold(approval, episode, decision)
+        check_decision(approval, decision, now)
         check_terms(episode.terms, episode.plan, decision)
         _check_confirmed(episode, decision, typed_instance_id, losses_accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
@@ -84,6 +98,37 @@ class Decide:
             return self._lost(approval_id, decision)
         # Before the first task waits there is nobody to hand it to; that task finds it in the table.
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
+
+    def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
+        """Keep the plan from being carried out any further. Its write and the note of the call exclude each
+        other: either the hold comes first, or the answer says that the call had begun."""
+        brake = Brake(
+            decision.answer.value,
+            decision.by,
+            decision.channel,
+            decision.at,
+            decision.keep_until,
+            (decision.reason or "").strip() or None,
+        )
+        now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
+        if _is_same_brake(approval.brake, brake):
+            return held
+        check_hold(episode, approval, decision, now)
+        check_terms(episode.terms, episode.plan, decision)
+        try:
+            self.state.hold(episode, brake, hold_after(NO_HOLD, decision, None))
+        except ConflictError:
+            stored = self._approval(approval.approval_id)
+            if not _is_same_brake(stored.brake, brake):
+                check_hold(self._episode(stored), stored, decision, now)
+                raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
+        return held
+
+    def _episode(self, approval: Approval) -> Episode:
+        episode = self.state.episode(approval.episode)
+        if episode is None:
+            raise NotFound(f"the episode of approval {approval.approval_id} does not exist")
+        return episode
 
     def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
         """The yes stands whether or not others can be notified: a failure here is none of the answer."""
@@ -103,7 +148,10 @@ class Decide:
         stored = self._approval(approval_id)
         if _is_the_same(stored.decision, decision):
             return self._again(stored)
-        check_decision(stored, decision, self.clock.now())
+        now, episode = self.clock.now(), self._episode(stored)
+        if _brakes(decision, stored, episode, now):
+            return self._hold(stored, episode, decision)
+        check_decision(stored, decision, now)
         # Still pending: the table was busy, not decided. The person may press again.
         raise DecisionRefused("please try again", status=stored.status.value)
 
@@ -136,4 +184,15 @@ def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, ac
 def _is_the_same(stored: Decision | None, new: Decision) -> bool:
     """Return whether a request repeats what the same person has already decided."""
     # Everything but the time: another date or reason is another decision, which came too late.
+    return stored is not None and stored == replace(new, at=stored.at)
+
+
+def _brakes(decision: Decision, approval: Approval, episode: Episode, now: UtcDatetime) -> bool:
+    """Return whether the answer is no answer to the question, but holds what follows from it."""
+    if decision.answer is Answer.APPROVE:
+        return False
+    return decision.answer is Answer.HOLD or acts_by_itself(episode, approval, now)
+
+
+def _is_same_brake(stored: Brake | None, new: Brake) -> bool:
     return stored is not None and stored == replace(new, at=stored.at)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
 from governor.domain.history import IdleSpan, idle_span, measured_time
@@ -43,6 +43,11 @@ class ApprovalView:
     def can_decide(self) -> bool:
         """Return whether an answer would be taken now."""
         return self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
+
+    @property
+    def can_hold(self) -> bool:
+        """Return whether the plan would be carried out, and a hold would still be taken now."""
+        return can_hold(self.episode, self.approval, self.now)
 
     @property
     def is_question(self) -> bool:
@@ -109,7 +114,8 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the open questions, the most expensive first; those of unknown price at the end.
+        """Return the open questions, and what can still be held; the most expensive first, those of unknown
+        price at the end.
 
         Reads locks and their questions: as many as there are idle instances, not as there are instances.
         """
@@ -118,9 +124,9 @@ class ShowApproval:
             for record in self.state.records(target).values():
                 episode = self.state.episode(record.open_episode) if record.open_episode else None
                 approval = self.state.approval(episode.approval_id) if episode else None
-                if episode is None or approval is None or approval.status is not ApprovalStatus.PENDING:
+                if episode is None or approval is None:
                     continue
                 view = ApprovalView(approval, episode, now)
-                if view.is_question:
+                if view.can_hold or (view.is_question and approval.status is ApprovalStatus.PENDING):
                     found.append(view)
         return sorted(found, key=lambda view: -(view.episode.price.usd_per_hour or 0))

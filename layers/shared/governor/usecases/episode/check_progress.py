@@ -61,6 +61,11 @@ class CheckProgress:
         episode = self.guards.open_episode(ref)
         if until is Until.HEARD:
             return self._heard(episode)
+        if until is Until.SNAPSHOTS_COMPLETED:
+            approval = self.state.approval(episode.approval_id)
+            if approval is not None and approval.brake is not None:
+                # Nothing waits for them any more: the recheck after this ends the episode.
+                return Progress(done=True, wait_seconds=0)
         since = episode.steps_done.get(_STEP[until].value)
         if since is None:
             raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")

@@ -17,7 +17,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase,
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError, Interrupted, MetricsLate, NobodyListens, SafetyError
+from governor.errors import ConflictError, Held, Interrupted, MetricsLate, NobodyListens, SafetyError
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
 from governor.stores import Episodes, StateTable
 from governor.usecases.accounts import Accounts
@@ -28,6 +28,8 @@ _RECORD_LINK_DAYS = 30
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
+_UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
+"""What was marked is over; an instance that runs on and is still idle is marked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,16 @@ class RecordOutcome:
 
     def _as_answered(self, episode: Episode | None, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
-        if episode is None or episode.mode is not Mode.ASK or outcome not in _OF_AN_ANSWER:
+        is_answer = episode is not None and episode.mode is Mode.ASK and outcome in _OF_AN_ANSWER
+        if episode is None or not (is_answer or outcome is Outcome.HELD):
             return outcome, reason
         approval = self.state.approval(episode.approval_id)
         if approval is None:
             raise SafetyError("there is no approval for this episode")
+        if outcome is Outcome.HELD:
+            if approval.brake is None:
+                raise SafetyError("the workflow says held, but nobody holds it")
+            return outcome, approval.brake.why
         must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
         if (acts or approval.status is ApprovalStatus.APPROVED) and outcome in _OF_A_RECHECK:
@@ -102,8 +109,7 @@ class RecordOutcome:
 
     def _clean_marks(self, episode: Episode, outcome: Outcome, reason: str) -> str:
         """Tags are a view: one that cannot be removed is said, and the sweep tries again."""
-        # Void: what was marked is over; an instance that runs on and is still idle is marked again.
-        if outcome not in (Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID):
+        if outcome not in _UNMARKED:
             return reason
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         dry_run = episode.mode is Mode.OBSERVE
@@ -195,8 +201,8 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
-    if name == Interrupted.__name__:
-        return Outcome.INTERRUPTED, cause[:1000]
+    if name in (Interrupted.__name__, Held.__name__):
+        return Outcome.HELD if name == Held.__name__ else Outcome.INTERRUPTED, cause[:1000]
     if name == MetricsLate.__name__:
         # It was waited for long enough, and nobody's fault.
         return Outcome.REFUSED, cause[:1000]

@@ -19,7 +19,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import AppliedPolicy, Mode
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime
-from governor.errors import Interrupted, MustWait, SafetyError
+from governor.errors import Held, Interrupted, MustWait, SafetyError
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -68,6 +68,7 @@ class Guards:
         """All guards that time alone does not open: the step, as long as nothing holds it back.
 
         Raises:
+            Held: somebody holds it.
             Interrupted: EC2 takes the instance back.
             SafetyError: a guard does not hold; the message says which.
             CloudError: something could not be read.
@@ -131,12 +132,14 @@ class Guards:
         """
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
+        approval = self.state.approval(episode.approval_id)
+        if approval is not None and approval.brake is not None:
+            raise Held(approval.brake.why)
         match episode.mode:
             case Mode.OBSERVE | Mode.AUTO:
                 return None
             case Mode.ASK:
                 pass
-        approval = self.state.approval(episode.approval_id)
         if approval is None or approval.episode != episode.ref:
             raise SafetyError("there is no approval for this episode")
         if approval.evidence_hash != episode.evidence_hash:

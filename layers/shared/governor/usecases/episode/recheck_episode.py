@@ -11,7 +11,7 @@ from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import span
-from governor.errors import Interrupted, MetricsLate, SafetyError
+from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -50,6 +50,8 @@ class RecheckEpisode:
         """
         try:
             cleared = self.guards.check(ref, before)
+        except Held as error:
+            return Rechecked(False, Outcome.HELD, str(error))
         except Interrupted as error:
             return Rechecked(False, Outcome.INTERRUPTED, str(error))
         except SafetyError as error:

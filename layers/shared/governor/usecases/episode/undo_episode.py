@@ -6,8 +6,10 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.messages import undo_alert
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
@@ -48,7 +50,8 @@ class UndoEpisode:
         episode = self.state.episode(ref)
         if episode is None:
             return UndoAnswer(False, "there is no such episode")
-        if (refusal := _refusal(episode)) is not None:
+        approval = self.state.approval(episode.approval_id)
+        if (refusal := _refusal(episode, approval)) is not None:
             return UndoAnswer(False, refusal)
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
         instance = self.instances.describe(target, ref.instance_id)
@@ -85,9 +88,13 @@ class UndoEpisode:
             _log.exception("an undo could not be announced")
 
 
-def _refusal(episode: Episode) -> str | None:
+def _refusal(episode: Episode, approval: Approval | None) -> str | None:
     if episode.outcome is Outcome.TERMINATED:
         return "a terminated instance cannot be started; the record says what is needed to rebuild it"
+    if episode.phase is not Phase.CLOSED and Step.STOP in episode.steps_done:
+        if approval is None or approval.brake is None:
+            return "its plan is still being carried out: hold it first where that is offered, then try again"
+        return "it is on hold, and its record is being closed: try again in five minutes"
     if not episode.has_stopped_it:
         return "this episode did not stop the instance, so there is nothing to undo"
     if episode.undone_at is not None:

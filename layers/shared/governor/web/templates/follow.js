@@ -15,6 +15,8 @@
           const now = page.querySelector(part);
           if (shown && now && shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
         }
+        // A hold is offered until EC2 is called.
+        if (!page.querySelector("#answers")) document.querySelectorAll("#answers, nav.answers").forEach((one) => one.remove());
         again = page.querySelector("script") !== null;
       }
     } catch (error) {

@@ -1,0 +1,257 @@
+"""A hold works from the yes until the very call: it comes first, or its answer says that it came too late."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Brake, Decision
+from governor.domain.episode.episode import Episode, Outcome, Terms
+from governor.domain.episode.plan import Step, Until
+from governor.domain.policy.policy import Action, Mode
+from governor.errors import ConflictError, DecisionRefused, Held, NotAllowed, SafetyError
+from governor.usecases.approvals.decide import Decide, Decided
+from governor.usecases.episode.check_progress import CheckProgress
+from governor.usecases.episode.undo_episode import UndoEpisode
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
+
+BOB = "bob@example.com"
+LATER = NOW + timedelta(days=3)
+
+
+def decide(world: World, answer: Answer = Answer.HOLD, person: str | None = BOB, **more: Any) -> Decided:
+    """Bob's answer, on the page."""
+    use_case = Decide(world.state, world.workflow, world.clock, world.announcer)
+    by = f"link:{person or 'broadcast'}"
+    return use_case(APPROVAL_ID, Decision(answer, by, "page", world.clock.now(), person=person, **more))
+
+
+def episode_of(world: World) -> Episode:
+    """As it is stored."""
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    return episode
+
+
+def held(world: World) -> Brake | None:
+    """Who holds it."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    return approval.brake
+
+
+def undo(world: World) -> str:
+    """What the record's button answers."""
+    use_case = UndoEpisode(
+        world.clock, world.policies, ACCOUNTS, world.ec2, world.ec2, world.state, world.announcer
+    )
+    return use_case(world.ref, "link:bob@example.com", "page").text
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.TERMINATE])
+@pytest.mark.parametrize(
+    ("answer", "more", "why"),
+    [
+        (Answer.HOLD, {}, "held by link:bob@example.com"),
+        (Answer.KEEP, {"keep_until": LATER}, "kept by link:bob@example.com"),
+        (Answer.EXEMPT, {"reason": "demo"}, "exempted by link:bob@example.com: demo"),
+    ],
+)
+def test_an_approved_plan_is_held_before_its_first_step(
+    action: Action, answer: Answer, more: dict[str, Any], why: str
+) -> None:
+    """Hold, keep and exempt after a yes: nothing is done, and what they say of the instance is stored."""
+    world = World(action=action)
+    assert decide(world, answer, **more).holds
+
+    with pytest.raises(Held, match=why):
+        world.put_away(world.ref, Step.STOP)
+    checked = world.recheck(world.ref, Step.STOP)
+    assert (False, Outcome.HELD, why) == (checked.proceed, checked.outcome, checked.reason)
+    assert [] == world.writes()
+    record = world.state.record(TARGET, world.ref.instance_id)
+    assert more.get("keep_until") == record.hold.snoozed_until
+    assert (answer is Answer.EXEMPT) is (record.hold.exempt_reason is not None)
+    recorder(world)(world.ref, Outcome.HELD, "as the workflow says")
+    assert why == episode_of(world).outcome_reason
+    (alert,) = world.announcer.sent
+    assert "is held and was not" in alert.subject
+    assert "Nothing was changed." in alert.lines
+
+
+def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
+    """Held while its snapshots run: no wait, no termination; a saving is booked, and undo starts it."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    decide(world)
+
+    assert "hold" in undo(world)
+    look = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
+    )
+    assert look(world.ref, Until.SNAPSHOTS_COMPLETED).done
+    assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
+    world.ec2.finish_snapshots("completed")
+    world.let_through(Step.TERMINATE)
+    with pytest.raises(Held):
+        world.put_away(world.ref, Step.TERMINATE)
+    recorder(world)(world.ref, Outcome.HELD, "held by link:bob@example.com")
+    assert (["stop"], "stopped") == (world.writes(), world.ec2.instances[world.ref.instance_id].state)
+    assert (Outcome.HELD, Outcome.STOPPED) == (episode_of(world).outcome, episode_of(world).became)
+    text = "\n".join(world.announcer.sent[-1].lines)
+    assert "its snapshots were started; nothing was deleted" in text
+    assert "It stays stopped" in text
+    assert "while it runs" not in text
+    assert "EC2 has been asked to start it" in undo(world)
+
+
+@pytest.mark.parametrize(
+    ("answer", "more"),
+    [(Answer.HOLD, {}), (Answer.KEEP, {"keep_until": LATER}), (Answer.EXEMPT, {"reason": "demo"})],
+)
+def test_after_the_call_the_answer_says_that_it_had_begun(answer: Answer, more: dict[str, Any]) -> None:
+    """With the way back; nothing is stored, and undo no longer says that nothing was stopped."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    with pytest.raises(
+        DecisionRefused, match=r"too late to hold it. EC2 was asked to stop it on .* start it"
+    ):
+        decide(world, answer, **more)
+    assert world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until is None
+    assert held(world) is None
+    assert "still being carried out" in undo(world)
+
+    gone = World(action=Action.TERMINATE)
+    gone.stop_and_snapshot()
+    gone.put_away(gone.ref, Step.TERMINATE)
+    with pytest.raises(DecisionRefused, match=r"EC2 was asked to terminate it"):
+        decide(gone, answer, **more)
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_a_hold_between_the_guards_and_the_call_wins(step: Step) -> None:
+    """It comes after the last guard has passed: the note of the step is refused, and EC2 is not called."""
+    world = World(action=Action.TERMINATE)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    before = list(world.ec2.calls)
+    note = world.state.note_step
+
+    def late(*arguments: object) -> None:
+        person = threading.Thread(target=decide, args=[world])
+        person.start()
+        person.join()
+        note(*arguments)  # type: ignore[arg-type]
+
+    world.state.note_step = late  # type: ignore[method-assign, assignment]
+    with pytest.raises(Held, match="held by link:bob@"):
+        world.put_away(world.ref, step)
+    assert before == world.ec2.calls
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    action=st.sampled_from([Action.STOP, Action.TERMINATE]),
+    answers=st.lists(st.sampled_from([Answer.HOLD, Answer.KEEP]), min_size=1, max_size=3),
+)
+def test_either_the_hold_wins_or_its_answer_says_that_the_call_had_begun(
+    action: Action, answers: list[Answer]
+) -> None:
+    """Put_away and several people at once, in any order of the table's writes."""
+    world = World(action=action)
+    last = Step.STOP
+    if action is Action.TERMINATE:
+        world.stop_and_snapshot()
+        last = Step.TERMINATE
+    before, accepted, refused, told = len(world.writes()), [], [], []
+    gate = threading.Barrier(len(answers) + 1)
+
+    def act() -> None:
+        gate.wait()
+        try:
+            world.put_away(world.ref, last)
+        except (SafetyError, ConflictError) as error:
+            refused.append(str(error))
+
+    def press(number: int, answer: Answer) -> None:
+        gate.wait()
+        until = LATER if answer is Answer.KEEP else None
+        try:
+            decide(world, answer, person=f"p{number}@example.com", keep_until=until)
+            accepted.append(answer)
+        except DecisionRefused as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=act)]
+    threads += [threading.Thread(target=press, args=pair) for pair in enumerate(answers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("too late" in text or "already" in text or "try again" in text for text in told)
+    called = len(world.writes()) - before
+    assert called == (0 if accepted else 1)
+    assert (held(world) is not None) is bool(accepted) is bool(refused)
+
+
+def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> None:
+    """Held at once, and later for how long; a second plain hold is told that there is one."""
+    world = World()
+    decide(world)
+    first = held(world)
+    assert decide(world).holds
+    assert first == held(world)
+    with pytest.raises(DecisionRefused, match="already held by bob"):
+        decide(world, person="carol@example.com")
+    decide(world, Answer.KEEP, keep_until=LATER)
+    assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
+
+
+def test_a_keep_that_lost_to_a_yes_becomes_a_hold() -> None:
+    """Both pressed at once: the approval was stored first, and the keep still counts."""
+    world = World(decide=False)
+    settle = world.state.settle
+
+    def slow(*arguments: object) -> object:
+        settle(APPROVAL_ID, Decision(Answer.APPROVE, f"link:{ALICE}", "page", NOW, person=ALICE), None)
+        return settle(*arguments)  # type: ignore[arg-type]
+
+    world.state.settle = slow  # type: ignore[method-assign, assignment]
+    assert decide(world, Answer.KEEP, keep_until=LATER).holds
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert ApprovalStatus.APPROVED is approval.status
+    with pytest.raises(Held):
+        world.put_away(world.ref, Step.STOP)
+
+
+def test_whoever_may_keep_may_hold() -> None:
+    """A list's link holds only where the policy lets it keep; an open question has nothing to hold."""
+    decide(World(), person=None)
+    world = World(terms=Terms(broadcast_may=frozenset({"stop"})))
+    with pytest.raises(NotAllowed, match="lets nobody keep by it"):
+        decide(world, person=None)
+    assert held(world) is None
+    with pytest.raises(DecisionRefused, match="nothing happens to it without a yes"):
+        decide(World(decide=False))
+    with pytest.raises(DecisionRefused, match="nothing to hold"):
+        decide(World(mode=Mode.OBSERVE))
+
+
+def test_an_expiry_that_acts_can_be_held() -> None:
+    """Nobody answered and the policy acts: until the call, somebody may still say no."""
+    world = World(on_expiry="act", decide=False)
+    world.clock.moment = NOW + timedelta(hours=1)
+    decide(world)
+    world.state.void(APPROVAL_ID, "nobody answered in time", expired=True)
+    with pytest.raises(Held):
+        world.put_away(world.ref, Step.STOP)
