@@ -133,7 +133,9 @@ class World:
                 project="vision",
             )
         )
-        self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + timedelta(hours=1))
+        # Where silence acts, the time to answer is over.
+        open_for = timedelta(hours=0 if self.on_expiry == "act" else 1)
+        self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + open_for)
         if self.decide:
             self.state.settle(APPROVAL_ID, self.approval, None)
         steps = self._stored().plan.steps

@@ -272,6 +272,22 @@ def test_silence_acts_by_the_policy_of_the_instance_as_it_is_now(acts: bool) -> 
     assert 1 == policies.resolved
 
 
+@pytest.mark.parametrize(("left", "acts"), [(timedelta(hours=2), False), (timedelta(minutes=10), True)])
+def test_silence_acts_only_when_the_time_to_answer_is_over(left: timedelta, acts: bool) -> None:
+    """Whoever ends the waiting tasks early, as `states:SendTaskFailure` may, makes nobody silent.
+
+    A stage's expiry is written a little after its clock starts, so minutes do not count.
+    """
+    world = World(decide=False, on_expiry="act")
+    world.state.void(APPROVAL_ID, "nobody answered", expired=True)
+    rewrite_approval(world, expires_at=NOW + left)
+    if acts:
+        world.guards.clear(world.ref, Step.STOP)
+    else:
+        with pytest.raises(SafetyError, match="the time to answer is not over"):
+            world.guards.clear(world.ref, Step.STOP)
+
+
 @dataclass
 class _ByTags(StaticPolicies):
     """Silence acts on instances with these tags alone."""
