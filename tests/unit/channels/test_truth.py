@@ -552,7 +552,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "mass": (
         mass_alert(_instance(), WARNED, [_instance()], Policy(), NOW, NOW, owner=BERLIN),
         (
-            "ml-team has 1 instance that run there",
+            "ml-team has 1 instance there",
             "since Fri 13:02 Berlin",
             "notebook-7 (i-0123456789abcdef0)",
         ),

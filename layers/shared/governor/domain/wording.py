@@ -69,12 +69,12 @@ def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital letter and a full stop, whatever wrote it. Names that begin lowercase stay as they are
-    only in quotes: no reason begins with one."""
+    """With a capital letter and a full stop, whatever wrote it. An instance id keeps its first letter."""
     text = text.strip()
     if not text:
         return ""
-    return f"{text[0].upper()}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
+    first = text[0] if text.startswith("i-") else text[0].upper()
+    return f"{first}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
 
 
 def people(text: str) -> str:

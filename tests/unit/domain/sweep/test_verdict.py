@@ -511,6 +511,34 @@ def test_only_a_whole_collection_may_be_missing_at_the_end(
     assert kind is kind_of(aggregate)
 
 
+@pytest.mark.parametrize(
+    ("counts", "kind"),
+    [
+        ((35.0, 35.0, 40.0, 40.0, 40.0), VerdictKind.NO_DATA),
+        ((35.0, 40.0, 40.0, 40.0, 40.0), VerdictKind.IDLE),
+        ((36.0, 36.0, 40.0, 40.0, 40.0), VerdictKind.IDLE),
+        ((32.0, 32.0, 40.0, 40.0, 40.0), VerdictKind.IDLE),
+        ((48.0, 32.0, 40.0, 40.0, 40.0), VerdictKind.IDLE),
+        ((24.0, 24.0, 40.0, 40.0, 40.0), VerdictKind.NO_DATA),
+    ],
+)
+def test_an_aggregate_covers_a_period_only_where_no_gpu_can_be_missing(
+    counts: tuple[float, ...], kind: VerdictKind
+) -> None:
+    """A GPU that is silent in 40 % of the periods is not measured enough, though no hole is long."""
+    series = (1.0,) * 30
+    aggregate = make_evidence(
+        series,
+        source=MetricSource.AGGREGATE,
+        gpus=(GpuReadings("all", series),),
+        gpus_expected=8,
+        gpus_reporting=8,
+        samples=(*(counts * 6)[:28], 40.0, 40.0),
+    )
+
+    assert kind is kind_of(aggregate)
+
+
 @pytest.mark.parametrize(("minutes", "is_late"), [(20, None), (21, True), (29, True), (31, False)])
 @pytest.mark.parametrize("figure", ["cpu", "network"])
 def test_a_required_figure_is_at_most_twenty_minutes_old_whatever_the_lag(

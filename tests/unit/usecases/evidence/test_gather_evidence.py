@@ -317,6 +317,22 @@ def test_a_period_that_caught_one_collection_more_hides_no_gpu() -> None:
     assert 7 == found.evidence.gpus_reporting
 
 
+@pytest.mark.parametrize(("instance_type", "newest"), [("g5.xlarge", 0.437), ("p4d.24xlarge", None)])
+def test_memory_of_several_gpus_is_not_known_by_their_aggregate(
+    instance_type: str, newest: float | None
+) -> None:
+    """It goes on where one GPU has fallen silent, which may hold its memory."""
+    world = Readings()
+    world.publish(1, QUIET)
+    world.count_samples(1, [40.0] * 12)
+    world.publish(1, [100.0] * 12, metric=MEMORY)
+    wanted = request(instance_type=instance_type, figures=FIGURES | {"memory"}, always=True)
+    (found,) = world.gather(wanted).values()
+
+    assert "memory" in found.evidence.read
+    assert newest == found.evidence.memory_newest_percent
+
+
 def test_a_single_gpu_needs_no_counting() -> None:
     """What talks is the one there is; nothing is asked for it."""
     world = Readings()

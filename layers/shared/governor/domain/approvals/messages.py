@@ -290,10 +290,10 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     its owner decides who may answer by it."""
     plan, at, doing = episode.plan, decision.at, verb(episode.plan)
     title = f"{{name}}: one of two approved to {doing} it. A second must approve, too"
-    by = people(decision.person or decision.by)
+    by, until = people(decision.person or decision.by), deadline(expires_at, episode.time_zone, at)
     words = Words(
         title=_titled(title, episode.instance.name),
-        happens=silence_text(episode, expires_at, at),
+        happens=f"If no second person approves by {until}, nothing happens.",
         lead=(
             f"{by} approved. One more person whom the policy names by address must approve before anything "
             "is done.",

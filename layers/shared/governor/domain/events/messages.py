@@ -129,15 +129,15 @@ def mass_alert(
     zone, target = instance.availability_zone or instance.target.region, instance.target
     place = f"the group {warned.group}" if warned.group else zone
     many = f"more than {policy.events.mass_interruption_told_singly} {_MANY[warned.response.kind]}"
-    which = "belong to that group" if warned.group else "run there on capacity that EC2 can take back"
+    which = "in that group" if warned.group else "there on capacity that EC2 can take back"
     known = endangered or ()
     lost = [one for one in known if one.instance_id in unasked]
     if endangered is None:
         theirs = "The instances there could not be listed; look in the EC2 console."
     elif not endangered:
-        theirs = f"EC2 no longer lists governed instances that {which}."
+        theirs = f"EC2 no longer lists governed instances {which}."
     else:
-        theirs = f"{owner.name} has {plural(len(known), 'instance')} that {which}: {_named(known)}."
+        theirs = f"{owner.name} has {plural(len(known), 'instance')} {which}: {_named(known)}."
     lines = [
         f"There were {many} in {place} since {clock(since, owner.time_zone, now)}.",
         theirs,

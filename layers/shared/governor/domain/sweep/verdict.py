@@ -418,7 +418,25 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
     if _reporting(evidence) is None or (counted and not evidence.samples):
         reason = f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
         return _no_data(evidence, reason)
-    return _judge_counted_end(evidence, policy) if counted else None
+    if not counted:
+        return None
+    return _judge_counted_end(evidence, policy) or _judge_counted_coverage(evidence, policy)
+
+
+def _judge_counted_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they hold."""
+    gpus, window = evidence.gpus_expected or 1, evidence.window
+    interval, needed = policy.metrics.collection_interval_seconds, policy.idle.minimum_coverage_percent
+    collections = max(1.0, window.period.total_seconds() / interval)
+    # As at the end, whole collections may be missing: agents drift and skip one.
+    fewest = gpus * (collections - max(1, 60 // interval))
+    counts = [count or 0.0 for count in padded(evidence.samples, window)]
+    full = [n > (gpus - 1) * collections or (n > 0 and n % gpus == 0 and n >= fewest) for n in counts]
+    seen = 100.0 * sum(full) / len(full)
+    if seen >= needed:
+        return None
+    reason = f"all {gpus} GPUs were measured {seen:.0f} % of the window, {needed:g} % are needed"
+    return _no_data(evidence, reason)
 
 
 def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:

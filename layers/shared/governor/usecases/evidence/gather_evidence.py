@@ -498,7 +498,8 @@ class _Batch:
 
     def _memory_newest(self, work: _Work, window: Window) -> float | None:
         """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
-        if "memory" not in work.figures:
+        # An aggregate of several GPUs goes on where one of them has fallen silent.
+        if "memory" not in work.figures or ("all" in work.readings and work.expected != 1):
             return None
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
         peaks = [newest_peak(one, window, length) for one in work.parts("memory")]
