@@ -201,11 +201,17 @@ class _Kms:
         return {"Mac": _CLOUDS[-1].port("kms.generate_mac", lambda: hashlib.sha256(Message).digest())}
 
 
+class _Ssm:
+    def describe_sessions(self, **_: Any) -> Any:
+        return _CLOUDS[-1].port("ssm.describe_sessions", lambda: {"Sessions": []})
+
+
 class _SimulatedClients(Clients):
     """Clients of the services whose adapters are the real ones; any other fails when it is used."""
 
     def client(self, service: str, *_: Any, **__: Any) -> Any:
-        return {"sns": _Sns(), "sqs": _Sqs(), "sesv2": _Ses(), "kms": _Kms()}.get(service)
+        known = {"sns": _Sns(), "sqs": _Sqs(), "sesv2": _Ses(), "kms": _Kms(), "ssm": _Ssm()}
+        return known.get(service)
 
 
 def _post(self: object, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
