@@ -239,6 +239,13 @@ def test_a_message_that_is_refused_waits_for_nobody() -> None:
     assert 1 == len(fleet.mail.sent)
 
 
+def test_a_message_that_somebody_has_kept_is_not_sent_again() -> None:
+    """Its seal is right; the record that it was sent is kept for longer than it is taken."""
+    post = Post()
+    with pytest.raises(AlertRefused, match="older than 60 days"):
+        post.dispatch([sealed(finding(at=NOW - timedelta(days=61)))])
+
+
 def test_every_field_of_an_alert_is_under_its_seal() -> None:
     """A message that was changed on its way is not ours any more."""
     world = World(decide=False, phase=Phase.ASKING)

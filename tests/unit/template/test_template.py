@@ -42,7 +42,7 @@ BY_MACHINE_OR_API = {
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
     r"|autoscaling:Describe\w+|ssm:Describe(InstanceInformation|Sessions)|states:SendTaskSuccess"
-    r"|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
+    r"|sns:GetSubscriptionAttributes|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
 )
 """AWS knows no resource scope for these."""
 
@@ -230,6 +230,21 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("DELIVERY_FAILURES_URL" in environment) == ("DeliveryFailures" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
+
+
+def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
+    """A subscriber reads forged words as they are: nothing stands between the topic and a plain mail."""
+    policy = RESOURCES["AlertTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    (deny,) = [one for one in policy if one["Sid"] == "OwnFunctionsAndAlarms"]
+    allowed = {one["Fn::GetAtt"][0] for one in deny["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]}
+
+    assert ("Deny", "*") == (deny["Effect"], deny["Principal"])
+    assert {"aws:PrincipalIsAWSService": "false"} == deny["Condition"]["Bool"]
+    assert {f"{name}Role" for name in FUNCTIONS if "Announce" in _sids(name)} == allowed
+
+
+def _sids(name: str) -> set[str]:
+    return {statement["Sid"] for statement in statements(FUNCTIONS[name])}
 
 
 def test_every_other_route_asks_iam() -> None:

@@ -93,9 +93,7 @@ def _words(alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDa
     """Return the words of a stage of the episode, or those that the alert brings."""
     if episode is not None:
         return stage_words(episode, STAGE_OF[alert.kind], now, deadline_of(alert) or until)
-    # The link has a place of its own, and it may be a personal one; older releases had it among the lines.
-    lines = [line for line in alert.lines if alert.link is None or alert.link not in line]
-    lead, sections = _taken_apart(lines)
+    lead, sections = _taken_apart(alert.lines)
     asks = alert.kind in OPEN
     return Words(
         alert.subject,

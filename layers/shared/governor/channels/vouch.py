@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from governor.channels.compose import ENDS, OPEN, deadline_of
 from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Seal, sealed_text
@@ -32,6 +33,8 @@ Alarms = Callable[[str], Alert | None]
 
 Raises: CloudError.
 """
+_OLDEST = timedelta(days=60)
+"""Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""
 _COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
 
 
@@ -66,6 +69,8 @@ class Vouch:
         """
         if sent.kind is AlertKind.ALARM:
             return Vouched(self._alarm(sent))
+        if self.clock.now() - sent.at > _OLDEST:
+            raise AlertRefused("it is older than 60 days")
         given = sent.facts.get(SEAL)
         is_ours = isinstance(given, str) and hmac.compare_digest(
             self.seal(sealed_text(sent)).encode(), given.encode()
