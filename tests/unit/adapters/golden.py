@@ -42,6 +42,8 @@ RETIRED = frozenset({"last_started_at"})
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
     {
+        "failures",
+        "untold",
         "shared",
         "snapshots_reserved_at",
         "is_late",
@@ -54,7 +56,6 @@ ADDED = frozenset(
         "last_measured",
         "longest_hole_minutes",
         "session",
-        "untold",
         "brake",
     }
 )
@@ -235,10 +236,8 @@ def from_text(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def comparable(item: dict[str, Any]) -> dict[str, Any]:
-    """An item with what is packed unpacked, and without what differs from run to run, or is new and unset."""
-    unset = {name for name in ADDED & item.keys() if item[name] == {"NULL": True}}
-    differs = {"version", "untold", *RETIRED, *unset}
-    plain_item = {name: value for name, value in item.items() if name not in differs}
+    """An item with what is packed unpacked, and without what differs from run to run, or is new."""
+    plain_item = {name: value for name, value in item.items() if name not in {"version", *RETIRED, *ADDED}}
     for name, value in plain_item.items():
         if "B" in value:
             text = zlib.decompress(base64.b64decode(value["B"])).decode()

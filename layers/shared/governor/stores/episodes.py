@@ -306,8 +306,13 @@ def _is_held_by(ref: EpisodeRef) -> Condition:
 def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None, *, opened: bool) -> Write:
     values: Document = {"last_outcome": outcome, **({"untold": ref.execution_name} if opened else {})}
     remove = ["open_episode"]
+    add: dict[str, int] = {}
+    if outcome is not Outcome.FAILED:
+        remove.append("failures")
+    elif quiet_until is not None:
+        add = {"failures": 1}
     if quiet_until is None:
         remove += ["quiet_until", "quiet_launch_time"]
     else:
         values |= {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
-    return update(_record(ref), values, _is_held_by(ref), remove=remove)
+    return update(_record(ref), values, _is_held_by(ref), remove=remove, add=add)

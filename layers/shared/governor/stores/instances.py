@@ -15,11 +15,13 @@ from governor.stores.table import Condition, Document, Store, absent, delete, pr
 _BESIDE_A_WARNING = (
     "episodes",
     "exempt_reason",
+    "failures",
     "last_outcome",
     "marked_at",
     "open_episode",
     "quiet_until",
     "snoozed_until",
+    "untold",
 )
 
 
@@ -71,7 +73,7 @@ class Instances(Store):
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""
-        self._remove(target, instance_id, "quiet_until", "quiet_launch_time")
+        self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
 
     def _set(self, target: Target, instance_id: str, attribute: str, at: datetime) -> None:
         self._table.write(update(keys.instance(target, instance_id), {attribute: at}))

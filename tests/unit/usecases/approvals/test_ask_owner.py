@@ -14,6 +14,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Mode, Policy
 from governor.errors import InputError, NobodyListens, SafetyError, Throttled
+from governor.stores import keys
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER, opener, recorder, ref_of
@@ -119,6 +120,8 @@ def test_a_question_that_could_not_be_asked_is_asked_again_soon() -> None:
             ask_owner(world)(ref, Stage.ASK, None)
             ask_owner(world)(ref, Stage.AWAIT, token)
         reason = "NobodyListens: subscribe" if token is None else "Unavailable: EC2"
+        # The first three in a row are tried again sooner, whatever people know.
+        world.state.items[keys.instance(ref.target, instance_id)]["failures"] = 3
         recorder(world)(ref, Outcome.FAILED, reason)
         minutes = 61 if token is None else 24 * 60 + 1
         record = world.state.record(ref.target, instance_id)
@@ -186,6 +189,7 @@ def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:
     ref = ref_of(world, instance_id)
     world.policies.policy = Policy(mode=Mode.AUTO)
     opener(world)(ref)
+    world.state.items[keys.instance(ref.target, instance_id)]["failures"] = 3
     recorder(world)(ref, Outcome.FAILED, "NobodyListens: no channel has taken the message")
 
     record = world.state.record(ref.target, instance_id)

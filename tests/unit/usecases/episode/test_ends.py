@@ -23,6 +23,7 @@ from governor.errors import (
     Unavailable,
 )
 from governor.ports import Policies
+from governor.stores import keys
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
 from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
@@ -484,3 +485,59 @@ def test_an_execution_of_another_machine_is_refused() -> None:
 
     with pytest.raises(ValueError, match="not the name"):
         react("nightly-report", "FAILED")
+
+
+@pytest.mark.parametrize("ends", ["recorded", "found dead"])
+@pytest.mark.parametrize(("before", "minutes"), [(0, 5), (1, 15), (2, 60), (3, 24 * 60)])
+def test_what_failed_by_our_own_fault_is_asked_again_soon(before: int, minutes: int, ends: str) -> None:
+    """Not a day later: an idle p4d costs hundreds until then. After a fourth time people must look."""
+    world = World()
+    record = world.state.items[keys.instance(TARGET, world.ref.instance_id)]
+    record["failures"] = before
+    if ends == "recorded":
+        recorder(world)(world.ref, Outcome.FAILED, "States.Timeout")
+    else:
+        assert execution_end(world)(world.ref.execution_name, "FAILED")
+
+    stored = world.state.record(TARGET, world.ref.instance_id)
+    assert (before + 1, NOW + timedelta(minutes=minutes)) == (stored.failures, stored.quiet_until)
+
+
+def test_failures_count_only_in_a_row() -> None:
+    """An episode that came to its end shows that the fault is over; so does work that resumed."""
+    world = World()
+    record = world.state.items[keys.instance(TARGET, world.ref.instance_id)]
+    record["failures"] = 2
+    recorder(world)(world.ref, Outcome.REFUSED, "protected")
+    assert 0 == world.state.record(TARGET, world.ref.instance_id).failures
+
+    world.state.items[keys.instance(TARGET, world.ref.instance_id)]["failures"] = 2
+    world.state.clear_quiet(TARGET, world.ref.instance_id)
+    assert 0 == world.state.record(TARGET, world.ref.instance_id).failures
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_episode_that_was_never_begun_gets_no_outcome(outcome: Outcome) -> None:
+    """A sample run against a deployed stack wrote records and messaged people."""
+    world = World()
+    never = replace(world.ref, number=7)
+    before = dict(world.state.items)
+
+    with pytest.raises(SafetyError, match="neither saved nor locked"):
+        recorder(world)(never, outcome, "as in the sample")
+    assert (before, []) == (world.state.items, world.announcer.sent)
+
+
+def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
+    """When the message cannot be sent, the lock still says that something is to be ended."""
+    world = World()
+    world.state.forget("EPISODE")
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        recorder(world)(world.ref, Outcome.FAILED, "States.Timeout")
+    assert world.ref == world.state.record(TARGET, world.ref.instance_id).open_episode
+
+    world.announcer.failure = None
+    recorder(world)(world.ref, Outcome.FAILED, "States.Timeout")
+    assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
+    assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]

@@ -123,6 +123,10 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "selector changed": (lambda w: tag(w, Purpose="CPU"), "no longer carries Purpose=GPU-Workload"),
     "exempt by tag": (lambda w: tag(w, GpuGovernor="exempt"), "exempt: GpuGovernor=exempt"),
     "exempt by decision": (exempt_by_decision, "exempted by decision"),
+    "snoozed after the recheck": (
+        lambda w: w.state.snooze(TARGET, w.ref.instance_id, NOW + timedelta(hours=1)),
+        "snoozed until 2026-11-20T13:02:30Z",
+    ),
     "mode to observe": (lambda w: set_mode(w, Mode.OBSERVE), "mode went from ask to observe"),
     "mode to auto": (lambda w: set_mode(w, Mode.AUTO), "mode went from ask to auto"),
     "action changed": (lambda w: set_action(w, Action.NOTIFY_ONLY), "plan would be another now: nothing"),

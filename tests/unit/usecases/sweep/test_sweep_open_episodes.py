@@ -152,17 +152,17 @@ def test_silence_does_not_take_a_question_back() -> None:
     assert ApprovalStatus.PENDING is stored_approval(world, instance_id).status
 
 
-def test_a_dead_workflow_is_closed_told_once_and_quiet_for_a_day() -> None:
+def test_a_dead_workflow_is_closed_told_once_and_soon_tried_again() -> None:
     """Its lock would keep the instance for ever; its question can no longer be answered."""
     world, instance_id, ref = asked()
     world.workflow.executions[ref.execution_name] = False
     world.sweep(61)
-    world.sweep(5)
+    world.sweep(4)
 
     episode = stored_episode(world, ref)
     record = world.state.record(TARGET, instance_id)
     assert (Phase.CLOSED, Outcome.FAILED) == (episode.phase, episode.outcome)
-    assert (None, NOW + timedelta(minutes=61, hours=24)) == (record.open_episode, record.quiet_until)
+    assert (None, NOW + timedelta(minutes=66)) == (record.open_episode, record.quiet_until)
     assert ApprovalStatus.VOID is stored_approval(world, instance_id).status
     (alert,) = (alert for alert in world.announcer.sent if alert.kind is AlertKind.FAILURE)
     assert Severity.CRITICAL is alert.severity
@@ -220,7 +220,7 @@ def test_a_dead_workflow_of_an_instance_that_left_is_closed_too() -> None:
 
 
 def test_a_lock_without_an_episode_is_freed() -> None:
-    """The execution died between two writes; the next one follows after an hour."""
+    """The execution died between two writes; the next one follows after five minutes."""
     world = FleetWorld()
     instance_id = world.add(1)
     world.sweep()
@@ -229,10 +229,10 @@ def test_a_lock_without_an_episode_is_freed() -> None:
     world.workflow.executions[ref.execution_name] = False
     world.sweep(5)
     record = world.state.record(TARGET, instance_id)
-    assert (None, NOW + timedelta(minutes=65)) == (record.open_episode, record.quiet_until)
+    assert (None, NOW + timedelta(minutes=10)) == (record.open_episode, record.quiet_until)
 
-    assert 0 == world.sweep(55).episodes_started
-    assert 1 == world.sweep(5).episodes_started
+    assert 0 == world.sweep(4).episodes_started
+    assert 1 == world.sweep(1).episodes_started
     assert ref_of(world, instance_id, number=2).execution_name in world.workflow.executions
 
 

@@ -105,13 +105,21 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+_FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
+"""Until the next try, after the first failures in a row: the fault was ours, and nobody has answered."""
+
+
 def quiet_until(
-    outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool
+    outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
     """Until when the same idleness is not told again; `None` when the outcome itself says what comes next.
 
-    Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody.
+    Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody;
+    `failures` is how many episodes of the instance had failed in a row before this one; `None` where this
+    failure is not ours, but somebody aborted the workflow.
     """
+    if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
+        return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
         return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
     match outcome:
@@ -243,6 +251,8 @@ class InstanceRecord:
     open_episode: EpisodeRef | None = None
     last_outcome: Outcome | None = None
     quiet_until: UtcDatetime | None = None
+    failures: int = 0
+    """How many episodes have failed in a row."""
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None

@@ -258,9 +258,11 @@ class ApprovalRule(Section):
     keep_after_undo_hours: float = between(24.0, 0, 720)
     """Hours for which an instance is kept after a person has started it again."""
     ask_again_after_hours: float = between(24.0, 0, 8_760)
-    """Hours until the same idle time is reported again after an expiry, a failure or a notification."""
+    """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
+    after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
-    """Minutes until the next attempt after a workflow that failed before it could ask."""
+    """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
+    failures in a row: 5, 15 and 60 minutes."""
     wait_at_most_hours: int = between(48, 1, 168)
     """Hours after the answer for which an approved step waits while plans are frozen or a cap is reached.
     Then the episode ends as refused."""

@@ -49,35 +49,50 @@ class RecordOutcome:
         """Closes the episode with this outcome; returns the one that stands (the first one does).
 
         Raises:
+            SafetyError: there is no such episode, neither saved nor locked; nothing was written or sent.
             CloudError: the record could not be written, or no channel has taken the message.
         """
         now = self.clock.now()
         episode = self.state.episode(ref)
-        if episode is not None and episode.outcome is not None:
+        record = self.state.record(ref.target, ref.instance_id)
+        if episode is None:
+            if record.open_episode != ref:
+                raise SafetyError("there is no such episode: it was neither saved nor locked")
+            return self._end_unsaved(ref, outcome, reason, record.failures, now)
+        if episode.outcome is not None:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
             outcome, reason = self._as_answered(episode, outcome, reason)
-            rule = policy_or_base(self.policies, episode.instance if episode else None).approval
+            rule = policy_or_base(self.policies, episode.instance).approval
             was_told = self._was_told(episode, outcome, reason)
-            quiet = quiet_until(outcome, rule, now, was_opened=was_told)
-            entry = self.book(episode, outcome, now) if episode else None
+            quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)
+            entry = self.book(episode, outcome, now)
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=entry)
-        if episode is not None:
-            _void(self.state, episode, f"the episode ended: {outcome.value}")
-            reason = self._clean_marks(episode, outcome, reason)
+        _void(self.state, episode, f"the episode ended: {outcome.value}")
+        reason = self._clean_marks(episode, outcome, reason)
         if outcome is not Outcome.TOLD:
             until = now + timedelta(days=_RECORD_LINK_DAYS)
-            link = self.signer.link(episode.approval_id, BROADCAST, until) if episode else None
-            approval = self.state.approval(episode.approval_id) if episode else None
+            link = self.signer.link(episode.approval_id, BROADCAST, until)
+            approval = self.state.approval(episode.approval_id)
             self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval))
-        if episode is not None:
-            self.state.note_told(ref, now)
+        self.state.note_told(ref, now)
         return outcome
 
-    def _as_answered(self, episode: Episode | None, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+    def _end_unsaved(
+        self, ref: EpisodeRef, outcome: Outcome, reason: str, failures: int, now: UtcDatetime
+    ) -> Outcome:
+        """End what holds the lock and was never saved: sent before the lock is freed, for nobody would look
+        at it again."""
+        rule = self.policies.base().policy.approval
+        quiet = quiet_until(outcome, rule, now, was_opened=False, failures=failures)
+        self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None))
+        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
+        return outcome
+
+    def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
-        is_answer = episode is not None and episode.mode is Mode.ASK and outcome in _OF_AN_ANSWER
-        if episode is None or not (is_answer or outcome is Outcome.HELD):
+        is_answer = episode.mode is Mode.ASK and outcome in _OF_AN_ANSWER
+        if not (is_answer or outcome is Outcome.HELD):
             return outcome, reason
         approval = self.state.approval(episode.approval_id)
         if approval is None:
@@ -98,12 +113,12 @@ class RecordOutcome:
             )
         return Outcome(str(stands)), str(said["reason"])
 
-    def _was_told(self, episode: Episode | None, outcome: Outcome, reason: str) -> bool:
+    def _was_told(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
         if reason.startswith(NobodyListens.__name__):
             return False
-        if episode is None or episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
-            return episode is not None
+        if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
+            return True
         approval = self.state.approval(episode.approval_id)
         return approval is not None and approval.task_token is not None
 
@@ -132,8 +147,8 @@ class CloseDead:
     announcer: Announcer
     book: BookSaving
 
-    def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime) -> bool:
-        """True when there was something to close or to tell.
+    def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime, *, aborted: bool = False) -> bool:
+        """True when there was something to close or to tell. What somebody aborted is not asked again soon.
 
         Raises:
             CloudError: the state table, EC2 or the channel could not be reached; repeat it.
@@ -141,12 +156,14 @@ class CloseDead:
         episode = self.state.episode(ref)
         if episode is not None and episode.phase is Phase.CLOSED:
             return self._tell_late(episode, now)
-        if episode is None and self.state.record(ref.target, ref.instance_id).open_episode != ref:
+        record = self.state.record(ref.target, ref.instance_id)
+        if episode is None and record.open_episode != ref:
             return False
         if episode is not None and episode.phase is Phase.ASKING:
             _void(self.state, episode, why, Outcome.FAILED)
         rule = policy_or_base(self.policies, episode.instance if episode else None).approval
-        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=episode is not None)
+        was_opened, failures = episode is not None, None if aborted else record.failures
+        quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
         entry = self.book(episode, Outcome.FAILED, now) if episode else None
         # Told before it is closed: closing frees the lock, and nobody would look at it again.
         self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))

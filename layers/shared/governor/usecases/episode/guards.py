@@ -18,7 +18,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import AppliedPolicy, Mode
 from governor.domain.tags import EPISODE_TAG
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso
 from governor.errors import Held, Interrupted, MustWait, SafetyError
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
@@ -170,6 +170,8 @@ class Guards:
             raise SafetyError(f"the instance is exempt: {exemption}")
         if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
+        if (until := record.hold.snoozed_until) is not None and self.clock.now() < until:
+            raise SafetyError(f"the instance is snoozed until {iso(until)}")
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
             raise SafetyError(f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile")

@@ -81,4 +81,5 @@ class ReactToExecutionEnd:
             CloudError: the state table or the channel could not be reached; repeat it.
         """
         ref = episode_from_execution_name(execution_name)
-        return self.close_dead(ref, f"its workflow ended {status}", self.clock.now())
+        aborted, now = status == "ABORTED", self.clock.now()
+        return self.close_dead(ref, f"its workflow ended {status}", now, aborted=aborted)
