@@ -117,6 +117,7 @@ class Bench:
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),
             alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log)),
+            hub=TARGET,
         )
         self.check_health = CheckHealth(
             clock=self.clock,

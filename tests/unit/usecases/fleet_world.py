@@ -40,13 +40,22 @@ ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"
 
 
+def without_hub(policy: Policy) -> Policy:
+    """The policy with a breaker over all targets that never trips."""
+    return replace(policy, breaker=replace(policy.breaker, hub_minimum_instances=10_000))
+
+
 @dataclass
 class FleetWorld:
     """Instances with an aggregate of their GPUs, quiet in everything else."""
 
     policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK))
+    hub: bool = False
+    """Whether the breaker over all targets may trip; most tests are about that of one."""
 
     def __post_init__(self) -> None:
+        if not self.hub:
+            self.policy = without_hub(self.policy)
         self.clock = FakeClock(NOW)
         self.ec2, self.metrics = MemoryEc2(), MemoryMetrics()
         self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
@@ -73,6 +82,7 @@ class FleetWorld:
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
+            hub=TARGET,
             alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log)),
         )
 

@@ -138,4 +138,5 @@ def _tail(name: str) -> str:
 
 
 def _hour(name: str) -> datetime:
-    return datetime.strptime(_tail(name), _HOUR).replace(tzinfo=UTC)
+    tail = _tail(name)
+    return datetime(int(tail[:4]), int(tail[4:6]), int(tail[6:8]), int(tail[8:]), tzinfo=UTC)

@@ -192,6 +192,9 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     with pytest.raises(MustWait, match="8 instances of all accounts"):
         world.put_away(world.ref, Step.STOP)
     lifted = Breaker(lift_freezes_before=(NOW + timedelta(hours=1)).isoformat())
+    world.clock.moment += timedelta(hours=1)
+    world.let_through(Step.STOP)
+    world.publish_quiet()
     world.policies.policy = replace(world.policies.policy, breaker=lifted)
     assert not world.put_away(world.ref, Step.STOP)
     assert world.state.approval(APPROVAL_ID) is not None

@@ -52,7 +52,7 @@ def hour_of(at: datetime) -> UtcDatetime:
 
 def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
     """Return how many turned, and why everything must freeze; `None` when it must not."""
-    lifted, this = rule.lifted_before, hour_of(now)
+    lifted, this = _lifted(rule, now), hour_of(now)
     for length in (_SHORT, rule.hub_window_hours):
         hours = [this - HOUR * back for back in range(length)]
         counted = [hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)]
@@ -76,32 +76,40 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
     return max(sums)
 
 
-def left_of(hub: Hub, freeze: BreakerState, rule: Breaker) -> int:
-    """Return how many of those that froze everything, or turned since, have not worked since."""
-    first = hour_of(freeze.tripped_at) - HOUR * (rule.hub_window_hours - 1)
-    return sum(one.left for hour, one in hub.hours.items() if hour >= first)
+def left_of(hub: Hub, freeze: BreakerState, rule: Breaker) -> tuple[int, int]:
+    """Return how many turned around the time of the freeze, and how many of them have not worked since."""
+    tripped = hour_of(freeze.tripped_at)
+    first, last = tripped - HOUR * (rule.hub_window_hours - 1), tripped + HOUR * _SHORT
+    counted = [one for hour, one in hub.hours.items() if first <= hour <= last]
+    return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
 
 
-def is_lifted(freeze: BreakerState, rule: Breaker) -> bool:
+def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
     """Return whether the policy lifts the freeze."""
-    return rule.lifted_before is not None and freeze.tripped_at < rule.lifted_before
+    lifted = _lifted(rule, now)
+    return lifted is not None and freeze.tripped_at < lifted
+
+
+def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
+    """A time to come lifts nothing: it would switch the breakers off."""
+    return rule.lifted_before if rule.lifted_before and rule.lifted_before <= now else None
 
 
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
     """Return whether plans may be carried out again. Time alone ends no freeze of everything."""
-    if is_lifted(freeze, rule):
+    if is_lifted(freeze, rule, now):
         return True
-    if now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
+    # On its first day it cannot know what is usual, and would freeze again at once.
+    is_new = not hub.hours or now - min(hub.hours) < timedelta(days=1)
+    if is_new or now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
         return False
-    return assess_hub(hub, now, rule) is None and is_cause_gone(
-        freeze.turned, left_of(hub, freeze, rule), rule
-    )
+    return assess_hub(hub, now, rule) is None and is_cause_gone(*left_of(hub, freeze, rule), rule)
 
 
 def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
     """Return why plans of a target are frozen, by its own breaker or by that over all; `None` if not."""
     for freeze in (own, hub.freeze):
-        if freeze is not None and not is_lifted(freeze, rule):
+        if freeze is not None and not is_lifted(freeze, rule, now):
             return freeze.why
     # Counted a moment ago, and no sweep has said so yet.
     found = assess_hub(hub, now, rule)

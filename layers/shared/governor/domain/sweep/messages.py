@@ -108,6 +108,37 @@ def breaker_reminder(target: Target, state: BreakerState, left: int, now: UtcDat
     return alert_of(kind, Severity.WARNING, target, subject, lines, dedup_id, now, facts=facts)
 
 
+def hub_alert(hub: Target, state: BreakerState, left: int, now: UtcDatetime, reminders: int) -> Alert:
+    """Return that everything is frozen; with `reminders`, that it still is."""
+    at = state.tripped_at
+    since = clock(at, "UTC", now)
+    lines = [
+        f"Since {since}, no instance of any account is stopped or terminated, and nobody is asked. "
+        "Approved steps wait.",
+        sentence(state.why),
+        f"{left} have not worked since. The freeze ends when most of them have, or when you lift it.",
+        "Next step: look at some of them. If their metrics are wrong, repair them (`governor doctor` names "
+        "which). If they are really idle, set `breaker.lift_freezes_before` in the policy to the time now.",
+    ]
+    severity = Severity.WARNING if reminders else Severity.CRITICAL
+    subject = "GPU Governor froze all plans in all accounts"
+    if reminders:
+        subject = "All plans of GPU Governor in all accounts are still frozen"
+    kind, dedup_id = AlertKind.BREAKER_TRIPPED, f"breaker-hub-{iso(at)}-{reminders}"
+    facts = {"why": state.why, "turned": state.turned, "left": left}
+    return alert_of(kind, severity, hub, subject, lines, dedup_id, now, facts=facts)
+
+
+def hub_release(hub: Target, state: BreakerState, now: UtcDatetime) -> Alert:
+    """Return that plans of all accounts are made and carried out again."""
+    lines = [
+        f"The freeze ended at {clock(now, 'UTC', now)}. Approved steps go on, and people are asked again."
+    ]
+    kind, dedup_id = AlertKind.BREAKER_RELEASED, f"breaker-hub-released-{iso(state.tripped_at)}"
+    subject = "GPU Governor works again in all accounts"
+    return alert_of(kind, Severity.INFO, hub, subject, lines, dedup_id, now)
+
+
 def breaker_release(target: Target, now: UtcDatetime) -> Alert:
     """Return that plans are made and carried out again."""
     subject = f"GPU Governor works again in {target}"

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
+from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family, family
 from governor.domain.units import UtcDatetime
 from governor.ports import Workflow
@@ -60,7 +61,9 @@ class FollowUp:
             self.state.clear_quiet(case.instance.target, case.id)
         if record.is_warned(now):
             return  # its work is being saved, and soon there is nothing to ask about
-        if case.is_idle and case.is_proved and not case.is_quiet:
+        # Who turned in this sweep waits for the next one: by then those of all targets are counted.
+        turned = case.id in count_turned([case.change]).who
+        if case.is_idle and case.is_proved and not case.is_quiet and not turned:
             self._start_episode(case, now)
             sweep.summary.episodes_started += 1
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.domain.instance import Target
 from governor.domain.sweep.breaker import (
     BreakerState,
     acts_unasked,
@@ -14,10 +15,12 @@ from governor.domain.sweep.breaker import (
     is_freeze_over,
     remember,
 )
+from governor.domain.sweep.hub_breaker import is_lifted
 from governor.domain.sweep.messages import breaker_alert, breaker_release, breaker_reminder
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
-from governor.stores import Sweeps
+from governor.stores import StateTable
+from governor.usecases.sweep.freeze_everything import FreezeEverything
 from governor.usecases.sweep.sweep_case import Sweep
 
 
@@ -25,8 +28,9 @@ from governor.usecases.sweep.sweep_case import Sweep
 class FreezePlans:
     """The breaker of one target."""
 
-    state: Sweeps
+    state: StateTable
     announcer: Announcer
+    hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
         """Freeze and release. True while a freeze is so young that its alert is all there is to say."""
@@ -59,6 +63,8 @@ class FreezePlans:
             if state != tripped:
                 self.state.set_breaker(target, state)
             why = self._hold_or_release(sweep, state)
+        everything = FreezeEverything(self.state, self.announcer, self.hub)(sweep)
+        why = why or everything
         if why is not None:
             sweep.summary.frozen = True
             for case in sweep.cases:
@@ -73,7 +79,10 @@ class FreezePlans:
         self._notify(sweep, state, len(left))
         # A policy that cannot be read does not say that it asks.
         unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
-        if not is_freeze_over(now - state.tripped_at, state.turned, len(left), rule, unasked=unasked):
+        lifted = is_lifted(state, rule, now)
+        if not lifted and not is_freeze_over(
+            now - state.tripped_at, state.turned, len(left), rule, unasked=unasked
+        ):
             return state.why
         # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
         if sweep.attempt("breaker alert", self.announcer.announce, breaker_release(target, now)):

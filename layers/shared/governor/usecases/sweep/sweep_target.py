@@ -62,6 +62,7 @@ class SweepTarget:
     remind: RemindNotices
     costs: CountCosts
     alerts: SweepAlerts
+    hub: Target
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target.
@@ -74,7 +75,7 @@ class SweepTarget:
         sweep = self._list(target, base, before, now)
         summary = sweep.summary
         _judge_cases(sweep, self.gather, self.catalogue)
-        just_froze = FreezePlans(self.state, self.announcer)(sweep)
+        just_froze = FreezePlans(self.state, self.announcer, self.hub)(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
         _mark_idle(sweep, self.tagger, self.state)

@@ -1,0 +1,116 @@
+"""How often the breaker over all targets freezes a fleet that works office hours, over a simulated month.
+
+400 instances of 100 accounts: notebooks that people use on weekdays, and jobs that end at any hour. Who turns
+idle or works again goes through the product's own counts and decisions; time is simulated.
+
+    python -m benchmarks.freezes [seeds]
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from governor.domain.instance import Target
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.breaker import Change
+from governor.domain.sweep.verdict import VerdictKind
+from governor.usecases.sweep.freeze_everything import FreezeEverything
+from tests.twins import MemoryStateTable, RecordingAnnouncer
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+"""A Monday, in the month in which clocks change."""
+HUB = Target("123456789012", "eu-west-1")
+INSTANCES, JOBS = 400, 80
+STEP = timedelta(minutes=30)
+DAY = timedelta(days=1)
+Span = tuple[datetime, datetime]
+
+
+@dataclass
+class Month:
+    """What happened: when everything froze, and when it was released."""
+
+    froze: list[datetime]
+    released: list[datetime]
+
+
+def spans(number: int, days: int, chance: random.Random) -> Iterator[Span]:
+    """When an instance works: two spans around lunch on most weekdays, or one job after the other."""
+    if number < JOBS:
+        at = START - DAY * chance.random()
+        while at < START + DAY * days:
+            end = at + timedelta(hours=chance.expovariate(1 / 36) + 1)
+            yield at, end
+            at = end + timedelta(hours=chance.expovariate(1 / 6) + 0.5)
+        return
+    for day in range(days):
+        midnight = START + DAY * day
+        weekend = midnight.weekday() >= 5
+        if chance.random() < (0.95 if weekend else 0.1):
+            continue
+        summer = timedelta(hours=1 if midnight >= datetime(2026, 3, 29, tzinfo=UTC) else 0)
+        morning, evening = chance.gauss(9, 0.7), chance.gauss(18, 1.1)
+        if chance.random() < 0.3:
+            yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=12.2) - summer
+            morning = 13.8
+        yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=evening) - summer
+
+
+def run(seed: int, days: int = 30, extra: Sequence[tuple[int, datetime]] = ()) -> Month:
+    """One month. `extra` are instances whose agents publish zeros from a moment on."""
+    chance, broken = random.Random(seed), dict(extra)  # noqa: S311 - no secret
+    works = [list(spans(number, days, chance)) for number in range(INSTANCES)]
+    state, announcer = MemoryStateTable(), RecordingAnnouncer()
+    breaker = FreezeEverything(state, announcer, HUB)
+    before = [False] * INSTANCES
+    month = Month([], [])
+    now, end, position = START, START + DAY * days, [0] * INSTANCES
+    was_frozen = False
+    while now < end:
+        changed: list[Any] = []
+        for number in range(INSTANCES):
+            while position[number] < len(works[number]) and works[number][position[number]][1] <= now:
+                position[number] += 1
+            mine = works[number][position[number] :]
+            at_work = bool(mine) and mine[0][0] <= now and not (number in broken and broken[number] <= now)
+            if at_work != before[number]:
+                changed.append(_case(number, before[number], at_work))
+                before[number] = at_work
+        # In one call: the counts are those of all accounts, whoever adds to them.
+        frozen = breaker(_sweep(HUB, changed, now)) is not None
+        if frozen != was_frozen:
+            (month.froze if frozen else month.released).append(now)
+            was_frozen = frozen
+        now += STEP
+    return month
+
+
+def _case(number: int, before: bool, after: bool) -> Any:
+    kinds = [VerdictKind.BUSY if one else VerdictKind.IDLE for one in (before, after)]
+    change = Change(f"i-{number}", kinds[0], kinds[0], kinds[1], was_read=True)
+    return SimpleNamespace(id=change.instance_id, change=change, verdict=SimpleNamespace(kind=kinds[1]))
+
+
+def _sweep(target: Target, cases: list[Any], now: datetime) -> Any:
+    def attempt(_: str, effect: Any, *args: Any) -> bool:
+        effect(*args)
+        return True
+
+    return SimpleNamespace(target=target, base=Policy(), now=now, cases=cases, attempt=attempt)
+
+
+def main(seeds: int) -> None:
+    """Print the freezes of each seed."""
+    for seed in range(seeds):
+        month = run(seed)
+        print(f"seed {seed}: frozen {len(month.froze)} times: {', '.join(map(str, month.froze)) or 'never'}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

@@ -1,0 +1,125 @@
+"""The breaker over all targets: outages across small accounts freeze everything, ordinary evenings do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from benchmarks.freezes import INSTANCES, JOBS, START, run
+from governor.domain.instance import Target
+from governor.domain.policy.policy import ApprovalRule, Breaker, Mode, Policy
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.fleet_world import FleetWorld
+
+BUSY, QUIET = [90.0] * 12, [1.0] * 48
+AT_ONCE = ApprovalRule(ask_after_minutes=60, ask_after_released_minutes=60)
+"""Nobody is given time: who is idle for the window is asked about."""
+
+
+def fleet(mode: Mode, accounts: int, each: int) -> tuple[FleetWorld, dict[Target, list[str]]]:
+    """Busy instances in many small accounts, swept once."""
+    world = FleetWorld(Policy(mode=mode, approval=AT_ONCE), hub=True)
+    found: dict[Target, list[str]] = {}
+    for number in range(accounts * each):
+        target = Target(f"{number // each:012d}", TARGET.region)
+        found.setdefault(target, []).append(world.add(number + 1, BUSY, target=target))
+    for target in found:
+        world.sweep_target(target)
+    return world, found
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode) -> None:
+    """Before, 400 of 400 workflows started: no account had the five instances that its own breaker needs."""
+    world, found = fleet(mode, accounts=25, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    for minutes in (65, 5, 5, 600):
+        world.clock.moment += timedelta(minutes=minutes)
+        for target in found:
+            world.sweep_target(target)
+
+    assert {} == world.workflow.executions
+    told = [alert for alert in world.announcer.sent if "all accounts" in alert.subject]
+    assert 1 == len({alert.dedup_id for alert in told})
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_rollout_of_a_few_instances_an_hour_is_caught(step: int) -> None:
+    """Before, 40 of 40 workflows started: no sweep saw five turn at once."""
+    world, found = fleet(Mode.ASK, accounts=10, each=4)
+    left = [(target, one) for target, ids in found.items() for one in ids]
+    for _ in range(12 * 60 // 70):
+        for _, one in left[:step]:
+            world.publish(one, QUIET)
+        del left[:step]
+        world.clock.moment += timedelta(minutes=70)
+        for target in found:
+            world.sweep_target(target)
+
+    assert world.state.hub().freeze is not None
+    assert len(world.workflow.executions) < 10
+
+
+def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
+    """By the policy; a time to come lifts nothing, for it would switch the breakers off."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    sweep = next(iter(found))
+
+    def sweeps(minutes: float) -> bool:
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in found][-1]
+
+    assert sweeps(65)
+    world.policies.policy = replace(
+        world.policies.policy, breaker=Breaker(lift_freezes_before=(NOW + timedelta(days=9)).isoformat())
+    )
+    assert sweeps(5)
+    lifted = (world.clock.moment + timedelta(minutes=2)).isoformat()
+    world.policies.policy = replace(world.policies.policy, breaker=Breaker(lift_freezes_before=lifted))
+    assert not sweeps(60)
+    assert world.state.hub().freeze is None
+    assert not world.sweep_target(sweep).frozen
+
+
+def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> None:
+    """An instance is counted once in an idle stretch, however often it is swept."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+
+    def sweeps(readings: list[float], minutes: float) -> bool:
+        for ids in found.values():
+            for one in ids:
+                world.publish(one, readings)
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in found][-1]
+
+    assert sweeps(QUIET, 65)
+    assert sweeps(QUIET, 24 * 60)
+    assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
+    assert not sweeps(BUSY, 60)
+
+
+def test_office_hours_freeze_at_most_once_in_a_month() -> None:
+    """400 instances of 100 accounts: only the first day, of which nothing is known, is unusual.
+
+    `python -m benchmarks.freezes` runs whole months.
+    """
+    month = run(seed=1, days=12)
+
+    assert len(month.froze) <= 1
+    assert len(month.released) == len(month.froze)
+
+
+def test_a_true_outage_among_office_hours_is_caught() -> None:
+    """In the second week, at 11 in the morning, all agents publish zeros."""
+    noon = START + timedelta(days=8, hours=11)
+    month = run(seed=2, days=9, extra=[(number, noon) for number in range(INSTANCES)])
+
+    assert JOBS < INSTANCES
+    assert any(noon <= at <= noon + timedelta(hours=1) for at in month.froze)
