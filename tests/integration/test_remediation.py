@@ -423,7 +423,8 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) 
 
 def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     """Auto is the policy's explicit choice: told, rechecked, stopped, without a question."""
-    stage.policy("mode: auto\nplan: {local_disks_may_be_lost_unasked: true}")
+    notice = "approval: {notice_minutes: 0.05}"
+    stage.policy(f"mode: auto\nplan: {{local_disks_may_be_lost_unasked: true}}\n{notice}")
     instance_id = stage.launch()
     stage.scene.sweep()
 

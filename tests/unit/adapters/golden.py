@@ -57,6 +57,7 @@ ADDED = frozenset(
         "longest_hole_minutes",
         "session",
         "brake",
+        "notice",
     }
 )
 """Fields that it did not know. It ignores what it does not know."""

@@ -195,7 +195,7 @@ def truth_of(
     }
     told = {
         Mode.OBSERVE: {"mode": "rehearsal (mode observe): nothing happens", "loss": "would lose"},
-        Mode.AUTO: {"mode": "Mode auto: stopping it begins now, Fri 13:02 Berlin (12:02 UTC)"},
+        Mode.AUTO: {"mode": "Mode auto: stopping it begins on Fri 14:02 Berlin (13:02 UTC) at the earliest"},
         Mode.ASK: {},
     }
     about = {"idle": "dle 6 h 42 min", "loss": "lose", **ABOUT}

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
+from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
@@ -15,6 +16,7 @@ from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import SpotRequestType
 from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy
 from governor.domain.policy.schedule import schedule
+from governor.domain.units import UtcDatetime
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards
 from governor.usecases.episode.put_away import PutAway
@@ -52,6 +54,8 @@ class World:
     approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
     terms: Terms = Terms(known_people=frozenset({ALICE, "bob@example.com"}))
     evidence: Evidence = field(default_factory=make_evidence)
+    noticed_at: UtcDatetime | None = NOW - timedelta(hours=1)
+    """When its owner got the notice of mode auto."""
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
 
@@ -133,6 +137,9 @@ class World:
                 project="vision",
             )
         )
+        if self.mode is Mode.AUTO and self.noticed_at is not None:
+            name = self.ref.execution_name
+            self.state.note_delivery(Delivery(name, f"tell-{name}", "email", ALICE, self.noticed_at))
         # Where silence acts, the time to answer is over.
         open_for = timedelta(hours=0 if self.on_expiry == "act" else 1)
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + open_for)

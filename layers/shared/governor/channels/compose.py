@@ -62,6 +62,7 @@ def message_of(
     """
     asked = episode if alert.kind in QUESTIONS else None
     shown = episode if alert.kind in STAGE_OF else None
+    held = shown if shown is not None and asked is None and shown.gives_notice else None
     words = _words(alert, shown, now or alert.at, expires_at)
     return Message(
         kind=alert.kind,
@@ -82,8 +83,8 @@ def message_of(
         picture_png=picture_png if shown else None,
         link=link,
         link_text=words.button,
-        approval_id=asked.approval_id if asked else None,
-        answers=answers_of(asked) if asked else (),
+        approval_id=one.approval_id if (one := asked or held) else None,
+        answers=answers_of(asked) if asked else brakes_of(held) if held else (),
         thread=thread,
         is_outcome=alert.kind in ENDS,
     )
@@ -258,6 +259,12 @@ def answers_of(episode: Episode) -> tuple[Answer, ...]:
     somebody = "a person"  # whether this one may is decided when it is pressed
     offered = [answer for answer in STATUS_AFTER if may(terms, plan, answer, somebody)]
     return tuple(answer for answer in offered if answer is not Answer.APPROVE or by_button)
+
+
+def brakes_of(episode: Episode) -> tuple[Answer, ...]:
+    """Return the buttons of a notice, by which people keep the plan from being carried out."""
+    brakes = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
+    return tuple(answer for answer in brakes if may(episode.terms, episode.plan, answer, "a person"))
 
 
 def _evidence(episode: Episode, now: UtcDatetime) -> Table:

@@ -32,7 +32,7 @@ from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.messages import cause_of
+from governor.domain.approvals.messages import cause_of, notice_until
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
@@ -285,7 +285,7 @@ class Dispatch:
             thread=_thread(route, item.known),
             picture_png=_picture(item.episode) if is_mail and item.episode is not None else None,
             now=self.clock.now(),
-            expires_at=item.expires_at,
+            expires_at=_until(item),
         )
 
     def _digest(self, route: Route, items: Sequence[_Item]) -> Message:
@@ -433,6 +433,13 @@ class Dispatch:
         if episode is None or item.alert.kind not in _LINKED:
             return None
         return self.signer.link(episode.approval_id, route.person or BROADCAST, item.expires_at)
+
+
+def _until(item: _Item) -> UtcDatetime | None:
+    """Return when the question expires, or the notice of mode auto is over once one has been delivered."""
+    if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
+        return item.expires_at
+    return notice_until(item.episode, [*item.known, *item.news])
 
 
 def _picture(episode: Episode) -> bytes | None:

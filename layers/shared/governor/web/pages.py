@@ -17,10 +17,12 @@ from governor.domain.approvals.messages import (
     STEP_TEXT,
     cost_lines,
     idle_text,
+    notice_until,
     people_text,
     readable,
     restart_text,
     silence_text,
+    unasked_text,
     verb,
 )
 from governor.domain.approvals.terms import Role, may, may_undo, permits
@@ -114,6 +116,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         latest=_latest(view),
         silence=silence_text(episode, view.approval.expires_at, view.now),
         people_needed=people_text(episode),
+        notice=_notice(view),
         told=_told(view.deliveries, episode.time_zone),
         person=visitor.person,
         may_undo=approves and may_undo(episode.terms, visitor.person),
@@ -125,6 +128,14 @@ def approval_page(view: ApprovalView, form: Form) -> str:
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
     episode = view.episode
     return permits(visitor.role, answer) and may(episode.terms, episode.plan, answer, visitor.person)
+
+
+def _notice(view: ApprovalView) -> str:
+    """Return what mode auto does and until when it can be held; empty where there is nothing to hold."""
+    episode = view.episode
+    if not (episode.gives_notice and view.can_hold):
+        return ""
+    return unasked_text(episode, view.now, notice_until(episode, view.deliveries))
 
 
 def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:

@@ -132,7 +132,7 @@ def delivery(world: World, stage: Stage, channel: str, **changes: Any) -> None:
 @pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
 def test_a_message_is_heard_when_a_channel_of_people_has_it(mode: Mode, stage: Stage) -> None:
     """Not by a refusal, not by a machine, not by another stage, and not by what is left."""
-    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    world = World(mode=mode, decide=False, phase=Phase.ASKING, noticed_at=None)
     other = Stage.TELL if stage is Stage.ASK else Stage.ASK
     delivery(world, stage, "teams", delivery_id=None, refused="410")
     delivery(world, stage, "webhook")
@@ -142,13 +142,14 @@ def test_a_message_is_heard_when_a_channel_of_people_has_it(mode: Mode, stage: S
     assert not check(world)(world.ref, Until.HEARD).done
 
     delivery(world, stage, "slack")
+    world.clock.moment += timedelta(hours=1 if mode is Mode.AUTO else 0)
     assert check(world)(world.ref, Until.HEARD).done
 
 
 @pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.AUTO, Stage.TELL)])
 def test_when_nobody_can_get_it_that_is_said_at_once(mode: Mode, stage: Stage) -> None:
     """With the reasons of the channels."""
-    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    world = World(mode=mode, decide=False, phase=Phase.ASKING, noticed_at=None)
     delivery(world, stage, "teams", delivery_id=None, refused="410: make a new one")
     delivery(world, stage, NOWHERE, delivery_id=None, refused="all 1 channels have refused it")
 

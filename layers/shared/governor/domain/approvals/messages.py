@@ -6,13 +6,14 @@ Pure wording. Channels place these words; none of them adds its own. This module
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
 from governor.domain.alerts.alert import Alert, AlertKind, Section, Severity, alert_of
+from governor.domain.alerts.delivery import Delivery
 from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
@@ -176,16 +177,33 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
-def _unasked_text(episode: Episode, at: UtcDatetime) -> str:
-    """Return what happens without a question, as a sentence."""
+def notice_until(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return when the notice of mode auto is over; `None` before those have it whom it is for.
+
+    It counts from the first delivery to them: later messages name the same time.
+    """
+    message = stage_id(Stage.TELL, episode.ref)
+    taken = [one.at for one in deliveries if one.message == message and one.reached_people]
+    return min(taken) + episode.notice_length if taken else None
+
+
+def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
+    """Return what happens without a question, as a sentence. `until` is when the notice is over."""
     if not episode.plan.steps:
         return "Nothing will be done. This is for your information."
     if episode.mode is Mode.OBSERVE:
         return "This is a rehearsal (mode observe): nothing happens to the instance."
     if episode.mode is Mode.ASK:
         return "Nothing happens without an answer."
-    begins = f"{_ing(episode.plan).lower()} it begins now, {clock(at, episode.time_zone, at)}"
-    return f"Mode auto: {begins}, after one more check. If a GPU works again by then, nothing happens."
+    until = until or at + episode.notice_length
+    when = clock(until, episode.time_zone, at)
+    if at >= until:
+        return f"Mode auto: the notice period was over on {when}. See the record for what has happened since."
+    begins = f"{_ing(episode.plan).lower()} it begins on {when} at the earliest"
+    return (
+        f"Mode auto: {begins}, after one more check, unless somebody keeps, exempts or holds it. "
+        "If a GPU works again by then, nothing happens."
+    )
 
 
 def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
@@ -199,7 +217,9 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
     elif rehearsal:
         closing, steps = "Rehearsal: nothing happens", "What a real run would do"
     else:
-        closing, steps = f"{_ing(plan)} it now" if plan.steps else "For your information", "What is done"
+        ends = day_and_time(until or at + episode.notice_length, episode.time_zone, at)
+        closing = f"{_ing(plan)} it after {ends}" if plan.steps else "For your information"
+        steps = "What is done"
     cost = "" if price is None else f", {usd(price * 24)}/day"
     lead = (
         news_text(episode, stage, at),
@@ -211,7 +231,7 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
     )
     return Words(
         title=_titled(f"{STAGES[stage][2]}{{name}} idle {idle}{cost}. {closing}", episode.instance.name),
-        happens=silence_text(episode, until, at) if asks else _unasked_text(episode, at),
+        happens=silence_text(episode, until, at) if asks else unasked_text(episode, at, until),
         lead=tuple(filter(None, lead)),
         sections=_sections({f"{_ing(plan)} it {'would lose' if rehearsal else 'loses'}": plan.losses}),
         details=_sections(
@@ -222,7 +242,11 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
                 "Price": () if price is None else priced,
             }
         ),
-        button=f"{verb(plan).capitalize()} or keep it" if asks else "See the details",
+        button=f"{verb(plan).capitalize()} or keep it"
+        if asks
+        else "Hold or keep it"
+        if episode.gives_notice
+        else "See the details",
         acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
     )
 

@@ -190,6 +190,8 @@ class Episode:
     """When people are asked; `None` where nobody is."""
     time_zone: str = "UTC"
     """Of those who are asked."""
+    notice: timedelta | None = None
+    """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an hour."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
@@ -214,6 +216,16 @@ class Episode:
     undone_at: UtcDatetime | None = None
     """When somebody had the stopped instance started again."""
     undone_by: str | None = None
+
+    @property
+    def gives_notice(self) -> bool:
+        """Return whether the plan is carried out without a question, once its notice is over."""
+        return self.mode is Mode.AUTO and bool(self.plan.steps)
+
+    @property
+    def notice_length(self) -> timedelta:
+        """Return the notice; an hour where an earlier release opened the episode."""
+        return timedelta(hours=1) if self.notice is None else self.notice
 
     @property
     def final_step(self) -> Step:

@@ -251,6 +251,8 @@ class ApprovalRule(Section):
     """Seconds that a question, or a failure, waits for others, to be sent as one message."""
     delivery_limit_minutes: int = between(60, 1, 1_440)
     """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
+    notice_minutes: float = between(60.0, 0.01, 2_880)
+    """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may hold it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     """What happens if nobody answers. `act` carries out the plan, but never a termination."""
     keep_at_most_days: int = between(30, 1, 365)

@@ -58,6 +58,8 @@ class AskOwner:
         if stage is Stage.WAIT:
             return self._notify_waiting(episode, reason)
         is_heard = episode.mode is Mode.OBSERVE or self._is_theirs(episode)
+        # A notice counts from a delivery that is on record, and ends when check_progress says so.
+        is_heard = is_heard and not episode.gives_notice
         now = self.clock.now()
         if stage is Stage.TELL:
             self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))

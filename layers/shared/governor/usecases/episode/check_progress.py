@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_never
 
-from governor.domain.alerts.delivery import NOWHERE
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.messages import Stage, stage_id
+from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.messages import Stage, notice_until, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
 from governor.domain.tags import EPISODE_TAG
@@ -19,6 +20,8 @@ from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards, own_snapshots
 
+_NOTICE_PAUSE_SECONDS = 300
+"""Between two looks at a notice: a hold is recorded after so long at the latest."""
 _EC2_SETTLES = timedelta(minutes=5)
 """How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
 _STEP: Mapping[Until, Step] = {
@@ -102,7 +105,7 @@ class CheckProgress:
         message = stage_id(stage, episode.ref)
         found = [delivery for delivery in self.state.deliveries(name) if delivery.message == message]
         if any(delivery.reached_people for delivery in found):
-            return Progress(done=True, wait_seconds=0)
+            return self._notice(episode, approval, found)
         reasons = "; ".join(d.refused for d in found if d.refused)
         since = episode.schedule.ask_at if episode.schedule else episode.opened_at
         elapsed = self.clock.now() - since
@@ -112,6 +115,14 @@ class CheckProgress:
             why = reasons or f"none has answered for {_minutes(elapsed)} min"
             raise NobodyListens(f"no channel has taken the message: {why}", operation="deliver")
         return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
+
+    def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> Progress:
+        """Return how long the notice of mode auto still lasts; a hold ends the wait at once."""
+        over, is_held = notice_until(episode, found), approval is not None and approval.brake is not None
+        if not episode.gives_notice or over is None or is_held or self.clock.now() >= over:
+            return Progress(done=True, wait_seconds=0)
+        rest = math.ceil((over - self.clock.now()).total_seconds())
+        return Progress(done=False, wait_seconds=min(_NOTICE_PAUSE_SECONDS, rest))
 
     def _has_stopped(self, episode: Episode) -> bool:
         state = self._state(episode)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.messages import notice_until
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
@@ -136,10 +137,12 @@ class Guards:
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)
-        if approval is not None and approval.brake is not None:
-            raise Held(approval.brake.why)
+        _must_not_be_held(approval)
         match episode.mode:
-            case Mode.OBSERVE | Mode.AUTO:
+            case Mode.OBSERVE:
+                return None
+            case Mode.AUTO:
+                self._notice_must_be_over(episode)
                 return None
             case Mode.ASK:
                 pass
@@ -160,6 +163,14 @@ class Guards:
         if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
             raise SafetyError("nobody answered, but the time to answer is not over")
         return approval
+
+    def _notice_must_be_over(self, episode: Episode) -> None:
+        """Until the first step; what was begun after the notice is gone on with."""
+        over = notice_until(episode, self.state.deliveries(episode.ref.execution_name))
+        if over is None:
+            raise SafetyError("nobody whom it is for has got the notice")
+        if not episode.steps_done and self.clock.now() < over:
+            raise SafetyError(f"the notice is not over before {iso(over)}")
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         applied = self.policies.applied_to(instance)
@@ -210,6 +221,11 @@ def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]
         and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
         and snapshot.counts(episode.ref.account, since)
     ]
+
+
+def _must_not_be_held(approval: Approval | None) -> None:
+    if approval is not None and approval.brake is not None:
+        raise Held(approval.brake.why)
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:

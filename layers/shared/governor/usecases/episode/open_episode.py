@@ -137,6 +137,7 @@ class OpenEpisode:
                 schedule=planned if asks else None,
                 time_zone=contacts[0].time_zone if contacts else "UTC",
                 terms=terms_of(applied.policy, plan, price),
+                notice=timedelta(minutes=applied.policy.approval.notice_minutes),
                 acts_on_silence=acts_on_silence(applied.policy, plan),
             )
         )

@@ -1,0 +1,125 @@
+"""Mode auto acts only when its owner has had the notice for its time, and nobody holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.channels.compose import message_of
+from governor.domain.alerts.delivery import Delivery
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.messages import Stage, notice_until, stage_alert
+from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.episode.plan import Step, Until
+from governor.domain.policy.policy import Mode
+from governor.errors import NobodyListens, SafetyError
+from governor.usecases.approvals.decide import Decide
+from governor.usecases.episode.check_progress import CheckProgress, Progress
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+HOUR = timedelta(hours=1)
+
+
+def auto(**more: Any) -> World:
+    """Opened in mode auto; nobody has the notice."""
+    return World(mode=Mode.AUTO, decide=False, noticed_at=None, **more)
+
+
+def episode_of(world: World) -> Episode:
+    """As it is stored."""
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    return episode
+
+
+def deliver(world: World, channel: str, minutes: int = 0, **more: Any) -> None:
+    """The notice by a channel, so many minutes from now."""
+    name, at = world.ref.execution_name, NOW + timedelta(minutes=minutes)
+    world.state.note_delivery(Delivery(name, f"tell-{name}", channel, channel, at, **more))
+
+
+def look(world: World) -> Progress:
+    """Whether the notice is over."""
+    use_case = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
+    )
+    return use_case(world.ref, Until.HEARD)
+
+
+def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> None:
+    """Not by the workflow, and not by an execution that somebody starts by hand; counted from the first."""
+    world = auto()
+    deliver(world, "slack", -120, shared=True)
+    deliver(world, "webhook", -120)
+    with pytest.raises(SafetyError, match="nobody whom it is for has got the notice"):
+        world.put_away(world.ref, Step.STOP)
+    deliver(world, "email", 0)
+    deliver(world, "teams", 30)
+    for minutes, rest in ((0, 300), (58, 120), (59, 60)):
+        world.clock.moment = NOW + timedelta(minutes=minutes)
+        assert Progress(done=False, wait_seconds=rest) == look(world)
+        checked = world.recheck(world.ref, Step.STOP)
+        assert (False, Outcome.REFUSED) == (checked.proceed, checked.outcome)
+        with pytest.raises(SafetyError, match="the notice is not over before"):
+            world.put_away(world.ref, Step.STOP)
+    world.clock.moment = NOW + HOUR
+    assert look(world).done
+    assert [] == world.writes()
+
+
+def test_what_began_after_the_notice_goes_on() -> None:
+    """And before it, only a person's answer ends the wait."""
+    world = World(mode=Mode.AUTO, decide=False)
+    world.put_away(world.ref, Step.STOP)
+    world.take_snapshot(world.ref)
+    assert ["stop"] == world.writes()
+
+
+def test_nobody_reached_means_nothing_done() -> None:
+    """Within the policy's limit of a delivery."""
+    world = auto()
+    deliver(world, "email", refused="410")
+    world.clock.moment = NOW + timedelta(minutes=61)
+    with pytest.raises(NobodyListens):
+        look(world)
+    assert [] == world.writes()
+
+
+@pytest.mark.parametrize(
+    ("answer", "more"),
+    [(Answer.HOLD, {}), (Answer.KEEP, {"keep_until": NOW + 3 * HOUR}), (Answer.EXEMPT, {"reason": "demo"})],
+)
+def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> None:
+    """The wait ends at once, and the record says who."""
+    world = auto()
+    deliver(world, "email")
+    decision = Decision(answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more)
+    Decide(world.state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, decision)
+    assert look(world).done
+    world.clock.moment = NOW + HOUR
+    assert Outcome.HELD is world.recheck(world.ref, Step.STOP).outcome
+    record = world.state.record(TARGET, world.ref.instance_id)
+    assert more.get("keep_until") == record.hold.snoozed_until
+    assert [] == world.writes()
+
+
+def test_the_notice_says_until_when_in_the_owners_zone() -> None:
+    """A later message names the time of the first delivery, and one that comes too late says so."""
+    world = auto()
+    episode = replace(episode_of(world), time_zone="Europe/Berlin")
+    alert = stage_alert(episode, Stage.TELL, NOW, None)
+    deliver(world, "email", 0)
+    until = notice_until(episode, world.state.deliveries(world.ref.execution_name))
+    first = message_of(alert, episode, link=None, now=NOW)
+    later = message_of(alert, episode, link=None, now=NOW + HOUR / 2, expires_at=until)
+    late = message_of(alert, episode, link=None, now=NOW + 2 * HOUR, expires_at=until)
+    assert "stopping it begins on Fri 14:02 Berlin (13:02 UTC) at the earliest" in first.happens
+    assert "Fri 14:02 Berlin" in later.happens
+    assert "the notice period was over on Fri 14:02 Berlin" in late.happens
+    assert (Answer.HOLD, Answer.KEEP, Answer.EXEMPT) == first.answers
+    assert APPROVAL_ID == first.approval_id
