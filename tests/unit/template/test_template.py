@@ -232,21 +232,6 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
 
 
-def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
-    """A subscriber reads forged words as they are: nothing stands between the topic and a plain mail."""
-    policy = RESOURCES["AlertTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
-    (deny,) = [one for one in policy if one["Sid"] == "OwnFunctionsAndAlarms"]
-    allowed = {one["Fn::GetAtt"][0] for one in deny["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]}
-
-    assert ("Deny", "*") == (deny["Effect"], deny["Principal"])
-    assert {"aws:PrincipalIsAWSService": "false"} == deny["Condition"]["Bool"]
-    assert {f"{name}Role" for name in FUNCTIONS if "Announce" in _sids(name)} == allowed
-
-
-def _sids(name: str) -> set[str]:
-    return {statement["Sid"] for statement in statements(FUNCTIONS[name])}
-
-
 def test_every_other_route_asks_iam() -> None:
     """These six authorize by a signature of their own, which their function checks first of all."""
     routes = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Route"]
