@@ -186,10 +186,10 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
 def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     """Between the count that is too high and the sweep that freezes, nothing slips through."""
     world = World()
-    ids = [f"i-{number}" for number in range(8)]
+    ids = [f"i-{number}" for number in range(10)]
     world.state.count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
 
-    with pytest.raises(MustWait, match="8 instances of all accounts"):
+    with pytest.raises(MustWait, match="10 instances of all accounts"):
         world.put_away(world.ref, Step.STOP)
     lifted = Breaker(lift_freezes_before=(NOW + timedelta(hours=1)).isoformat())
     world.clock.moment += timedelta(hours=1)

@@ -339,7 +339,7 @@ def waiting_alert(episode: Episode, why: str, hours: int, at: UtcDatetime, link:
         lead.append("The approval stands; nobody needs to answer again.")
     lead.append(
         "Next step: none, if it can wait. To keep the instance, set the exemption tag on it. An operator can "
-        "lift a freeze or raise a cap in the policy; `governor freezes` shows both."
+        "lift a freeze or raise a cap in the policy."
     )
     words = Words(
         title=_titled("{name} waits: nothing is done to it yet", episode.instance.name),

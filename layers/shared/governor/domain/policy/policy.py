@@ -314,7 +314,7 @@ class Breaker(Section):
     """Days of sweeps that must exist before the comparison is used."""
     hub_window_hours: int = between(12, 2, 48)
     """Hours that the breaker over all accounts and Regions looks back. It also looks at the last two."""
-    hub_minimum_instances: int = between(8, 2, 10_000)
+    hub_minimum_instances: int = between(10, 2, 10_000)
     """Instances of all accounts that must have turned and not worked since, before everything freezes."""
     hub_times_the_usual: float = between(2.0, 1, 100)
     """Freeze everything if more than this many times as many turned as in the same hours of last week."""
