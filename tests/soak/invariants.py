@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from governor.adapters.table.codec import read_all
-from governor.domain.approvals.approval import Approval
+from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
@@ -86,7 +86,7 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
             yield "it is terminated without an answer"
         return
     presses = [one for one in cloud.presses if one.approval_id == episode.approval_id]
-    no = [one for one in presses if one.answer in ("keep", "exempt") and one.status in _ANSWERED]
+    no = [one for one in presses if one.answer in ("keep", "exempt", "hold") and one.status in _ANSWERED]
     if no:
         yield f"{no[0].by} has said {no[0].answer}"
     if any(one.answer == "approve" for one in presses):
@@ -161,11 +161,13 @@ def _lost_answers(cloud: Cloud) -> Iterator[str]:
             continue
         question = questions[one.approval_id]
         decision = question.decision
-        if one.answer == "undo":
-            continue
-        if decision is None or decision.answer.value != one.answer:
-            if question.first_yes is None or question.first_yes.answer.value != one.answer:
-                yield f"{one.by} said {one.answer}, and the record says {question.status.value}"
+        if one.answer in ("undo", "hold"):
+            continue  # no answer to the question: what was done after it is seen at the call
+        # After a yes, a keep and an exemption are brakes: the yes stays on record, and the hold stands.
+        is_brake = question.status is ApprovalStatus.APPROVED and one.answer != "approve"
+        first = question.first_yes.answer.value if question.first_yes else None
+        if not is_brake and one.answer not in (decision.answer.value if decision else None, first):
+            yield f"{one.by} said {one.answer}, and the record says {question.status.value}"
             continue
         record = cloud.state.record(TARGET, question.episode.instance_id)
         if one.answer == "keep" and (record.hold.snoozed_until or one.at) <= one.at:

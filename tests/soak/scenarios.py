@@ -237,6 +237,14 @@ SCENARIOS = (
         script=((900.0, lambda cloud: cloud.ec2.by_hand(ID, "stop")),),
         hours=5.0,
     ),
+    Scenario(
+        "held while its snapshots are taken",
+        policy(action="terminate"),
+        _GONE | _AWAY,
+        Outcome.HELD,
+        people={**_YES_TO_END, "bob@example.com": Answers("hold", after=900.0)},
+        hours=8.0,
+    ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),
     Scenario(
         "aborted while it acts",

@@ -181,6 +181,8 @@ class Weather:
                 self.faults.waiting.append(press)
             else:
                 self.cloud.later(self.random.choice((0.0, 60.0, 1_800.0, 5_000.0)), press)
+            if self.random.random() < 0.15:
+                self.cloud.later(self.random.uniform(0.0, 4_000.0), partial(self._press, mail, "hold", 3))
         elif mail.kind == "outcome" and self.random.random() < 0.1:
             self.cloud.later(600.0, partial(self._press, mail, "undo", 3))
 

@@ -94,10 +94,10 @@ class System(RuleBasedStateMachine):
         self.cloud.faults = NoFaults()
 
     @precondition(lambda self: self.inbox)
-    @rule(data=st.data())
-    def undo(self, data: st.DataObject) -> None:
-        """Somebody wants it back."""
-        self._press(data.draw(st.sampled_from(self.inbox)), "undo")
+    @rule(data=st.data(), what=st.sampled_from(("hold", "undo")))
+    def brake(self, data: st.DataObject, what: str) -> None:
+        """Somebody holds what was approved, or wants it back."""
+        self._press(data.draw(st.sampled_from(self.inbox)), what)
 
     @rule(one=_INSTANCES)
     def work(self, one: str) -> None:
