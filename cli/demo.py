@@ -31,11 +31,11 @@ from local.fleet import METRIC_MINUTES, demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
-OWNER = "owner@example.com"
+OWNER, SECOND = "owner@example.com", "colleague@example.com"
 POLICY = f"""\
 plan: {{action: stop, when_stop_is_unsupported: terminate}}
 approval: {{digest_from: 0}}
-ownership: {{contacts: {{owner: {{emails: [{OWNER}]}}}}, default_contacts: [owner]}}
+ownership: {{contacts: {{owner: {{emails: [{OWNER}, {SECOND}]}}}}, default_contacts: [owner]}}
 overrides:
   - name: research is terminated
     match: {{tags: {{Project: llm}}}}
@@ -97,13 +97,13 @@ class Demo:
             raise LocalCloudError("every workflow has ended, and none has asked")
         return questions
 
-    def await_mail(self, instance_id: str) -> str:
-        """The link in the owner's mail about an instance, as SES has taken it."""
+    def await_mail(self, instance_id: str, address: str = OWNER) -> str:
+        """The link in one person's mail about an instance, as SES has taken it."""
 
         def link() -> str | None:
             for mail in self.scene.sent_mail():
                 links = [line.strip() for line in mail["BodyText"].splitlines() if "/approvals/" in line]
-                if instance_id in mail["BodyText"] and links:
+                if mail["To"] == [address] and instance_id in mail["BodyText"] and links:
                     return self.scene.cloud.reachable_url(links[0])
             return None
 
@@ -125,15 +125,17 @@ class Demo:
         return self._wait_for(hooked, f"{name} was not asked to save its work, or nobody was paged")
 
     def approve(self, question: dict[str, Any]) -> None:
-        """Presses the button as a browser would: reads the page, sends its form back."""
-        url = self.await_mail(question["instance_id"])
-        with urlopen(url, timeout=ANSWER_SECONDS) as page:
-            form = _hidden_fields(page.read().decode())
-        body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
-        with urlopen(
-            Request(url, data=urlencode(body).encode(), method="POST"), timeout=ANSWER_SECONDS
-        ) as answer:
-            answer.read()
+        """Presses the button as a browser would: reads the page, sends its form back. Two people do, where
+        the policy wants two."""
+        for person in (OWNER, SECOND)[: question["facts"]["people_needed"]]:
+            url = self.await_mail(question["instance_id"], person)
+            with urlopen(url, timeout=ANSWER_SECONDS) as page:
+                form = _hidden_fields(page.read().decode())
+            body = {**form, "answer": "approve", "typed_instance_id": question["instance_id"]}
+            with urlopen(
+                Request(url, data=urlencode(body).encode(), method="POST"), timeout=ANSWER_SECONDS
+            ) as answer:
+                answer.read()
 
     def follow(self, *, patiently: bool) -> None:
         """Print each step of each episode as it happens, until no workflow runs.

@@ -263,6 +263,7 @@ def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     commands = area.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="mistakes with line and path, and dangerous combinations")
     check.add_argument("file", help="a YAML file, or - for standard input")
+    check.add_argument("--production", action="store_true", help="also what must be set before it acts")
     check.set_defaults(local=policy.check)
     explain = commands.add_parser("explain", help="which overrides apply to an instance, and what they set")
     explain.add_argument("instance", help="its id")

@@ -14,8 +14,9 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli.errors import CommandError
-from cli.policy_advice import warnings
+from cli.policy_advice import refusals, warnings
 from cli.policy_meetings import meetings, policies_of
+from cli.policy_production import UNSEEN, missing
 from cli.policy_schema import policy_schema
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
@@ -60,12 +61,36 @@ def check(arguments: argparse.Namespace) -> int:
             f"{path}: warning: so many overrides can meet in one instance that not all were tried together; "
             "let their tags, families, accounts or Regions rule each other out"
         )
-    if met.problems:
-        _print_errors(path, met.problems)
+    refused = [
+        PolicyProblem(
+            setting, f"{' + '.join(names) or 'base'}: {why}", book.document.line(tuple(setting.split(".")))
+        )
+        for names, policy in (*alone, *met.policies)
+        for setting, why in refusals(policy)
+    ]
+    if met.problems or refused:
+        _print_errors(path, (*met.problems, *refused))
         return 1
     version = book.base().version
+    if arguments.production and not _is_fit(path, [*alone, *met.policies]):
+        return 1
     print(f"{path}: ok, version {version}, mode {book.base().policy.mode.value}")
     return 0
+
+
+def _is_fit(path: Path, policies: Sequence[tuple[tuple[str, ...], Policy]]) -> bool:
+    """Print what is not fit for production, each once, and what the document cannot show."""
+    told: set[tuple[str, str]] = set()
+    for names, policy in policies:
+        for setting, why in missing(policy):
+            if (setting, why) not in told:
+                print(
+                    f"{path}: not for production: {printable(' + '.join(names) or 'base')}: {setting} {why}"
+                )
+            told.add((setting, why))
+    for what in UNSEEN:
+        print(f"{path}: not in the document, look yourself: {what}")
+    return not told
 
 
 def _print_errors(path: Path, problems: Sequence[PolicyProblem]) -> None:

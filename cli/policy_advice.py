@@ -8,7 +8,6 @@ from datetime import timedelta
 from governor.domain.policy.contacts import addresses
 from governor.domain.policy.policy import Action, Mode, Policy
 
-_PEOPLE_OF_A_DEAR_TERMINATION = 2
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600
 _NEARLY_ALL_PERCENT = 90
@@ -19,12 +18,37 @@ def warnings(policy: Policy) -> tuple[str, ...]:
     return (*_of_acting(policy), *_of_judging(policy), *_of_measuring(policy))
 
 
+def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
+    """Return the settings with which a policy can never be carried out by people, each with why.
+
+    The sweep reads such a document all the same: its questions can be kept, and nothing else follows.
+    """
+    known = len(addresses(tuple(policy.ownership.contacts.values())))
+    approval, may_ask = policy.approval, policy.mode is not Mode.OBSERVE
+    if not may_ask or policy.plan.action is Action.NOTIFY_ONLY:
+        return ()
+    needed = approval.people_to_stop
+    dear = approval.two_people_above_usd_per_hour is not None
+    if _terminates(policy):
+        needed = max(needed, approval.people_to_terminate, 2 if dear else 1)
+    if known >= needed:
+        return ()
+    doing = "a termination" if _terminates(policy) else "a stop"
+    people = "one person" if needed == 1 else f"{needed} people"
+    why = (
+        f"{people} must approve {doing}, and the contacts name {known} by address; add emails of more people"
+    )
+    return (("ownership.contacts", why),)
+
+
+def _terminates(policy: Policy) -> bool:
+    return Action.TERMINATE in (policy.plan.action, policy.plan.when_stop_is_unsupported)
+
+
 def _of_acting(policy: Policy) -> Iterator[str]:
-    plan, approval = policy.plan, policy.approval
-    terminates = Action.TERMINATE in (plan.action, plan.when_stop_is_unsupported)
+    plan, approval, ownership = policy.plan, policy.approval, policy.ownership
+    terminates = _terminates(policy)
     is_auto = policy.mode is Mode.AUTO
-    if is_auto and terminates:
-        yield "mode auto terminates instances nobody was asked about; choose ask, or plan.action: stop"
     if plan.local_disks_may_be_lost_unasked and (is_auto or approval.on_expiry == "act"):
         yield (
             "what lies on local NVMe is wiped without anybody's yes; leave "
@@ -32,17 +56,28 @@ def _of_acting(policy: Policy) -> Iterator[str]:
         )
     if approval.on_expiry == "act" and approval.total.total_seconds() < _WORKING_DAY_SECONDS:
         yield "approval.on_expiry: act leaves people less than 8 hours to answer; give them a working day"
-    if "terminate" in approval.broadcast_may and terminates:
-        yield "whoever reads a list may terminate by its link; take terminate out of approval.broadcast_may"
-    if policy.mode is not Mode.OBSERVE and not policy.ownership.contacts:
-        yield "ownership.contacts is empty: links go to lists alone, and prove nobody"
-    if approval.two_people_above_usd_per_hour is not None and terminates:
-        named = addresses(tuple(policy.ownership.contacts.values()))
-        if len(named) < _PEOPLE_OF_A_DEAR_TERMINATION:
-            yield (
-                "approval.two_people_above_usd_per_hour can be met by nobody: ownership.contacts names "
-                f"{len(named)} people by address (emails); name two or more"
-            )
+    if approval.on_expiry == "act" and policy.mode is Mode.ASK and not policy.metrics.publishers_are_trusted:
+        yield (
+            "approval.on_expiry: act lets whoever may publish metrics have instances stopped in silence; "
+            "bind publishers and set metrics.publishers_are_trusted, or leave it at no-action"
+        )
+    for name in ("broadcast_may", "tag_owner_may", "cli_may"):
+        if "terminate" in getattr(approval, name):
+            yield f"terminate in approval.{name} has no effect: it takes people whom the policy knows"
+    if approval.people_to_stop and {"stop"} & {*approval.broadcast_may, *approval.cli_may}:
+        yield (
+            "stop in approval.broadcast_may or cli_may has no effect while approval.people_to_stop is not 0; "
+            "an override for a tag may set that"
+        )
+    asked = tuple(
+        ownership.contacts[n] for n in (*ownership.default_contacts, *ownership.escalation_contacts)
+    )
+    if policy.mode is Mode.ASK and ownership.contacts and not addresses(asked):
+        yield (
+            "ownership.default_contacts name no person by address: a question about an instance without an "
+            "owner reaches nobody who may approve it"
+        )
+    if terminates:
         yield from _of_one_with_two_addresses(policy)
 
 
@@ -55,8 +90,8 @@ def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
     for identity, several in found.items():
         if len(several) > 1:
             yield (
-                f"{identity} has the addresses {' and '.join(several)}, and so counts as two people under "
-                "approval.two_people_above_usd_per_hour; list one of them in ownership.contacts"
+                f"{identity} has the addresses {' and '.join(several)}, and so counts as two people who "
+                "approve; list one of them in ownership.contacts"
             )
 
 

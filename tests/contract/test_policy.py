@@ -170,7 +170,7 @@ def test_the_bases_mistake_is_not_told_again_of_an_override() -> None:
     """Unless it makes the same one."""
     text = """idle: {window_minutes: 1}
 overrides:
-  - {name: a, match: {}, set: {mode: auto}}
+  - {name: a, match: {}, set: {mode: ask}}
   - {name: b, match: {}, set: {idle: {window_minutes: 1}}}
   - {name: c, match: {}, set: {idle: {window_minutes: 60}}}
 """
@@ -232,8 +232,8 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
     ],
 )
 def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> None:
-    """Over `mode: auto`, an override that never applies leaves production to be stopped unasked."""
-    text = f"mode: auto\noverrides:\n  - {{name: production, match: {{{match}}}, set: {{mode: observe}}}}"
+    """An override that never applies leaves production to be stopped."""
+    text = f"mode: ask\noverrides:\n  - {{name: production, match: {{{match}}}, set: {{mode: observe}}}}"
     ((line, where, reason),) = refusal(text)
     assert (3, f"overrides.0.match.{path}", True) == (line, where, said in reason)
 
@@ -292,19 +292,19 @@ def test_overrides_apply_in_order_to_whom_they_match() -> None:
     """By tag, family and account; the later one wins; others keep the base."""
     book = parse_policy(
         """
-        mode: ask
+        mode: observe
         overrides:
           - {name: research, match: {tags: {Project: llm}}, set: {plan: {action: terminate}, mode: observe}}
-          - {name: big ones, match: {instance_families: [p5]}, set: {mode: auto}}
+          - {name: big ones, match: {instance_families: [p5]}, set: {mode: ask}}
         """
     )
     research = book.applied_to(make_instance(tags={"Project": "llm"}))
     both = book.applied_to(make_instance(tags={"Project": "llm"}, instance_type="p5.48xlarge"))
 
     assert (Action.TERMINATE, Mode.OBSERVE) == (research.policy.plan.action, research.policy.mode)
-    assert (Action.TERMINATE, Mode.AUTO) == (both.policy.plan.action, both.policy.mode)
+    assert (Action.TERMINATE, Mode.ASK) == (both.policy.plan.action, both.policy.mode)
     assert ("research", "big ones") == both.overrides
-    assert Mode.ASK is book.applied_to(make_instance()).policy.mode
+    assert Mode.OBSERVE is book.applied_to(make_instance()).policy.mode
 
 
 def test_overrides_are_told_apart_by_where_they_stand() -> None:
@@ -313,17 +313,17 @@ def test_overrides_are_told_apart_by_where_they_stand() -> None:
         """
         overrides:
           - {name: a, match: {tags: {Project: llm}}, set: {plan: {action: terminate}}}
-          - {name: a+b, match: {tags: {Project: web}}, set: {mode: ask}}
-          - {name: b, match: {tags: {Project: llm}}, set: {mode: auto}}
+          - {name: a+b, match: {tags: {Project: web}}, set: {mode: observe}}
+          - {name: b, match: {tags: {Project: llm}}, set: {mode: ask}}
         """
     )
     llm, web = (book.applied_to(make_instance(tags={"Project": project})) for project in ("llm", "web"))
-    assert (("a", "b"), Mode.AUTO, Action.TERMINATE) == (
+    assert (("a", "b"), Mode.ASK, Action.TERMINATE) == (
         llm.overrides,
         llm.policy.mode,
         llm.policy.plan.action,
     )
-    assert (("a+b",), Mode.ASK, Action.STOP) == (web.overrides, web.policy.mode, web.policy.plan.action)
+    assert (("a+b",), Mode.OBSERVE, Action.STOP) == (web.overrides, web.policy.mode, web.policy.plan.action)
 
 
 def test_prices_are_decimals() -> None:
@@ -360,7 +360,7 @@ def test_the_version_changes_with_the_document_and_not_with_its_layout() -> None
     """Each episode records by which policy it was judged."""
     one, same = parse_policy("mode: ask"), parse_policy("# a note\nmode:   ask\n")
 
-    assert one.base().version == same.base().version != parse_policy("mode: auto").base().version
+    assert one.base().version == same.base().version != parse_policy("mode: observe").base().version
 
 
 def test_the_schema_accepts_what_the_parser_accepts() -> None:
@@ -439,7 +439,7 @@ def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) ->
 
 
 RETIRED = """
-mode: auto
+mode: ask
 detector: threshold
 idle: {window_minutes: 120}
 survival: {needed_chance_percent: 80, history_days: 21}
@@ -467,7 +467,7 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
         (11, "overrides.0.set.detector"),
         (12, "overrides.0.set.survival.unproven_minutes"),
     ] == [(one.line, one.path) for one in book.retired]
-    assert (Mode.AUTO, 120, ("us-east-1",)) == (
+    assert (Mode.ASK, 120, ("us-east-1",)) == (
         book.base().policy.mode,
         book.base().policy.idle.window_minutes,
         book.base().policy.targets.regions,
@@ -497,3 +497,102 @@ def test_a_lag_that_hides_the_last_minutes_is_accepted_and_starts_no_question() 
     assert [True, True, False] == [policy.never_asks is None for policy in lags.values()]
     assert timedelta(minutes=90) == lags[600].released_window
     assert lags[900].ask_window == lags[900].released_window
+
+
+TRUSTED = "metrics: {publishers_are_trusted: true}\n"
+TWO = "ownership: {contacts: {a: {emails: [alice@example.com, bob@example.com]}}}\n"
+
+
+def test_auto_is_refused_where_tenants_may_publish_metrics() -> None:
+    """Zeros that anybody may publish would stop any instance; in the document and in overrides."""
+    (found,) = refusal("idle: {window_minutes: 60}\nmode: auto")
+    assert (2, "mode") == found[:2]
+    assert "metrics.publishers_are_trusted" in found[2]
+    override = "overrides: [{name: x, match: {tags: {A: b}}, set: {mode: auto}}]"
+    assert ["overrides.0.set.mode"] == [path for _, path, _ in refusal(override)]
+
+    assert Mode.AUTO is parse_policy(f"mode: auto\n{TRUSTED}").base().policy.mode
+
+
+@pytest.mark.parametrize(
+    ("match", "settings", "people", "passes"),
+    [
+        (
+            "tags: {Life: short}",
+            "mode: auto, plan: {action: terminate}",
+            "alice@example.com, BOB@example.com",
+            True,
+        ),
+        ("tags: {Life: short}", "mode: auto, plan: {action: terminate}", "alice@example.com", False),
+        (
+            "tags: {Life: short}",
+            "mode: auto, plan: {action: terminate}",
+            "alice@example.com, Alice@example.com",
+            False,
+        ),
+        (
+            "tags: {Life: short}",
+            "mode: auto, plan: {action: terminate}",
+            "alice@example.com, eve@example.com",
+            False,
+        ),
+        (
+            "accounts: ['123456789012']",
+            "mode: auto, plan: {action: terminate}",
+            "alice@example.com, bob@example.com",
+            False,
+        ),
+        (
+            "tags: {Life: short}",
+            "mode: auto, plan: {when_stop_is_unsupported: terminate}",
+            "alice@example.com, bob@example.com",
+            True,
+        ),
+    ],
+)
+def test_auto_terminates_only_where_a_tag_and_two_people_say_so(
+    match: str, settings: str, people: str, passes: bool
+) -> None:
+    """The people are known to the policy, and two."""
+    text = (
+        f"{TRUSTED}{TWO}mode: ask\noverrides:\n"
+        f"  - {{name: short, match: {{{match}}}, set: {{{settings}}}, approved_by: [{people}]}}\n"
+    )
+    if passes:
+        assert Mode.AUTO is parse_policy(text).applied((0,)).policy.mode
+    else:
+        assert any("approved_by" in why for _, _, why in refusal(text))
+
+
+@pytest.mark.parametrize("name", ["action", "when_stop_is_unsupported"])
+def test_auto_with_terminate_in_the_document_itself_is_refused(name: str) -> None:
+    """Two overrides that bring it about together are refused where they meet."""
+    (found,) = refusal(f"{TRUSTED}{TWO}mode: auto\nplan: {{{name}: terminate}}")
+    assert f"plan.{name}" == found[1]
+
+    book = parse_policy(
+        f"{TRUSTED}{TWO}overrides:\n"
+        "  - {name: a, match: {tags: {A: a}}, set: {mode: auto}}\n"
+        f"  - {{name: b, match: {{tags: {{B: b}}}}, set: {{plan: {{{name}: terminate}}}}}}\n"
+    )
+    with pytest.raises(PolicyError, match="does not terminate"):
+        book.applied_to(make_instance(tags={"A": "a", "B": "b"}))
+
+
+@pytest.mark.parametrize(("name", "number"), [("people_to_stop", 0), ("people_to_terminate", 1)])
+def test_fewer_people_are_for_tagged_instances_alone(name: str, number: int) -> None:
+    """An override for a tag, as for a project, may say so."""
+    assert [f"approval.{name}"] == [path for _, path, _ in refusal(f"approval: {{{name}: {number}}}")]
+    override = f"set: {{approval: {{{name}: {number}}}}}"
+    (found,) = refusal(f"overrides: [{{name: x, match: {{instance_families: [p5]}}, {override}}}]")
+    assert f"overrides.0.set.approval.{name}" == found[1]
+
+    book = parse_policy(f"overrides: [{{name: x, match: {{tags: {{Project: llm}}}}, {override}}}]")
+    assert number == getattr(book.applied((0,)).policy.approval, name)
+
+
+def test_what_an_earlier_release_accepted_still_names_its_people() -> None:
+    """`mode: auto` of before this release: refused for what acts, read for whoever must be told."""
+    text = f"mode: auto\nplan: {{action: terminate}}\n{TWO}"
+    assert 2 == len(refusal(text))
+    assert parse_policy(text, accepted=True).base().policy.ownership.contacts

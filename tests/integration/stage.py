@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import yaml
+
 from governor.adapters.clients import Clients
 from governor.adapters.secrets import AlertSeal, SecretDocument
 from governor.adapters.table.dynamodb import DynamoTable
@@ -22,6 +24,12 @@ from local.scene import Scene
 
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
+PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
+ONE_IS_ENOUGH = {
+    "name": "one person terminates the instances of tests",
+    "match": {"tags": {"Purpose": "GPU-Workload"}},
+    "set": {"approval": {"people_to_terminate": 1}},
+}
 FORGOTTEN = Member("forgotten", "g5.xlarge", A10G, 1, idle, "idle", "the plain case")
 
 
@@ -35,8 +43,15 @@ class Stage:
     def __post_init__(self) -> None:
         self.state = StateTable(DynamoTable(Clients(), self.scene.outputs["StateTableName"]))
 
-    def policy(self, text: str) -> None:
-        """Replaces the policy document; it counts from the next invocation on."""
+    def policy(self, text: str, *, as_it_is: bool = False) -> None:
+        """Replaces the policy document; it counts from the next invocation on.
+
+        Unless it says otherwise, it names Alice and Bob, and one of them may terminate these instances.
+        """
+        document = yaml.safe_load(text)
+        if not as_it_is:
+            document.setdefault("ownership", PEOPLE)
+            text = json.dumps({**document, "overrides": [*document.get("overrides", ()), ONE_IS_ENOUGH]})
         self.scene.cloud.client("ssm").put_parameter(
             Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True
         )
@@ -47,10 +62,10 @@ class Stage:
         return next(iter(self.scene.launch([member]).values()))
 
     def ask(self, **changes: Any) -> tuple[str, str]:
-        """Launches one idle instance and sweeps; returns its id and the link of the question."""
+        """Launches one idle instance and sweeps; returns its id and Alice's link of the question."""
         instance_id = self.launch(**changes)
         self.scene.sweep()
-        return instance_id, self.question(instance_id)
+        return instance_id, self.personal(self.question(instance_id))
 
     def question(self, instance_id: str, kind: str = "approval-requested") -> str:
         """The link of the message about an instance, once it has arrived."""

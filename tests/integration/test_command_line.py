@@ -23,6 +23,12 @@ def api(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> str:
     return url
 
 
+CALLERS_MAY = (
+    "{name: callers, match: {tags: {Purpose: GPU-Workload}}, "
+    "set: {approval: {people_to_stop: 0, cli_may: [keep, stop, exempt]}}}"
+)
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit status, output and errors."""
     code = main(arguments)
@@ -31,8 +37,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_a_question_is_listed_shown_and_approved(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """The loss must be accepted; the record names the ARN; the workflow goes on."""
+    """The loss must be accepted; the record names the ARN; the workflow goes on. The policy lets callers whom
+    no contact names stop it, by an override; otherwise they may keep it."""
+    refused, _ = stage.ask()
+    stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
     instance_id, _ = stage.ask()
+    unknown = stage.episode(refused).approval_id
+    code, _, err = run(capsys, "approvals", "approve", unknown, "--accept-losses")
+    assert (1, True) == (code, "ownership.contacts" in err)
     code, out, _ = run(capsys, "--json", "approvals", "list")
     (question,) = [q for q in json.loads(out) if q["instance_id"] == instance_id]
     assert 0 == code
@@ -50,6 +62,7 @@ def test_a_question_is_listed_shown_and_approved(stage: Stage, capsys: pytest.Ca
 
 def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     """Both end the question; a second answer is refused with who was first."""
+    stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
     kept, _ = stage.ask()
     run(capsys, "approvals", "keep", stage.episode(kept).approval_id, "--until", "4h")
     assert "kept" == stage.outcome(kept)

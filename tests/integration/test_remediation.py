@@ -31,7 +31,7 @@ def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
-    record = stage.question(instance_id, "outcome")
+    record = stage.personal(stage.question(instance_id, "outcome"))
     stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
 
     refused, page = decide(record, "undo")
@@ -88,9 +88,9 @@ def test_a_termination_needs_the_typed_id(stage: Stage) -> None:
 def test_a_link_that_went_to_a_list_terminates_nothing(stage: Stage) -> None:
     """It names nobody: refused with what to use instead, typed id or not."""
     stage.policy("mode: ask\nplan: {action: terminate}")
-    instance_id, link = stage.ask()
+    instance_id, _ = stage.ask()
 
-    status, page = decide(link, "approve", typed_instance_id=instance_id)
+    status, page = decide(stage.question(instance_id), "approve", typed_instance_id=instance_id)
 
     assert (403, True) == (status, "use the link of your own mail" in page)
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
@@ -341,7 +341,7 @@ def test_a_get_never_decides(stage: Stage) -> None:
 def test_a_forged_link_says_so_and_nothing_else(stage: Stage) -> None:
     """A changed signature, recipient or expiry is refused, and the page names no instance."""
     instance_id, link = stage.ask()
-    forged = [link[:-1] + ("A" if link[-1] != "A" else "B"), link.replace("r=broadcast", "r=boss")]
+    forged = [link[:-1] + ("A" if link[-1] != "A" else "B"), link.replace("r=alice", "r=boss")]
 
     for url in forged:
         for method in ("GET", "POST"):
@@ -408,6 +408,7 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
 def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) -> None:
     """No person is subscribed and every channel refuses: the flow fails instead of waiting, and says why."""
     rest = "plan: {local_disks_may_be_lost_unasked: true}\napproval: {digest_from: 0}"
+    rest += "\nmetrics: {publishers_are_trusted: true}"
     stage.policy(f"mode: {mode}\n{rest}")
     instance_id = stage.launch()
     for channel in ("slack", "teams", "pagerduty", "webhook"):
@@ -424,7 +425,10 @@ def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) 
 def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     """Auto is the policy's explicit choice: told, rechecked, stopped, without a question."""
     notice = "approval: {notice_minutes: 0.05}"
-    stage.policy(f"mode: auto\nplan: {{local_disks_may_be_lost_unasked: true}}\n{notice}")
+    stage.policy(
+        "mode: auto\nmetrics: {publishers_are_trusted: true}\n"
+        f"plan: {{local_disks_may_be_lost_unasked: true}}\n{notice}"
+    )
     instance_id = stage.launch()
     stage.scene.sweep()
 

@@ -89,7 +89,7 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
     no = [one for one in presses if one.answer in ("keep", "exempt", "hold") and one.status in _ANSWERED]
     if no:
         yield f"{no[0].by} has said {no[0].answer}"
-    if any(one.answer == "approve" for one in presses):
+    if len({one.by for one in presses if one.answer == "approve"}) >= (2 if deed.what == "terminate" else 1):
         return
     if not episode.acts_on_silence or deed.what == "terminate":
         yield "nobody has approved it"

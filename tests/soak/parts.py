@@ -338,12 +338,13 @@ def simulated() -> Iterator[None]:
     """Put what has no place in simulated time aside: threads, sleep, logs, how a mail looks."""
     # The same text is the same policy: it is parsed at every invocation, and is no part of what is proven.
     read = lru_cache(64)(read_document)
-    books: dict[int, PolicyBook] = {}
+    books: dict[tuple[int, bool], PolicyBook] = {}
 
-    def book(document: PolicyDocument) -> PolicyBook:
-        if id(document) not in books:
-            books[id(document)] = PolicyBook(document)
-        return books[id(document)]
+    def book(document: PolicyDocument, *, accepted: bool = False) -> PolicyBook:
+        key = id(document), accepted
+        if key not in books:
+            books[key] = PolicyBook(document, accepted=accepted)
+        return books[key]
 
     with ExitStack() as patched:
         for name, value in (

@@ -21,6 +21,7 @@ from tests.soak.faults import Faults
 ID = "i-0123456789abcdef0"
 ALICE = "alice@example.com"
 _BASE = """
+metrics: {{publishers_are_trusted: true}}
 idle: {{window_minutes: 60}}
 plan: {{action: {action}, local_disks_may_be_lost_unasked: true, {plan}}}
 approval:
@@ -155,7 +156,10 @@ def _abort(cloud: Cloud) -> None:
 
 
 _YES = {ALICE: Answers("approve", fields={"losses": "accepted"})}
-_YES_TO_END = {ALICE: Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID})}
+_YES_TO_END = dict.fromkeys(
+    (ALICE, "bob@example.com"),
+    Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID}),
+)
 _SPOT = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
 _AWAY = frozenset({"stopped"})
 _GONE = frozenset({"terminated"})

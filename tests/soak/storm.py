@@ -25,6 +25,7 @@ FLEET = 16
 STORM_HOURS, CALM_HOURS = 8.0, 14.0
 _POLICY = """
 mode: ask
+metrics: {publishers_are_trusted: true}
 idle: {window_minutes: 60}
 plan: {action: stop, local_disks_may_be_lost_unasked: true}
 approval:

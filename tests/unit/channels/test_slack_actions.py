@@ -120,12 +120,12 @@ def test_a_keep_lasts_until_tomorrow_morning() -> None:
 
 
 def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
-    """Keep and stop by default; no exemption."""
+    """Keep by default; no exemption."""
     slack = Slack()
     slack.press("exempt", user="U0EVE", reason="mine")
     text = (
-        "Not recorded: the policy does not know slack:U0EVE, and lets nobody in particular exempt by a "
-        "button: use the link of your own mail, or the command line."
+        "Not recorded: the policy does not know slack:U0EVE, and only people of ownership.contacts may "
+        "exempt it: keep it, or ask one of them."
     )
     assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
 

@@ -59,6 +59,7 @@ from tests.unit.usecases.world import APPROVAL_ID, PRICE, World
 from tests.unit.wiring.samples import SIGN_IN, settings
 
 AnyParts = TypeVar("AnyParts", bound=Parts)
+PEOPLE = "ownership: {contacts: {people: {emails: [alice@example.com, bob@example.com]}}}\n"
 KEYS = {"current": "k1", "k1": "k" * 64}
 SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 
@@ -66,7 +67,7 @@ SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", **more: Any) -> AnyParts:
     """Parts whose adapters are twins; a call of AWS that none of them takes fails the test."""
     twins: dict[str, Any] = {
-        "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{document}"),
+        "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{PEOPLE}{document}"),
         "clock": world.clock,
         "state": world.state,
         "log": MemoryEventLog(),
@@ -201,7 +202,8 @@ CASES = (
         by(TakeSnapshot),
         {"dry_run": False},
         to_be_deleted,
-        document="plan: {action: terminate}",
+        document="plan: {action: terminate}\noverrides: [{name: one, match: {tags: {Purpose: GPU-Workload}}, "
+        "set: {approval: {people_to_terminate: 1}}}]",
     ),
     Case("check_progress/stopped", by(CheckProgress), {"done": True}, stopping),
     Case("record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}),

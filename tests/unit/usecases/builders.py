@@ -19,7 +19,7 @@ from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
 from tests.unit.usecases.fleet_world import ACCOUNTS, FleetWorld
-from tests.unit.usecases.world import World
+from tests.unit.usecases.world import ALICE, World
 
 PRICE = Price(Decimal("1.006"), "list price")
 SIGNER = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.example.com")
@@ -100,8 +100,8 @@ def stored_approval(world: FleetWorld, instance_id: str) -> Approval:
 def decision(
     answer: Answer = Answer.APPROVE, by: str = "someone", at: datetime = NOW, **more: Any
 ) -> Decision:
-    """What a person said on the page."""
-    return replace(Decision(answer, by, "page", at), **more)
+    """What a person of the policy said on the page."""
+    return replace(Decision(answer, by, "page", at, person=ALICE), **more)
 
 
 def start_acting(world: FleetWorld, ref: EpisodeRef) -> None:

@@ -35,6 +35,7 @@ from tests.twins import (
     StaticPolicies,
     StaticPrices,
 )
+from tests.unit.usecases.world import PEOPLE
 
 ACCOUNTS = Accounts(TARGET.account, TARGET.region)
 UTILIZATION = "nvidia_smi_utilization_gpu"
@@ -49,7 +50,7 @@ def without_hub(policy: Policy) -> Policy:
 class FleetWorld:
     """Instances with an aggregate of their GPUs, quiet in everything else."""
 
-    policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK))
+    policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK, ownership=PEOPLE))
     hub: bool = False
     """Whether the breaker over all targets may trip; most tests are about that of one."""
 

@@ -14,6 +14,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.instance import SpotRequestType
+from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.units import UtcDatetime
@@ -37,6 +38,7 @@ from tests.twins import (
 )
 
 ALICE = "alice@example.com"
+PEOPLE = Ownership(contacts={"people": Contact(emails=(ALICE, "bob@example.com"))})
 APPROVAL_ID = "approval-1"
 PRICE = Price(Decimal("1.006"), "list price")
 
@@ -58,6 +60,8 @@ class World:
     """When its owner got the notice of mode auto."""
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
+    people_to_terminate: int = 1
+    """As an override may say; that two are needed has tests of its own."""
 
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
@@ -68,7 +72,8 @@ class World:
                     action=self.action,
                     local_disks_may_be_lost_unasked=self.local_disks_may_be_lost_unasked,
                 ),
-                approval=ApprovalRule(on_expiry=self.on_expiry),
+                approval=ApprovalRule(on_expiry=self.on_expiry, people_to_terminate=self.people_to_terminate),
+                ownership=PEOPLE,
             )
         )
         self.ec2 = MemoryEc2(now=self.clock.now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
+from governor.domain.units import iso
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
@@ -166,7 +168,8 @@ def test_the_list_holds_what_is_open() -> None:
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert {first, second} == {question["instance_id"] for question in listed}
 
-    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", STOP))
+    keep = {"answer": "keep", "keep_until": iso(world.clock.now() + timedelta(days=1))}
+    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", keep))
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert {first: True, second: False} == {one["instance_id"]: one["can_hold"] for one in listed}
 

@@ -65,7 +65,7 @@ def test_where_nothing_is_kept_or_a_right_is_missing_that_is_the_error(
     ],
 )
 def test_a_refused_document_gives_way(text: str, kept: str | None, mode: Mode) -> None:
-    """To the last accepted one; and where a new release refuses that one too, to the defaults."""
+    """To the last accepted one, also where this release refuses how that one acts; else to the defaults."""
     assert mode is last(parts(text, kept))
 
 
@@ -78,8 +78,8 @@ def test_what_must_end_ends_by_the_defaults() -> None:
 
 def test_each_invocation_reads_the_document_anew() -> None:
     """A change counts at once, though the use case was put together before."""
-    answers = [{"Parameter": {"Value": f"mode: {mode}"}} for mode in ("ask", "auto")]
+    answers = [{"Parameter": {"Value": f"mode: {mode}"}} for mode in ("ask", "observe")]
     found = Parts(settings(), FakeClients(ScriptedClient(get_parameter=answers)))
     mode = policies.ready(policies.present(found), lambda book: book.base().policy.mode)
 
-    assert [Mode.ASK, Mode.AUTO] == [mode(), mode()]
+    assert [Mode.ASK, Mode.OBSERVE] == [mode(), mode()]

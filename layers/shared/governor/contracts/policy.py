@@ -19,7 +19,8 @@ from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
-from governor.domain.policy.policy import AppliedPolicy, OverrideMatch, Policy
+from governor.domain.policy.contacts import addresses
+from governor.domain.policy.policy import AppliedPolicy, Mode, OverrideMatch, Policy
 from governor.domain.settings import Mistake, Section, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
@@ -47,6 +48,8 @@ class Override(Section):
     """The instances that it is for."""
     set: Mapping[str, Any]
     """The settings that it changes."""
+    approved_by: tuple[str, ...] = ()
+    """Two people of `ownership.contacts`, by address, who vouch for `mode: auto` with `terminate`."""
 
 
 _Made = TypeVar("_Made", Policy, Override)
@@ -55,8 +58,8 @@ _Made = TypeVar("_Made", Policy, Override)
 class PolicyBook:
     """A parsed policy document; answers which policy an instance is under. Fulfils the port `Policies`."""
 
-    def __init__(self, document: Document) -> None:
-        """Check all of it.
+    def __init__(self, document: Document, *, accepted: bool = False) -> None:
+        """Check all of it; of a document that was `accepted` by an earlier release not how it acts.
 
         Raises:
             PolicyError: unknown settings, values out of range or of another kind, overrides of one name.
@@ -65,8 +68,10 @@ class PolicyBook:
         self._settings, items, retired, mistakes = _split(document.settings)
         base, in_base = _checked(Policy, self._settings)
         found: list[Override] = []
+        policies: list[Policy | None] = []
         for index, item in enumerate(items):
-            override, wrong = _override(item, self._settings, frozenset(in_base))
+            override, policy, wrong = _override(item, self._settings, frozenset(in_base))
+            policies.append(policy)
             mistakes += [(("overrides", str(index), *path), reason) for path, reason in wrong]
             found += [override] if override else []
         mistakes += [*in_base, *_wrong_names(items)]
@@ -80,6 +85,15 @@ class PolicyBook:
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
         self._applied: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
+        self._known = None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
+        """People who may vouch for an override; `None` where the document was accepted before."""
+        reckless = _reckless(base, (), self._known)
+        for index, (override, policy) in enumerate(zip(found, policies, strict=True)):
+            above = ("overrides", str(index), "set")
+            alone = _reckless(policy, (override,), self._known) if policy else []
+            reckless += [((*above, *path), why) for path, why in alone if (path, why) not in reckless]
+        if reckless:
+            raise PolicyError(self._problems(reckless))
 
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
@@ -106,7 +120,9 @@ class PolicyBook:
             # Only what an override can change is read; people, for example, are taken from the base.
             own = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
             policy, mistakes = _checked(Policy, _without_base_only(merged), **own)
-            if policy is None:
+            if policy is not None:
+                mistakes = _reckless(policy, chosen, self._known)
+            if policy is None or mistakes:
                 above = ("overrides", "+".join(names))
                 raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
             self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
@@ -117,13 +133,15 @@ class PolicyBook:
         return sorted(found, key=lambda problem: problem.line or 0)
 
 
-def parse_policy(text: str) -> PolicyBook:
+def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
     """The policy book of a YAML document; empty text means all defaults.
+
+    `accepted` reads what an earlier release has accepted, for what reaches people: nothing may act by it.
 
     Raises:
         PolicyError: not YAML, repeated or unknown keys, values out of range; each with its path and line.
     """
-    return PolicyBook(read_document(text))
+    return PolicyBook(read_document(text), accepted=accepted)
 
 
 def _split(
@@ -168,21 +186,60 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
-) -> tuple[Override | None, list[Mistake]]:
-    """An override, or `None`, and its mistakes by paths within it; the base's own are not told again."""
+) -> tuple[Override | None, Policy | None, list[Mistake]]:
+    """An override and what it makes of the base, or `None`, and its mistakes by paths within it; the base's
+    own are not told again."""
     override, mistakes = _checked(Override, item)
+    policy: Policy | None = None
     patch = item.get("set") if isinstance(item, dict) else None
     if isinstance(patch, dict):
         reason = "is a setting of the whole sweep and cannot be overridden"
         mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
         allowed = _without_base_only(patch)
-        _, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
+        policy, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
         mistakes += [
             (("set", *path), reason)
             for path, reason in found
             if (path, reason) not in in_base or _holds(allowed, path)
         ]
-    return override, mistakes
+    return override, policy, mistakes
+
+
+def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None) -> list[Mistake]:
+    """What would act without people, or with fewer than it takes, and no override that may say so does."""
+    if known is None:
+        return []
+    found: list[Mistake] = []
+    for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
+        says = any(one.match.tags and name in one.set.get("approval", {}) for one in chosen)
+        if (number := getattr(policy.approval, name)) < usual and not says:
+            why = f"is {number}; only an override that matches a tag may set less than {usual}"
+            found.append((("approval", name), why))
+    if policy.mode is not Mode.AUTO:
+        return found
+    if not policy.metrics.publishers_are_trusted:
+        why = (
+            "auto is refused while metrics.publishers_are_trusted is false: whoever may publish metrics "
+            "could have any instance stopped. Restrict who may (docs/trust.md) and set it, or set mode: ask"
+        )
+        found.append((("mode",), why))
+    ends = [
+        name for name in ("action", "when_stop_is_unsupported") if getattr(policy.plan, name) == "terminate"
+    ]
+    for name in ends:
+        if not any(_vouches(one, name, known) for one in chosen):
+            why = (
+                "mode: auto does not terminate, unless an override matches a tag, sets mode: auto and this, "
+                "and names two people of ownership.contacts by address (approved_by)"
+            )
+            found.append((("plan", name), why))
+    return found
+
+
+def _vouches(one: Override, name: str, known: frozenset[str]) -> bool:
+    """Whether two people stand behind a termination that nobody is asked about, and for which instances."""
+    says = one.set.get("mode") == Mode.AUTO and one.set.get("plan", {}).get(name) == "terminate"
+    return bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
 
 
 def _wrong_names(items: Sequence[Any]) -> list[Mistake]:

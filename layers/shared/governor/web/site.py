@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of
+from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of, why_not
 from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, parse_iso
@@ -176,7 +176,7 @@ class ApprovalSite:
         if visitor.role is not Role.APPROVER:
             raise NotAllowed("you are signed in, but not in the group that may start an instance")
         if not may_undo(episode.terms, visitor.person):
-            raise NotAllowed("this link went to a list, and the policy lets nobody start an instance by it")
+            raise NotAllowed(why_not(visitor.person, visitor.by, "undo"))
         try:
             answer = self.undoer.undo(episode.ref, visitor.by, "page")
         except CloudError as error:

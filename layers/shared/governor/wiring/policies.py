@@ -96,7 +96,7 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
 def _accepted(document: str) -> PolicyBook:
     """The policy of a document, or of its defaults where it is refused."""
     try:
-        return parse_policy(document)
+        return parse_policy(document, accepted=True)
     except PolicyError as error:
         _log.error("%s; its defaults are used", error)
         return parse_policy("")

@@ -125,8 +125,9 @@ def test_a_name_without_a_contact_is_refused(named: dict[str, Any]) -> None:
 def test_two_people_are_needed_for_dear_terminations(
     action: Action, limit: str | None, price: str | None, people: int
 ) -> None:
-    """An unknown price is above every limit; a stop can be undone."""
-    rule = ApprovalRule(two_people_above_usd_per_hour=None if limit is None else Decimal(limit))
+    """Where an override lets one person terminate. An unknown price is above every limit."""
+    above = None if limit is None else Decimal(limit)
+    rule = ApprovalRule(two_people_above_usd_per_hour=above, people_to_terminate=1)
     policy = Policy(plan=PlanRule(action=action), approval=rule)
     paid = Price(None if price is None else Decimal(price), "list price")
 

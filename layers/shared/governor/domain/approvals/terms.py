@@ -96,26 +96,61 @@ def check_role(role: Role, answer: Answer) -> None:
 
 def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
     """Return the terms of a question about this plan. An unknown price counts as above every limit."""
-    limit, usd = policy.approval.two_people_above_usd_per_hour, price.usd_per_hour
+    rule, usd = policy.approval, price.usd_per_hour
+    limit = rule.two_people_above_usd_per_hour
     dear = limit is not None and (usd is None or usd > limit)
-    known = addresses(tuple(policy.ownership.contacts.values()))
+    needed = max(rule.people_to_terminate, 2 * dear) if plan.destroys else rule.people_to_stop
+    # Somebody who is not known may stop where that takes nobody known, and terminate nowhere.
+    never: set[Power] = {"stop", "terminate"} if rule.people_to_stop else {"terminate"}
     return Terms(
-        broadcast_may=frozenset(policy.approval.broadcast_may),
-        people_needed=2 if dear and plan.destroys else 1,
-        known_people=frozenset(known),
+        broadcast_may=frozenset(rule.broadcast_may) - never,
+        people_needed=max(1, needed),
+        known_people=frozenset(addresses(tuple(policy.ownership.contacts.values()))),
+        tag_owner_may=frozenset(rule.tag_owner_may) - {"terminate"},
+        cli_may=frozenset(rule.cli_may) - never,
     )
+
+
+def stricter(asked: Terms, now: Terms) -> Terms:
+    """Return what both terms allow: those that a question was asked under, and those of today's policy."""
+    people, before = now.known_people, asked.tag_owner_may is None
+    return Terms(
+        broadcast_may=asked.broadcast_may & now.broadcast_may,
+        people_needed=max(asked.people_needed, now.people_needed),
+        # Questions of the first releases named nobody.
+        known_people=people if before and not asked.known_people else asked.known_people & people,
+        tag_owner_may=_both(asked.tag_owner_may, now.tag_owner_may),
+        cli_may=_both(asked.cli_may, now.cli_may),
+    )
+
+
+def _both(asked: frozenset[Power] | None, now: frozenset[Power] | None) -> frozenset[Power] | None:
+    return now if asked is None else asked & (now or frozenset())
 
 
 def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
     """Return whether this answer may come from this person; `None` is somebody unknown."""
     if answer is Answer.APPROVE and terms.people_needed > 1:
         return is_known(terms, person)
-    return person is not None or power(answer, plan) in terms.broadcast_may
+    return _has(terms, person, power(answer, plan))
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
     """Return whether this person may have a stopped instance started again, which costs money again."""
-    return person is not None or "undo" in terms.broadcast_may
+    return _has(terms, person, "undo")
+
+
+def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
+    if is_known(terms, person):
+        return True
+    if person is not None and terms.tag_owner_may is None:
+        return True  # as it was asked, by an earlier release
+    allowed: frozenset[Power] | None = terms.broadcast_may
+    if person is not None and person.startswith("aws:"):
+        allowed = terms.cli_may
+    elif person is not None and is_address(person):
+        allowed = terms.tag_owner_may
+    return wanted in (allowed or ())
 
 
 def power(answer: Answer, plan: Plan) -> Power:
@@ -146,11 +181,17 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
             f"{terms.people_needed} people known to the policy by their address must approve this one: use "
             f"the link of your own mail, or {else_do}"
         )
-    wanted = power(decision.answer, plan)
-    why = f"this link went to a list, and the policy lets nobody {wanted} by it"
-    if decision.channel == "slack":
-        why = f"the policy does not know {by}, and lets nobody in particular {wanted} by a button"
-    raise NotAllowed(f"{why}: use the link of your own mail, or the command line")
+    raise NotAllowed(why_not(decision.person, by, power(decision.answer, plan)))
+
+
+def why_not(person: str | None, by: str, wanted: Power) -> str:
+    """Return why somebody whom the policy does not know may not do this, and what to do instead."""
+    doing = "start it again" if wanted == "undo" else f"{wanted} it"
+    if person is None and not by.startswith("slack:"):
+        why = f"this link went to a list, and the policy lets nobody {doing} by it"
+        return f"{why}: use the link of your own mail"
+    who = f"only a tag names {person}" if person and is_address(person) else f"the policy does not know {by}"
+    return f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask one of them"
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:

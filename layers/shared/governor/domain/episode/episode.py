@@ -17,7 +17,7 @@ from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import ApprovalRule, Mode, Power
+from governor.domain.policy.policy import ApprovalRule, AskedUnder, Mode, Power
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
@@ -158,6 +158,11 @@ class Terms:
     people_needed: int = 1
     known_people: frozenset[str] = frozenset()
     """Addresses that the policy named as persons when the question was opened."""
+    tag_owner_may: frozenset[Power] | None = None
+    """What an address may decide that only a tag names. `None` in questions of earlier releases, which asked
+    any person."""
+    cli_may: frozenset[Power] | None = None
+    """What an identity of AWS may decide that no contact has. `None`: as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,8 @@ class Episode:
     """Of those who are asked."""
     notice: timedelta | None = None
     """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an hour."""
+    asked_under: AskedUnder | None = None
+    """The policy's figures when it was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)

@@ -6,12 +6,13 @@ JSON Schema and `docs/policy-*.md` are written from them. This module must not k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from itertools import chain
+from typing import Any, Literal, TypeVar
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
@@ -141,6 +142,9 @@ class Metrics(Section):
     """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
+    publishers_are_trusted: bool = False
+    """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs it:
+    CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
     rediscover_after_minutes: int = between(60, 5, 1440)
     """Minutes between two searches for the metrics of an instance that publishes none."""
     work: WorkMetrics | None = WorkMetrics()
@@ -268,10 +272,22 @@ class ApprovalRule(Section):
     wait_at_most_hours: int = between(48, 1, 168)
     """Hours after the answer for which an approved step waits while plans are frozen or a cap is reached.
     Then the episode ends as refused."""
-    broadcast_may: tuple[Power, ...] = ("keep", "stop", "undo")
-    """Answers that a link in a message to a list may give. Such a link does not prove who answered."""
+    people_to_stop: int = between(1, 0, 2)
+    """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may `stop`.
+    Only an override for a tag may lower it."""
+    people_to_terminate: int = between(2, 1, 2)
+    """Number of people known by address who must approve a termination. Only an override for a tag may
+    lower it."""
     two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None)
-    """A termination needs two people if the instance costs more USD per hour. `null`: one is enough."""
+    """A termination needs two people if the instance costs more USD per hour, whatever
+    `people_to_terminate` says. `null`: at no price."""
+    broadcast_may: tuple[Power, ...] = ("keep",)
+    """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no contact."""
+    tag_owner_may: tuple[Power, ...] = ("keep",)
+    """Answers of an address that only the owner tag of the instance names. `stop` suffices where one person
+    must approve."""
+    cli_may: tuple[Power, ...] = ("keep",)
+    """Answers of a command line's caller whom no contact's `identities` name. Session names prove nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
@@ -597,6 +613,55 @@ class Policy(Section):
     def lag(self) -> timedelta:
         """The newest time, which is ignored."""
         return timedelta(seconds=self.metrics.lag_seconds)
+
+
+_PROVES_MORE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    **dict.fromkeys(("utilization_below_percent", "released_memory_below_percent"), min),
+    **dict.fromkeys(("memory_used_percent", "power_percent_of_limit"), min),
+    **dict.fromkeys(("cpu_percent", "network_bytes_per_second"), min),
+    **dict.fromkeys(("window_minutes", "minimum_coverage_percent", "grace_after_launch_minutes"), max),
+    **dict.fromkeys(("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes"), max),
+    "session_younger_than_hours": max,
+    "required": lambda lists: tuple(dict.fromkeys(chain(*lists))),
+}
+"""The one of two figures with which it takes more to be idle, by setting. A limit proves more than none."""
+_Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
+
+
+def _stricter(asked: _Rule, now: _Rule) -> _Rule:
+    found: dict[str, Any] = {}
+    for name in (one.name for one in fields(now) if one.name in _PROVES_MORE):
+        both = [value for rule in (now, asked) if (value := getattr(rule, name)) is not None]
+        found[name] = _PROVES_MORE[name](both) if both else None
+    return replace(now, **found)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedUnder:
+    """What decides whether an instance is idle, as the policy said when an episode was opened."""
+
+    idle: IdleRule
+    vetoes: Vetoes
+    approval: ApprovalRule
+    exemption: TagMatch
+
+    def stricter(self, policy: Policy) -> Policy:
+        """Return the policy with each of these figures that proves more than its own.
+
+        Raises:
+            SettingError: the two do not go together, as a window that is no whole number of today's periods.
+        """
+        return replace(
+            policy,
+            idle=_stricter(self.idle, policy.idle),
+            vetoes=_stricter(self.vetoes, policy.vetoes),
+            approval=_stricter(self.approval, policy.approval),
+        )
+
+
+def asked_under(policy: Policy) -> AskedUnder:
+    """Return what an episode keeps of the policy that it is opened under."""
+    return AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,18 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.approvals.messages import notice_until
-from governor.domain.approvals.terms import was_rightly_approved
+from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import AppliedPolicy, Mode
+from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
+from governor.domain.settings import SettingError
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import Held, Interrupted, MustWait, SafetyError
@@ -80,8 +81,7 @@ class Guards:
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
-        approval = self._authorised(episode)
-        by_silence = approval is not None and approval.status is ApprovalStatus.EXPIRED
+        approval = self._approval(episode)
         who = approval.approvers if approval else f"mode {episode.mode.value}"
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
         instance = self.inspect.describe(target, ref.instance_id)
@@ -94,8 +94,8 @@ class Guards:
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
             raise Interrupted("EC2 has announced that it takes the instance back: it may be saving its work")
         applied = self._same_rules(episode, instance, record)
-        if by_silence and not acts_on_silence(applied.policy, episode.plan):
-            raise SafetyError("nobody answered, and the policy no longer acts on silence")
+        if approval is not None:
+            _authorised(episode, approval, applied.policy)
         self._same_plan(episode, instance, applied)
         return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
 
@@ -128,12 +128,9 @@ class Guards:
             )
         return tuple(found)
 
-    def _authorised(self, episode: Episode) -> Approval | None:
-        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes.
-
-        Returns:
-            The approval. An expired one is a yes by silence; the instance's policy must still say so.
-        """
+    def _approval(self, episode: Episode) -> Approval | None:
+        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes, or
+        an expiry where the question said that silence is one."""
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)
@@ -154,8 +151,6 @@ class Guards:
             return self._expired(approval)
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
-        if not was_rightly_approved(episode.terms, episode.plan, approval):
-            raise SafetyError("the approval was not given by those who may give it")
         return approval
 
     def _expired(self, approval: Approval) -> Approval:
@@ -173,12 +168,17 @@ class Guards:
             raise SafetyError(f"the notice is not over before {iso(over)}")
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
-        applied = self.policies.applied_to(instance)
-        selector = self.policies.base().policy.selector
+        """The policy of now, and of what it was asked under whatever proves more."""
+        base, asked = self.policies.base().policy, episode.asked_under
+        applied, target = self.policies.applied_to(instance), instance.target
+        if not self.accounts.governs(base, target.account, target.region):
+            raise SafetyError(f"the policy's targets no longer name {target}")
+        selector = base.selector
         if not selector.is_on(instance):
             raise SafetyError(f"the instance no longer carries {selector}")
-        if (exemption := applied.policy.exemption.like_it_on(instance)) is not None:
-            raise SafetyError(f"the instance is exempt: {exemption}")
+        for exemption in (applied.policy.exemption, *((asked.exemption,) if asked else ())):
+            if (tag := exemption.like_it_on(instance)) is not None:
+                raise SafetyError(f"the instance is exempt: {tag}")
         if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
         if (until := record.hold.snoozed_until) is not None and self.clock.now() < until:
@@ -186,7 +186,12 @@ class Guards:
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
             raise SafetyError(f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile")
-        return applied
+        try:
+            return replace(applied, policy=asked.stricter(applied.policy)) if asked else applied
+        except SettingError as error:
+            raise SafetyError(
+                f"today's policy does not fit the one that it was asked under: {error}"
+            ) from None
 
     def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
         """Classification, lifecycle and protection flags, all at once: they must still lead to the plan."""
@@ -226,6 +231,21 @@ def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]
 def _must_not_be_held(approval: Approval | None) -> None:
     if approval is not None and approval.brake is not None:
         raise Held(approval.brake.why)
+
+
+def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
+    """The answer, or the silence, is a yes by the terms of the question and by those of today's policy.
+
+    Raises:
+        SafetyError: it is not.
+    """
+    if approval.status is ApprovalStatus.EXPIRED:
+        if not acts_on_silence(policy, episode.plan):
+            raise SafetyError("nobody answered, and the policy no longer acts on silence")
+        return
+    terms = stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
+    if not was_rightly_approved(terms, episode.plan, approval):
+        raise SafetyError("the approval was not given by those who may give it")
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:

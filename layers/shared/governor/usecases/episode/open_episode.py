@@ -14,7 +14,7 @@ from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
-from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
+from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy, asked_under
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
@@ -76,8 +76,8 @@ class OpenEpisode:
             return self._close(ref, base, Outcome.VOID, "the instance was started anew")
         applied = self.policies.applied_to(instance)
         policy = applied.policy
-        if not base.selector.is_on(instance):
-            return self._close(ref, policy, Outcome.VOID, f"the instance no longer carries {base.selector}")
+        if (why := self._ungoverned(base, instance)) is not None:
+            return self._close(ref, policy, Outcome.VOID, why)
         now = self.clock.now()
         if (why_frozen := frozen(self.state, target, base.breaker, now)) is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
@@ -94,6 +94,14 @@ class OpenEpisode:
             found = "managed" if verdict.is_idle else "not idle"
             return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
         return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
+
+    def _ungoverned(self, base: Policy, instance: Instance) -> str | None:
+        """Return why the policy is not, or no longer, for this instance."""
+        if not base.selector.is_on(instance):
+            return f"the instance no longer carries {base.selector}"
+        account, region = instance.target.account, instance.target.region
+        is_target = self.accounts.governs(base, account, region)
+        return None if is_target else f"the policy's targets no longer name {account}/{region}"
 
     def _open(
         self,
@@ -138,6 +146,7 @@ class OpenEpisode:
                 time_zone=contacts[0].time_zone if contacts else "UTC",
                 terms=terms_of(applied.policy, plan, price),
                 notice=timedelta(minutes=applied.policy.approval.notice_minutes),
+                asked_under=asked_under(applied.policy),
                 acts_on_silence=acts_on_silence(applied.policy, plan),
             )
         )

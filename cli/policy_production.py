@@ -1,0 +1,75 @@
+"""What an organization must have set before a policy acts, as far as its document shows it: docs/trust.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from governor.domain.policy.contacts import addresses
+from governor.domain.policy.policy import Mode, Policy
+
+_PEOPLE = 2
+"""So that a question has an answer while one is away."""
+_MOST_ACTIONS_PER_HOUR = 100
+_LONGEST_FREEZE_SHARE = 90
+
+UNSEEN = (
+    "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
+    "delivery: a confirmed subscription or a channel that people read (docs/channels.md)",
+    "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
+    "tags: who may change Purpose, Owner and the exemption tag, by IAM or an SCP",
+    "policy: who may change the policy of the stack, by IAM",
+)
+"""What no document shows; printed so that somebody looks."""
+
+
+def missing(policy: Policy) -> Iterator[tuple[str, str]]:
+    """Yield each setting that is not fit for production, with what to do."""
+    yield from _of_people(policy)
+    yield from _of_acting(policy)
+    yield from _of_brakes(policy)
+
+
+def _of_people(policy: Policy) -> Iterator[tuple[str, str]]:
+    ownership, approval = policy.ownership, policy.approval
+    known = addresses(tuple(ownership.contacts.values()))
+    if len(known) < _PEOPLE:
+        yield "ownership.contacts", f"names {len(known)} people by address; name two or more"
+    for name in ("default_contacts", "escalation_contacts"):
+        people = addresses(tuple(ownership.contacts[one] for one in getattr(ownership, name)))
+        if not people:
+            yield f"ownership.{name}", "names no person by address; name a contact with emails"
+    if ownership.email_domains and approval.tag_owner_may != ("keep",):
+        yield (
+            "approval.tag_owner_may",
+            "lets whoever may tag an instance do more than keep it; set [keep], or let nobody else tag",
+        )
+
+
+def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
+    if policy.mode is Mode.OBSERVE:
+        yield "mode", "is observe: nothing is asked or done; set ask when the reports look right"
+    if policy.plan.local_disks_may_be_lost_unasked:
+        yield "plan.local_disks_may_be_lost_unasked", "wipes data without a yes; set false"
+    if policy.approval.on_expiry == "act":
+        yield "approval.on_expiry", "takes silence for a yes; set no-action"
+    if not policy.vetoes.required:
+        yield "vetoes.required", "is empty: what is not measured counts as quiet; set [cpu, network]"
+    key = policy.exemption.tag_key.strip().casefold()
+    if key == policy.selector.tag_key.casefold() or key in ("name", "owner", "project", "environment"):
+        yield (
+            "exemption.tag_key",
+            "is a key that has another meaning, and any value of it exempts; use one alone",
+        )
+
+
+def _of_brakes(policy: Policy) -> Iterator[tuple[str, str]]:
+    breaker, caps = policy.breaker, policy.caps
+    if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _LONGEST_FREEZE_SHARE:
+        yield "breaker", f"hardly ever trips; set its percentages to {_LONGEST_FREEZE_SHARE} or less"
+    for scope in ("organization", "account", "owner"):
+        name = f"{scope}_actions_per_hour"
+        number = getattr(caps, name)
+        if number > _MOST_ACTIONS_PER_HOUR:
+            yield f"caps.{name}", f"is {number}: more than people could put right; set 100 or less"
+        if number == 0:
+            yield f"caps.{name}", "is 0: nothing is ever done"
