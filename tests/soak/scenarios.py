@@ -34,7 +34,7 @@ approval:
   {approval}
 ownership:
   contacts:
-    ml: {{emails: [alice@example.com, bob@example.com]}}
+    ml: {{emails: [alice@example.com, bob@example.com, dora@example.com]}}
     boss: {{emails: [carol@example.com]}}
   escalation_contacts: [boss]
 """
@@ -246,7 +246,7 @@ SCENARIOS = (
         policy(action="terminate"),
         _GONE | _AWAY,
         Outcome.HELD,
-        people={**_YES_TO_END, "bob@example.com": Answers("hold", after=900.0)},
+        people={**_YES_TO_END, "dora@example.com": Answers("hold", after=900.0)},
         hours=8.0,
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),

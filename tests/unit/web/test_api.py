@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,13 +10,13 @@ import pytest
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action
-from governor.domain.units import iso
+from governor.domain.policy.policy import Action, Mode, Policy
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from tests.builders import TARGET
 from tests.unit.usecases.builders import asked
+from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.world import APPROVAL_ID, World
 
 ALICE = "arn:aws:iam::123456789012:user/alice"
@@ -163,13 +162,14 @@ def test_a_question_that_does_not_exist_is_not_found() -> None:
 
 def test_the_list_holds_what_is_open() -> None:
     """The dearest first; what is approved as long as it can be held, and what is answered no more."""
-    world, first, _ = asked(1)
+    contact = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"})
+    known = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": contact}))
+    world, first, _ = asked(1, FleetWorld(known))
     _, second, _ = asked(2, world)
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert {first, second} == {question["instance_id"] for question in listed}
 
-    keep = {"answer": "keep", "keep_until": iso(world.clock.now() + timedelta(days=1))}
-    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", keep))
+    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", STOP))
     listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
     assert {first: True, second: False} == {one["instance_id"]: one["can_hold"] for one in listed}
 

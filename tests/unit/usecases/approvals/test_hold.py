@@ -238,7 +238,7 @@ def test_whoever_may_keep_may_hold() -> None:
     """A list's link holds only where the policy lets it keep; an open question has nothing to hold."""
     decide(World(), person=None)
     world = World(terms=Terms(broadcast_may=frozenset({"stop"})))
-    with pytest.raises(NotAllowed, match="lets nobody keep by it"):
+    with pytest.raises(NotAllowed, match="lets nobody keep it by it"):
         decide(world, person=None)
     assert held(world) is None
     with pytest.raises(DecisionRefused, match="nothing happens to it without a yes"):
