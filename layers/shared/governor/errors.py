@@ -15,6 +15,7 @@
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
+    ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
     ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotUnderWay            another try may be making the snapshots of the episode now

@@ -165,7 +165,7 @@ def test_what_the_release_before_has_queued_is_made_anew_of_the_record() -> None
 
 def test_what_the_release_before_told_is_made_anew_too() -> None:
     """Nobody is asked about it."""
-    post = Post(mode=Mode.AUTO)
+    post = Post(mode=Mode.OBSERVE)
     post.dispatch([forged(stage_alert(stored(post), Stage.TELL, NOW, EVIL), subject="Click!", lines=(EVIL,))])
 
     (message,) = post.mail.sent
