@@ -14,6 +14,7 @@
     │   └── NotAllowed              this person may not give this answer; others may
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
+    │   ├── Held                    somebody holds the episode
     │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
     ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
     ├── MetricsLate                 the newest readings are missing, and may still come
