@@ -35,6 +35,7 @@ OWNER, SECOND = "owner@example.com", "colleague@example.com"
 POLICY = f"""\
 plan: {{action: stop, when_stop_is_unsupported: terminate}}
 approval: {{digest_from: 0}}
+caps: {{account_actions_per_hour: 20, owner_actions_per_hour: 20}}
 ownership: {{contacts: {{owner: {{emails: [{OWNER}, {SECOND}]}}}}, default_contacts: [owner]}}
 overrides:
   - name: research is terminated

@@ -25,6 +25,7 @@ from local.scene import Scene
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
 PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
+CAPS = ("organization_actions_per_hour", "account_actions_per_hour", "owner_actions_per_hour")
 ONE_IS_ENOUGH = {
     "name": "one person terminates the instances of tests",
     "match": {"tags": {"Purpose": "GPU-Workload"}},
@@ -46,11 +47,14 @@ class Stage:
     def policy(self, text: str, *, as_it_is: bool = False) -> None:
         """Replaces the policy document; it counts from the next invocation on.
 
-        Unless it says otherwise, it names Alice and Bob, and one of them may terminate these instances.
+        Unless it says otherwise, it names Alice and Bob, one of them may terminate these
+        instances, and no cap is reached.
         """
         document = yaml.safe_load(text)
         if not as_it_is:
             document.setdefault("ownership", PEOPLE)
+            # Tests share an hour; caps have tests of their own.
+            document.setdefault("caps", dict.fromkeys(CAPS, 1_000))
             text = json.dumps({**document, "overrides": [*document.get("overrides", ()), ONE_IS_ENOUGH]})
         self.scene.cloud.client("ssm").put_parameter(
             Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True

@@ -36,7 +36,10 @@ Resources:
 """,
 }
 """What today's functions need beside: the key of alerts, and a look at whom a subscription is for."""
-READER = "ownership: {contacts: {reader: {emails: [reader@example.com]}}, default_contacts: [reader]}"
+READER = (
+    "ownership: {contacts: {reader: {emails: [reader@example.com, alice@example.com]}}, "
+    "default_contacts: [reader]}"
+)
 
 
 @pytest.fixture
