@@ -52,7 +52,7 @@ def test_two_sweeps_count_the_hours_of_a_project_once(stage: Stage) -> None:
 def test_a_budget_that_is_exceeded_is_told_once(stage: Stage) -> None:
     """By the owner's project, with what it has cost; the second sweep sends nothing."""
     # Used up within milliseconds, or the first sweep might find no more than 80 % of it.
-    stage.policy("mode: observe\nbudget: {monthly_usd: null, projects: {dear: 0.000001}}")
+    stage.policy("mode: observe\nbudget: {monthly_usd: null, projects: {dear: 0.0001}}")
     stage.scene.sweep()
     stage.launch(name="dear", tags={"Project": "dear"}, launched_minutes_ago=75)
 
