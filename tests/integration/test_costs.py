@@ -60,7 +60,7 @@ def test_a_budget_that_is_exceeded_is_told_once(stage: Stage) -> None:
     (mail,) = [m for m in stage.scene.await_mail("budget-reached") if m["project"] == "dear"]
 
     assert [1, 0, 0] == told
-    assert "0.000001" == mail["facts"]["budget_usd"]
+    assert "0.0001" == mail["facts"]["budget_usd"]
     assert Decimal(mail["facts"]["usd"]) > 0
 
 
