@@ -163,8 +163,9 @@ def _lost_answers(cloud: Cloud) -> Iterator[str]:
         decision = question.decision
         if one.answer in ("undo", "hold"):
             continue  # no answer to the question: what was done after it is seen at the call
-        # After a yes, a keep and an exemption are brakes: the yes stays on record, and the hold stands.
-        is_brake = question.status is ApprovalStatus.APPROVED and one.answer != "approve"
+        # After a yes, and during the notice of mode auto, a keep and an exemption are brakes.
+        holds = question.status is ApprovalStatus.APPROVED or question.brake is not None
+        is_brake = holds and one.answer != "approve"
         first = question.first_yes.answer.value if question.first_yes else None
         if not is_brake and one.answer not in (decision.answer.value if decision else None, first):
             yield f"{one.by} said {one.answer}, and the record says {question.status.value}"
