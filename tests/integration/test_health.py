@@ -17,7 +17,9 @@ OWNED = {"tags": {"Owner": "ada", "Project": "vision"}}
 def about(stage: Stage, instance_id: str) -> list[dict[str, Any]]:
     """The messages about the health of an instance so far."""
     mail = stage.scene.read_mail()
-    return [m for m in mail if m["kind"] == "health-finding" and instance_id in m["facts"].get("instance_ids", ())]
+    return [
+        m for m in mail if m["kind"] == "health-finding" and instance_id in m["facts"].get("instance_ids", ())
+    ]
 
 
 def test_a_hot_gpu_is_told_once_and_again_when_it_is_back(stage: Stage) -> None:
