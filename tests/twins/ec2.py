@@ -27,6 +27,7 @@ class MemoryEc2:
     spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
+    reservations: set[str] = field(default_factory=set)
     sessions: dict[str, list[Session]] = field(default_factory=dict)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -73,6 +74,10 @@ class MemoryEc2:
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
         return self.spot_requests.get(spot_request_id)
+
+    def knows_reservation(self, target: Target, reservation_id: str) -> bool:
+        self._raise_planned("knows_reservation")
+        return reservation_id in self.reservations
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         """Every volume that has none yet has 100 GiB."""

@@ -239,6 +239,20 @@ def test_a_spot_request_that_is_gone_reads_as_none(answer: object) -> None:
     assert Ec2Instances(FakeClients(client)).spot_request_type(TARGET, "sir-1") is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_known"),
+    [
+        ({"CapacityReservations": [{"CapacityReservationId": "cr-1"}]}, True),
+        ({"CapacityReservations": []}, False),
+        (client_error("InvalidCapacityReservationId.NotFound"), False),
+    ],
+)
+def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool) -> None:
+    """A sample event names one that the account never had."""
+    client = Ec2Client(describe_capacity_reservations=[answer])
+    assert is_known is Ec2Instances(FakeClients(client)).knows_reservation(TARGET, "cr-1")
+
+
 def test_volumes_get_their_sizes(aws: Clients) -> None:
     """Size and type of every attached volume."""
     mapping = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 120, "VolumeType": "gp3"}}

@@ -106,6 +106,14 @@ class Ec2Instances(Adapter):
         is_persistent = requests[0].get("Type") == SpotRequestType.PERSISTENT
         return SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
 
+    def knows_reservation(self, target: Target, reservation_id: str) -> bool:
+        client, ids = self._clients.client("ec2", target), [reservation_id]
+        try:
+            answer = call("ec2:DescribeCapacityReservations", client, CapacityReservationIds=ids)
+        except NotFound:
+            return False
+        return bool(answer["CapacityReservations"])
+
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
             return ()

@@ -12,7 +12,7 @@ from governor.domain.alerts.alert import AlertKind, Severity
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Events, Mode, Policy
-from governor.errors import Throttled, Unavailable
+from governor.errors import AccessDenied, SafetyError, Throttled, Unavailable
 from governor.usecases.events.notify_dates import NotifyDates
 from governor.usecases.once import Once
 from tests.builders import NOW, TARGET
@@ -236,14 +236,34 @@ def test_a_block_that_begins_is_told_to_each_owner_in_it() -> None:
 def test_a_block_nobody_runs_in_is_told_to_the_default_owner() -> None:
     """It is paid for all the same."""
     world, _ = world_with()
+    world.ec2.reservations.add(RESERVATION)
 
     assert ("unassigned",) == world.block(block())
     assert "none yet" in " ".join(world.announcer.sent[0].lines)
 
 
+def test_a_block_that_ec2_does_not_know_is_refused_and_leaves_no_trace() -> None:
+    """The samples name one that does not exist: against a deployed stack they recorded it and sent mail."""
+    world, _ = world_with()
+
+    with pytest.raises(SafetyError, match=f"no Capacity Block {RESERVATION}"):
+        world.block(block())
+    assert () == world.block(block(is_expiring=True))
+    assert ([], []) == (world.announcer.sent, world.log.notices(TARGET))
+
+
+def test_aws_is_believed_where_the_role_may_not_look_at_blocks() -> None:
+    """A member stack of an earlier release: the block is paid for, and only AWS sends such events."""
+    world, _ = world_with()
+    world.ec2.failures["knows_reservation"] = [AccessDenied("no", operation="ec2:Describe")]
+
+    assert ("unassigned",) == world.block(block())
+
+
 def test_the_end_of_a_block_is_told_again_the_day_before() -> None:
     """To whoever runs in it then, whoever ran in it when it began."""
     world, instance_id = world_with()
+    world.ec2.reservations.add(RESERVATION)
     world.block(block())
     world.change(instance_id, capacity_reservation_id=RESERVATION)
 

@@ -20,7 +20,7 @@ from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.errors import CloudError, GovernorError
+from governor.errors import AccessDenied, CloudError, GovernorError, SafetyError
 from governor.ports import Announcer, Clock, InstanceReader, Policies
 from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
@@ -68,6 +68,7 @@ class NotifyDates:
         also where nothing does yet.
 
         Raises:
+            SafetyError: nothing runs in it, and EC2 knows no such block; nothing was written or sent.
             CloudError: the instances could not be read, or an owner not be notified.
         """
         policy, now = self.policies.base().policy, self.clock.now()
@@ -87,11 +88,22 @@ class NotifyDates:
         owners = by_owner(running, policy.ownership)
         if not owners and not change.is_expiring:
             # Nobody runs in it yet: the default owner of the policy may know who bought it.
+            self._must_exist(target, change.reservation_id)
             owners = {Owner(policy.ownership.default_owner): []}
         alerts = {owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()}
         if change.is_expiring:
             return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), _KEPT)
         return self._send_latest(notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now)
+
+    def _must_exist(self, target: Target, reservation_id: str) -> None:
+        """Refuse what an event alone says. Where the role may not look, as in a member stack of an earlier
+        release, AWS is believed: nobody else can send such an event."""
+        try:
+            is_known = self.instances.knows_reservation(target, reservation_id)
+        except AccessDenied:
+            return
+        if not is_known:
+            raise SafetyError(f"EC2 knows no Capacity Block {reservation_id} in {target}: nothing was sent")
 
     def _about(
         self, instance_id: str, notice: Notice, is_over: bool, policy: Policy, notified: list[str]
