@@ -20,7 +20,7 @@ from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import Change
 from governor.domain.sweep.verdict import VerdictKind
-from governor.usecases.sweep.freeze_everything import FreezeEverything
+from governor.usecases.sweep.freeze_plans import FreezePlans
 from tests.twins import MemoryStateTable, RecordingAnnouncer
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
@@ -67,7 +67,7 @@ def run(seed: int, days: int = 30, extra: Sequence[tuple[int, datetime]] = ()) -
     chance, broken = random.Random(seed), dict(extra)  # noqa: S311 - no secret
     works = [list(spans(number, days, chance)) for number in range(INSTANCES)]
     state, announcer = MemoryStateTable(), RecordingAnnouncer()
-    breaker = FreezeEverything(state, announcer, HUB)
+    breaker = FreezePlans(state, announcer, HUB)
     before = [False] * INSTANCES
     month = Month([], [])
     now, end, position = START, START + DAY * days, [0] * INSTANCES
@@ -83,7 +83,7 @@ def run(seed: int, days: int = 30, extra: Sequence[tuple[int, datetime]] = ()) -
                 changed.append(_case(number, before[number], at_work))
                 before[number] = at_work
         # In one call: the counts are those of all accounts, whoever adds to them.
-        frozen = breaker(_sweep(HUB, changed, now)) is not None
+        frozen = breaker.everything(_sweep(HUB, changed, now)) is not None
         if frozen != was_frozen:
             (month.froze if frozen else month.released).append(now)
             was_frozen = frozen

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 
 from governor.domain.instance import Target
-from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.hub_breaker import DAYS_KEPT, Hub, Turned, hour_of
+from governor.domain.sweep.breaker import DAYS_KEPT, BreakerState, HourCount, Hub, hour_of
 from governor.stores.table import Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
@@ -30,7 +29,7 @@ class Brakes(Store):
         item = self._table.get(_HUB) or {}
         known = [name for name in item if name.startswith((_TURNED, _BACK))]
         hours = {
-            _hour(name): Turned(item.get(_TURNED + _tail(name), 0), item.get(_BACK + _tail(name), 0))
+            _hour(name): HourCount(item.get(_TURNED + _tail(name), 0), item.get(_BACK + _tail(name), 0))
             for name in known
         }
         stored = [item["freeze"]] if item.get("freeze") else []
@@ -88,7 +87,9 @@ class Brakes(Store):
             caps: the most in this hour (UTC), by what is capped.
         """
         for _ in range(_ATTEMPTS):
-            if (full := self.capped(name, step, caps, now)) is not None or self._is_reserved(name, step):
+            if self._is_reserved(name, step):
+                return None
+            if (full := self._full(caps, now)) is not None:
                 return full
             kept = {"hour": f"{now:{_HOUR}}", "caps": list(caps)}
             counting = [_counting(now, one, 1, most) for one, most in caps.items()]
@@ -99,8 +100,9 @@ class Brakes(Store):
 
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Return which cap is reached in this hour; `None` where there is room, or the step is counted."""
-        if self._is_reserved(name, step):
-            return None
+        return None if self._is_reserved(name, step) else self._full(caps, now)
+
+    def _full(self, caps: Mapping[str, int], now: datetime) -> str | None:
         taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
         return next((one for one, most in caps.items() if taken[one] >= most), None)
 

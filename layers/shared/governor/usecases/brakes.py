@@ -10,7 +10,7 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
-from governor.domain.sweep.hub_breaker import HOUR, hour_of, why_frozen
+from governor.domain.sweep.breaker import HOUR, hour_of, why_frozen
 from governor.domain.units import UtcDatetime
 from governor.stores import StateTable
 

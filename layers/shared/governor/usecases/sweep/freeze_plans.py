@@ -1,32 +1,43 @@
-"""Freezes the plans of a target when too many of its instances turn idle or silent in one sweep, and
-releases them."""
+"""Freezes plans when too many instances turn idle or silent, and releases them: those of one target by what
+turned in one sweep, everything by what turned over all targets in some hours."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.domain.alerts.alert import Alert
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import (
     BreakerState,
+    Hub,
     acts_unasked,
     assess,
+    assess_hub,
     count_turned,
     is_freeze_over,
+    is_hub_freeze_over,
+    is_lifted,
+    left_of,
     remember,
 )
-from governor.domain.sweep.hub_breaker import is_lifted
-from governor.domain.sweep.messages import breaker_alert, breaker_release, breaker_reminder
+from governor.domain.sweep.messages import (
+    breaker_alert,
+    breaker_release,
+    breaker_reminder,
+    hub_alert,
+    hub_release,
+)
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
 from governor.stores import StateTable
-from governor.usecases.sweep.freeze_everything import FreezeEverything
 from governor.usecases.sweep.sweep_case import Sweep
 
 
 @dataclass(frozen=True, slots=True)
 class FreezePlans:
-    """The breaker of one target."""
+    """The breaker of one target, and that over all: any sweep may trip or release it."""
 
     state: StateTable
     announcer: Announcer
@@ -57,13 +68,13 @@ class FreezePlans:
             held |= turned.who
             state = BreakerState(now, why, tripped.told_at if tripped else None, turned=len(held), held=held)
             self.state.set_breaker(target, state)
-            self._notify(sweep, state, len(held))
+            self._notify_of(sweep, state, len(held))
         elif tripped is not None:
             state = replace(tripped, held=held)
             if state != tripped:
                 self.state.set_breaker(target, state)
             why = self._hold_or_release(sweep, state)
-        everything = FreezeEverything(self.state, self.announcer, self.hub)(sweep)
+        everything = self.everything(sweep)
         why = why or everything
         if why is not None:
             sweep.summary.frozen = True
@@ -72,31 +83,68 @@ class FreezePlans:
                     case.verdict = freeze(case.verdict, why)
         return just_froze
 
+    def everything(self, sweep: Sweep) -> str | None:
+        """Count what turned, over all targets; return why everything is frozen."""
+        hub, now, rule = self._counted(sweep), sweep.now, sweep.base.breaker
+        state = hub.freeze
+        if state is None:
+            found = assess_hub(hub, now, rule)
+            if found is None:
+                return None
+            state = BreakerState(now, found[1], turned=found[0])
+            if not self.state.freeze_hub(state):
+                state = self.state.hub().freeze or state
+        elif is_hub_freeze_over(hub, state, now, rule):
+            self._release(sweep, hub_release(self.hub, state, now), self.state.release_hub)
+            return None
+        # Sweeps at the same time send the same message, which is delivered once.
+        remind = timedelta(hours=rule.remind_after_hours)
+        reminders = 0 if state.told_at is None else (now - state.tripped_at) // remind
+        alert = hub_alert(self.hub, state, left_of(hub, state, rule)[1], now, reminders)
+        self._notify(sweep, state, alert, self.state.keep_hub_freeze)
+        return state.why
+
+    def _counted(self, sweep: Sweep) -> Hub:
+        """Count whoever turned and is not counted in this stretch, and whoever works again."""
+        known, hub = self.state.turned(sweep.target), self.state.hub()
+        new = sorted(count_turned([case.change for case in sweep.cases]).who - known.keys())
+        back = sorted(case.id for case in sweep.cases if case.id in known and case.verdict.kind in WORKING)
+        if not new and not back:
+            return hub
+        self.state.count_turned(sweep.target, known, new, back, hub, sweep.now)
+        return self.state.hub()
+
     def _hold_or_release(self, sweep: Sweep, state: BreakerState) -> str | None:
         """Why plans stay frozen; `None` when they are released."""
         target, now, rule = sweep.target, sweep.now, sweep.base.breaker
         left = [case for case in sweep.cases if case.id in state.held and case.verdict.kind not in LEFT_ALONE]
-        self._notify(sweep, state, len(left))
+        self._notify_of(sweep, state, len(left))
         # A policy that cannot be read does not say that it asks.
         unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
-        lifted = is_lifted(state, rule, now)
-        if not lifted and not is_freeze_over(
-            now - state.tripped_at, state.turned, len(left), rule, unasked=unasked
-        ):
+        frozen_for = now - state.tripped_at
+        over = is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
+        if not over and not is_lifted(state, rule, now):
             return state.why
-        # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
-        if sweep.attempt("breaker alert", self.announcer.announce, breaker_release(target, now)):
-            self.state.set_breaker(target, None)
+        self._release(sweep, breaker_release(target, now), lambda: self.state.set_breaker(target, None))
         return None
 
-    def _notify(self, sweep: Sweep, state: BreakerState, left: int) -> None:
+    def _notify_of(self, sweep: Sweep, state: BreakerState, left: int) -> None:
+        target = sweep.target
+        is_new = state.told_at is None
+        alert = breaker_alert(target, state) if is_new else breaker_reminder(target, state, left, sweep.now)
+        self._notify(sweep, state, alert, lambda told: self.state.set_breaker(target, told))
+
+    def _notify(
+        self, sweep: Sweep, state: BreakerState, alert: Alert, keep: Callable[[BreakerState], object]
+    ) -> None:
         """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
-        target, now = sweep.target, sweep.now
-        if state.told_at is None:
-            alert = breaker_alert(target, state)
-        elif now - state.told_at >= timedelta(hours=sweep.base.breaker.remind_after_hours):
-            alert = breaker_reminder(target, state, left, now)
-        else:
+        remind = timedelta(hours=sweep.base.breaker.remind_after_hours)
+        if state.told_at is not None and sweep.now - state.told_at < remind:
             return
         if sweep.attempt("breaker alert", self.announcer.announce, alert):
-            self.state.set_breaker(target, replace(state, told_at=now))
+            keep(replace(state, told_at=sweep.now))
+
+    def _release(self, sweep: Sweep, alert: Alert, release: Callable[[], object]) -> None:
+        """Notified first: a freeze that nobody knows has ended would be reported by nobody ever after."""
+        if sweep.attempt("breaker alert", self.announcer.announce, alert):
+            release()
