@@ -109,8 +109,9 @@ def lines(root: Path, room: Room) -> int:
 
 
 def words(text: str) -> int:
-    """Words of a page, without its code blocks."""
-    return len(re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).split())
+    """Words of a page, without its code blocks and the borders of its tables."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return sum(1 for word in prose.split() if word.strip("|-"))
 
 
 def pages(root: Path) -> dict[str, int]:
