@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from governor.domain.instance import Target
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
 from governor.errors import ConfigurationError
 
@@ -25,6 +25,14 @@ class Accounts:
     def governs(self, policy: Policy, account: str, region: str) -> bool:
         """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
         return (account, region) in swept(policy, self.hub_account, self.hub_region)
+
+    def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
+        """Why the policy is not, or no longer, for this instance."""
+        target = instance.target
+        if not self.governs(policy, target.account, target.region):
+            return f"the policy's targets no longer name {target}"
+        is_selected = policy.selector.is_on(instance)
+        return None if is_selected else f"the instance no longer carries {policy.selector}"
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
         """The target with the role to assume, if one is needed, and what its session is named after.

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_never
 
 from governor.domain.alerts.delivery import NOWHERE, Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.approvals.messages import Stage, notice_until, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
+from governor.domain.instance import Target
 from governor.domain.tags import EPISODE_TAG
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
@@ -41,8 +41,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
-    """One look."""
-
     clock: Clock
     policies: Policies
     accounts: Accounts
@@ -69,31 +67,33 @@ class CheckProgress:
             if approval is not None and approval.brake is not None:
                 # Nothing waits for them any more: the recheck after this ends the episode.
                 return Progress(done=True, wait_seconds=0)
-        since = episode.steps_done.get(_STEP[until].value)
+        step = _STEP[until]
+        since = episode.steps_done.get(step.value)
         if since is None:
-            raise SafetyError(f"{_STEP[until].value} was never asked of EC2 in this episode")
+            raise SafetyError(f"{step.value} was never asked of EC2 in this episode")
         elapsed = self.clock.now() - since
-        if self._is_done(episode, until, elapsed):
+        if self._is_done(episode, step, elapsed):
             return Progress(done=True, wait_seconds=0)
-        limit = self._limit(episode, until)
+        rule = self.policies.applied_to(episode.instance).policy.plan
+        minutes = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
+        limit = timedelta(minutes=minutes)
         if elapsed > limit:
             raise StepTimedOut(
                 f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)"
             )
         return Progress(done=False, wait_seconds=_pause(elapsed, until))
 
-    def _is_done(self, episode: Episode, until: Until, elapsed: timedelta) -> bool:
-        match until:
-            case Until.STOPPED:
-                return self._has_stopped(episode)
-            case Until.SNAPSHOTS_COMPLETED:
-                return self._has_snapshots(episode, elapsed)
-            case Until.TERMINATED:
-                return self._state(episode) in (None, "terminated")
-            case Until.HEARD:
-                raise AssertionError("no step of EC2 leads to it")
-            case _:
-                assert_never(until)
+    def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
+        target = self.accounts.target(episode.ref.account, episode.ref.region)
+        if step is Step.SNAPSHOT:
+            return self._has_snapshots(episode, target, elapsed)
+        instance = self.instances.describe(target, episode.ref.instance_id)
+        state = None if instance is None else instance.state
+        if step is Step.TERMINATE:
+            return state in (None, "terminated")
+        if state not in ("running", "stopping", "stopped"):
+            raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
+        return state == "stopped"
 
     def _heard(self, episode: Episode) -> Progress:
         name = episode.ref.execution_name
@@ -124,14 +124,7 @@ class CheckProgress:
         rest = math.ceil((over - self.clock.now()).total_seconds())
         return Progress(done=False, wait_seconds=min(_NOTICE_PAUSE_SECONDS, rest))
 
-    def _has_stopped(self, episode: Episode) -> bool:
-        state = self._state(episode)
-        if state not in ("running", "stopping", "stopped"):
-            raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
-        return state == "stopped"
-
-    def _has_snapshots(self, episode: Episode, elapsed: timedelta) -> bool:
-        target = self.accounts.target(episode.ref.account, episode.ref.region)
+    def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
         tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
         found = own_snapshots(episode, tagged)
         failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
@@ -147,16 +140,6 @@ class CheckProgress:
                 "nothing is destroyed"
             )
         return all(snapshot.state == "completed" for snapshot in found)
-
-    def _state(self, episode: Episode) -> str | None:
-        target = self.accounts.target(episode.ref.account, episode.ref.region)
-        instance = self.instances.describe(target, episode.ref.instance_id)
-        return None if instance is None else instance.state
-
-    def _limit(self, episode: Episode, until: Until) -> timedelta:
-        rule = self.policies.applied_to(episode.instance).policy.plan
-        snapshots = until is Until.SNAPSHOTS_COMPLETED
-        return timedelta(minutes=rule.snapshot_limit_minutes if snapshots else rule.stop_limit_minutes)
 
 
 def _pause(elapsed: timedelta, until: Until) -> int:

@@ -58,7 +58,12 @@ class RecordOutcome:
         if episode is None:
             if record.open_episode != ref:
                 raise SafetyError("there is no such episode: it was neither saved nor locked")
-            return self._end_unsaved(ref, outcome, reason, record.failures, now)
+            rule = self.policies.base().policy.approval
+            quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
+            # Sent before the lock is freed, for nobody would look at it again.
+            self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None))
+            self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
+            return outcome
         if episode.outcome is not None:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
@@ -76,17 +81,6 @@ class RecordOutcome:
             approval = self.state.approval(episode.approval_id)
             self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval))
         self.state.note_told(ref, now)
-        return outcome
-
-    def _end_unsaved(
-        self, ref: EpisodeRef, outcome: Outcome, reason: str, failures: int, now: UtcDatetime
-    ) -> Outcome:
-        """End what holds the lock and was never saved: sent before the lock is freed, for nobody would look
-        at it again."""
-        rule = self.policies.base().policy.approval
-        quiet = quiet_until(outcome, rule, now, was_opened=False, failures=failures)
-        self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None))
-        self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return outcome
 
     def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:

@@ -34,7 +34,7 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What the guards found: the episode, the instance as it is now, and whether the call is a dry run."""
+    """What the guards found. `instance` is as EC2 describes it now."""
 
     episode: Episode
     instance: Instance
@@ -44,8 +44,6 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """Checks that hold before any step of an episode."""
-
     clock: Clock
     policies: Policies
     accounts: Accounts
@@ -134,7 +132,8 @@ class Guards:
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)
-        _must_not_be_held(approval)
+        if approval is not None and approval.brake is not None:
+            raise Held(approval.brake.why)
         match episode.mode:
             case Mode.OBSERVE:
                 return None
@@ -169,13 +168,9 @@ class Guards:
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""
-        base, asked = self.policies.base().policy, episode.asked_under
-        applied, target = self.policies.applied_to(instance), instance.target
-        if not self.accounts.governs(base, target.account, target.region):
-            raise SafetyError(f"the policy's targets no longer name {target}")
-        selector = base.selector
-        if not selector.is_on(instance):
-            raise SafetyError(f"the instance no longer carries {selector}")
+        applied, asked = self.policies.applied_to(instance), episode.asked_under
+        if (why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None:
+            raise SafetyError(why)
         for exemption in (applied.policy.exemption, *((asked.exemption,) if asked else ())):
             if (tag := exemption.like_it_on(instance)) is not None:
                 raise SafetyError(f"the instance is exempt: {tag}")
@@ -200,15 +195,12 @@ class Guards:
             now = " -> ".join(plan.steps) or "nothing"
             why = f" ({'; '.join(plan.replaced_because)})" if plan.replaced_because else ""
             raise SafetyError(f"the plan would be another now: {now}{why}")
-        flags = {volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes}
+        asked = {volume.volume_id: volume.delete_on_termination for volume in episode.instance.volumes}
         for volume in instance.volumes:
-            if volume.delete_on_termination is not flags.get(volume.volume_id, volume.delete_on_termination):
-                raise SafetyError(
-                    f"DeleteOnTermination of {volume.volume_id} was changed since it was asked about"
-                )
-        asked = set(flags)
-        added = sorted({volume.volume_id for volume in instance.volumes} - asked)
-        if added:
+            if volume.delete_on_termination is not asked.get(volume.volume_id, volume.delete_on_termination):
+                which = volume.volume_id
+                raise SafetyError(f"DeleteOnTermination of {which} was changed since it was asked about")
+        if added := sorted({volume.volume_id for volume in instance.volumes} - asked.keys()):
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
 
 
@@ -228,17 +220,8 @@ def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]
     ]
 
 
-def _must_not_be_held(approval: Approval | None) -> None:
-    if approval is not None and approval.brake is not None:
-        raise Held(approval.brake.why)
-
-
 def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
-    """The answer, or the silence, is a yes by the terms of the question and by those of today's policy.
-
-    Raises:
-        SafetyError: it is not.
-    """
+    """The answer, or the silence, is a yes by the terms of the question and by those of today's policy."""
     if approval.status is ApprovalStatus.EXPIRED:
         if not acts_on_silence(policy, episode.plan):
             raise SafetyError("nobody answered, and the policy no longer acts on silence")
@@ -249,11 +232,7 @@ def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
 
 
 def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
-    """The last recheck was for one of these steps.
-
-    Raises:
-        SafetyError: there was none, or it let another step through.
-    """
+    """The last recheck was for one of these steps. Raises: SafetyError."""
     episode = cleared.episode
     if episode.phase is not Phase.ACTING or episode.cleared_step is None:
         raise SafetyError(f"the episode is {episode.phase.value}: it was not rechecked before acting")
@@ -263,11 +242,7 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
 
 
 def must_be_recent(cleared: Cleared, now: UtcDatetime) -> None:
-    """The last recheck is no older than the policy's `plan.recheck_valid_minutes`.
-
-    Raises:
-        SafetyError: it is older, so work may have resumed since.
-    """
+    """The last recheck is no older than `plan.recheck_valid_minutes`. Raises: SafetyError."""
     valid = timedelta(minutes=cleared.applied.policy.plan.recheck_valid_minutes)
     at = cleared.episode.cleared_at
     if at is None or now - at > valid:

@@ -46,7 +46,7 @@ def new_approval_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenEpisode:
-    """Opens the episode, or says why not. Safe to repeat: the episode stored first is the one returned."""
+    """Safe to repeat: the episode stored first is the one returned."""
 
     clock: Clock
     policies: Policies
@@ -56,7 +56,7 @@ class OpenEpisode:
     approval_id: Callable[[], str] = new_approval_id
 
     def __call__(self, ref: EpisodeRef) -> Opened:
-        """Takes the lock and opens.
+        """Take the lock and open the episode, or say why not.
 
         Raises:
             CloudError: something could not be read; the lock stays with this episode and a retry goes on.
@@ -76,7 +76,7 @@ class OpenEpisode:
             return self._close(ref, base, Outcome.VOID, "the instance was started anew")
         applied = self.policies.applied_to(instance)
         policy = applied.policy
-        if (why := self._ungoverned(base, instance)) is not None:
+        if (why := self.accounts.ungoverned(base, instance)) is not None:
             return self._close(ref, policy, Outcome.VOID, why)
         now = self.clock.now()
         if (why_frozen := frozen(self.state, target, base.breaker, now)) is not None:
@@ -89,19 +89,10 @@ class OpenEpisode:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
         # As at every recheck: what another service runs is never asked about.
         if verdict.kind is not VerdictKind.IDLE:
-            working = verdict.kind in WORKING
-            outcome = Outcome.WOKE_UP if working else Outcome.VOID
+            outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             found = "managed" if verdict.is_idle else "not idle"
             return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
         return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
-
-    def _ungoverned(self, base: Policy, instance: Instance) -> str | None:
-        """Return why the policy is not, or no longer, for this instance."""
-        if not base.selector.is_on(instance):
-            return f"the instance no longer carries {base.selector}"
-        account, region = instance.target.account, instance.target.region
-        is_target = self.accounts.governs(base, account, region)
-        return None if is_target else f"the policy's targets no longer name {account}/{region}"
 
     def _open(
         self,
@@ -112,14 +103,15 @@ class OpenEpisode:
         evidence: Evidence,
         now: UtcDatetime,
     ) -> Episode:
-        sized, plan, price = self.inspect.plan(instance, applied.policy)
-        mode = mode_of(applied.policy, plan)
+        policy = applied.policy
+        sized, plan, price = self.inspect.plan(instance, policy)
+        mode = mode_of(policy, plan)
         asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
-        owner, project, _ = owner_of(instance, applied.policy.ownership)
-        directory = applied.policy.ownership
+        directory = policy.ownership
+        owner, project, _ = owner_of(instance, directory)
         contacts = directory.asked(owner, project)
-        history = self.inspect.history(sized, applied.policy, now)
-        planned = schedule(now, applied.policy.approval, contacts, directory.escalated(owner, project))
+        history = self.inspect.history(sized, policy, now)
+        planned = schedule(now, policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
             Episode(
                 ref=ref,
@@ -132,22 +124,22 @@ class OpenEpisode:
                 overrides=applied.overrides,
                 instance=sized,
                 presence=verdict.presence or None,
-                reason=_reason(verdict, evidence, applied.policy, history, instance),
+                reason=_reason(verdict, evidence, policy, history, instance),
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),
                 plan=plan,
                 price=price,
                 owner=owner,
                 project=project,
-                keep_at_most=timedelta(days=applied.policy.approval.keep_at_most_days),
+                keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
                 history=history,
-                idle_below_percent=applied.policy.idle.utilization_below_percent,
+                idle_below_percent=policy.idle.utilization_below_percent,
                 schedule=planned if asks else None,
                 time_zone=contacts[0].time_zone if contacts else "UTC",
-                terms=terms_of(applied.policy, plan, price),
-                notice=timedelta(minutes=applied.policy.approval.notice_minutes),
-                asked_under=asked_under(applied.policy),
-                acts_on_silence=acts_on_silence(applied.policy, plan),
+                terms=terms_of(policy, plan, price),
+                notice=timedelta(minutes=policy.approval.notice_minutes),
+                asked_under=asked_under(policy),
+                acts_on_silence=acts_on_silence(policy, plan),
             )
         )
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step, companions, unmet
 from governor.errors import GovernorError, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
 from governor.usecases.brakes import cap_reached, caps_of
 from governor.usecases.episode.guards import Cleared, Guards, must_be_recent, must_be_rechecked
+
+_TOOK_EFFECT = {Step.STOP: ("stopping", "stopped"), Step.TERMINATE: ("shutting-down", "terminated")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +39,20 @@ class PutAway:
         cleared = self.guards.clear(ref, step)
         must_be_rechecked(cleared, (step,))
         must_be_recent(cleared, self.clock.now())
-        if step is Step.STOP:
-            self._stop(cleared)
-        else:
-            self._terminate(cleared)
-        return cleared.dry_run
-
-    def _stop(self, cleared: Cleared) -> None:
-        episode, instance = cleared.episode, cleared.instance
-        ours = _was_asked(episode, Step.STOP)
-        if ours and instance.state in ("stopping", "stopped"):
-            return
-        if instance.state != "running":
-            raise SafetyError(f"the instance is {instance.state}, not running")
-        self._carry_out(cleared, Step.STOP, self.controller.stop)
-
-    def _terminate(self, cleared: Cleared) -> None:
-        episode, instance = cleared.episode, cleared.instance
-        if _was_asked(episode, Step.TERMINATE) and instance.state in ("shutting-down", "terminated"):
-            return
-        wanted = "stopped" if Step.STOP in episode.plan.steps and not cleared.dry_run else "running"
-        if instance.state != wanted:
-            raise SafetyError(f"the instance is {instance.state}, not {wanted}")
-        if not cleared.dry_run:
+        steps, state, real = cleared.episode.plan.steps, cleared.instance.state, not cleared.dry_run
+        if step.value in cleared.episode.steps_done and state in _TOOK_EFFECT[step]:
+            return cleared.dry_run
+        stopped_before = step is Step.TERMINATE and Step.STOP in steps and real
+        wanted = "stopped" if stopped_before else "running"
+        if state != wanted:
+            raise SafetyError(f"the instance is {state}, not {wanted}")
+        if step is Step.TERMINATE and real:
             self.guards.completed_snapshots(cleared)
             self._snapshots_must_be_recent(cleared)
-        self._carry_out(cleared, Step.TERMINATE, self.controller.terminate)
+        self._carry_out(cleared, step)
+        return cleared.dry_run
 
-    def _carry_out(self, cleared: Cleared, step: Step, call: Callable[..., None]) -> None:
+    def _carry_out(self, cleared: Cleared, step: Step) -> None:
         """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
         ref, instance = cleared.episode.ref, cleared.instance
         if not cleared.dry_run:
@@ -74,6 +61,7 @@ class PutAway:
             # Noted before the call, so that the event it causes is known to be our own.
             self.state.note_step(ref, step.value, self.clock.now())
             self._prepare(cleared, step)
+            call = self.controller.stop if step is Step.STOP else self.controller.terminate
             call(instance.target, instance.instance_id, dry_run=cleared.dry_run)
         except (Throttled, Unavailable):
             raise  # It may have taken effect; a retry goes on with the same count.
@@ -108,7 +96,3 @@ class PutAway:
                 f"the instance ran on and its snapshots are older than {minutes} minutes "
                 "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
             )
-
-
-def _was_asked(episode: Episode, step: Step) -> bool:
-    return step.value in episode.steps_done
