@@ -38,7 +38,6 @@ class AwsBatch(Adapter):
         )
 
     def _queues(self, client: Any, environment_arn: str) -> list[str]:
-        """Those that send their jobs to the environment."""
         return [
             queue["jobQueueArn"]
             for page in pages("batch:DescribeJobQueues", client, following="nextToken")

@@ -69,7 +69,6 @@ class Ec2Instances(Adapter):
         }
 
     def _listed(self, target: Target, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Every instance that all filters let through, as EC2 describes it."""
         client = self._clients.client("ec2", target)
         for page in pages(
             "ec2:DescribeInstances",
@@ -212,11 +211,7 @@ def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _write(operation: str, dry_run: bool, client: Any, **parameters: Any) -> Any:
-    """One EC2 write call. In a dry run EC2's "would have succeeded" is the only good answer.
-
-    Raises:
-        SafetyError: a dry run was answered as if it had been carried out.
-    """
+    """An EC2 write. In a dry run "would have succeeded" is the only good answer. Raises: SafetyError."""
     try:
         answer = call(operation, client, **parameters, DryRun=dry_run)
     except CloudError as error:

@@ -84,7 +84,6 @@ _NETWORK = (
 
 
 def translate(error: ClientError, operation: str) -> GovernorError:
-    """The error of the tree that a ClientError means."""
     details = error.response.get("Error", {})
     code, message = str(details.get("Code", "")), details.get("Message", "")
     text = f"{operation} failed: {code}: {message}"
@@ -116,11 +115,7 @@ def _translate_transaction(error: ClientError, operation: str, text: str) -> Gov
 
 @contextmanager
 def aws_errors(operation: str) -> Iterator[None]:
-    """Wraps one AWS call; `operation` is `service:Operation`.
-
-    Raises:
-        GovernorError: in place of ClientError and BotoCoreError.
-    """
+    """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's errors."""
     try:
         yield
     except ClientError as error:

@@ -49,9 +49,6 @@ class SnsAnnouncer(Adapter):
         """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is no owner.
 
         A subscription with a filter policy of its own may leave questions out, so it does not count.
-
-        Raises:
-            NobodyListens: no subscription of the topic is confirmed.
         """
         waiting, is_confirmed = 0, False
         for one in self._subscriptions():

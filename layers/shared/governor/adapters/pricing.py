@@ -144,11 +144,7 @@ class Ec2SpotMarket(_SpotReader):
 def _spot_history(
     client: Any, instance_type: str, platform: str, now: datetime, **only: Any
 ) -> list[Mapping[str, Any]]:
-    """Return EC2's entries of the Spot prices in force, the latest change last.
-
-    Raises:
-        CloudError: EC2 gave no answer.
-    """
+    """Return EC2's entries of the Spot prices in force, the latest change last."""
     # A start time of now gives the prices in force, each of which began some time ago.
     only |= {"StartTime": now, "EndTime": now}
     answer = call(

@@ -23,14 +23,8 @@ _PAGE = 50
 
 
 class PolicyParameter(Adapter):
-    """One parameter, read by value."""
-
     def read(self, *, patient: bool = True) -> str:
-        """Return the text as it is now; without `patient`, for a caller that can do with an older one.
-
-        Raises:
-            NotFound, AccessDenied, Throttled, Unavailable: Systems Manager said no.
-        """
+        """Return the text as it is now; without `patient`, for a caller that can do with an older one."""
         client = self._clients.client("ssm", patient=patient)
         answer = call("ssm:GetParameter", client, Name=self._resource, WithDecryption=True)
         return str(answer["Parameter"]["Value"])

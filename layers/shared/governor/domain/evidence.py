@@ -35,11 +35,9 @@ class Window:
 
     @property
     def bins(self) -> int:
-        """How many periods the window holds."""
         return int(self.length / self.period)
 
     def bin_end(self, index: int) -> UtcDatetime:
-        """The end of the period with that index."""
         return self.start + self.period * (index + 1)
 
 
@@ -57,8 +55,6 @@ def window_before(now: datetime, length: timedelta, period: timedelta, lag: time
 
 
 class MetricSource(StrEnum):
-    """Where the utilization figures come from."""
-
     AGGREGATE = "aggregate"
     """The agent's `InstanceId` aggregate: per period the busiest GPU."""
     PER_GPU = "per-gpu"
@@ -113,7 +109,6 @@ class Evidence:
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
-    """Return whether a series is of a single GPU, not of the whole instance."""
     return any(name == "index" for name, _ in dimensions)
 
 
@@ -175,7 +170,6 @@ def mean(series: Series) -> float | None:
 
 
 def coverage_percent(series: Series) -> Percent:
-    """Which share of the periods holds a reading."""
     return 100.0 * len(readings(series)) / len(series) if series else 0.0
 
 
@@ -260,7 +254,6 @@ def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
 
 
 def longest_hole(series: Series, window: Window) -> timedelta:
-    """The longest time without a reading."""
     return max((length for length, _ in holes(series, window)), default=timedelta(0))
 
 
@@ -280,8 +273,6 @@ class GpuRow:
 
 
 def gpu_rows(evidence: Evidence) -> tuple[GpuRow, ...]:
-    """The figures of every GPU."""
-
     def percent(value: float | None) -> str:
         return "not measured" if value is None else f"{value:.1f} %"
 

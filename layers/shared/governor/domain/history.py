@@ -82,7 +82,6 @@ def measured_time(history: History, since: UtcDatetime) -> timedelta:
 
 
 def history_document(history: History) -> dict[str, Any]:
-    """Plain JSON data, as it is stored."""
     return {
         **plain(history.window),
         "gpus": plain(history.gpus),

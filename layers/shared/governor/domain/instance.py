@@ -207,9 +207,7 @@ _MANAGED_WORDS: tuple[tuple[str, str], ...] = (
 def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
     """The service that would replace, restart or miss this instance, or `None` when it stands alone.
 
-    Args:
-        instance: as EC2 describes it now.
-        more: tag keys that the policy adds, in any letter case.
+    `more` are tag keys that the policy adds, in any letter case.
     """
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
@@ -252,7 +250,6 @@ class Session:
 
 
 def console_url(instance: Instance) -> str:
-    """The instance in the EC2 console."""
     region = instance.target.region
     return (
         f"https://{region}.console.aws.amazon.com/ec2/home?region={region}"

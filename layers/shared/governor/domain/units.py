@@ -20,12 +20,7 @@ HOURS_PER_MONTH = Decimal(730)
 
 
 def as_utc(moment: datetime) -> UtcDatetime:
-    """The same moment in UTC.
-
-    Raises:
-        ValueError: the datetime is naive, so the moment it names is unknown; or in UTC it lies before the
-            year 1 or after 9999.
-    """
+    """The same moment in UTC. Raises: ValueError for a naive one, and out of the years 1 to 9999 there."""
     if moment.tzinfo is None:
         raise ValueError(f"naive datetime {moment.isoformat()}: say which time zone it is in")
     try:
@@ -40,11 +35,7 @@ def iso(moment: datetime) -> str:
 
 
 def parse_iso(text: str) -> UtcDatetime:
-    """The moment a string of `iso` (or any ISO 8601 with an offset) names.
-
-    Raises:
-        ValueError: not ISO 8601, without an offset, or in UTC before the year 1 or after 9999.
-    """
+    """The moment a string of `iso`, or any ISO 8601 with an offset, names. Raises: ValueError."""
     return as_utc(datetime.fromisoformat(text))
 
 

@@ -22,8 +22,6 @@ _ATTEMPTS = 3
 
 
 class Brakes(Store):
-    """Counts over all targets, and actions counted against caps."""
-
     def hub(self) -> Hub:
         """Return what is counted over all targets, and the freeze: one item, one consistent read."""
         item = self._table.get(_HUB) or {}

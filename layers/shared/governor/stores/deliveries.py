@@ -14,10 +14,7 @@ _OUTBOX_KEPT = timedelta(days=7)
 
 
 class Deliveries(Store):
-    """Messages on their way to people."""
-
     def deliveries(self, subject: str) -> list[Delivery]:
-        """Return what became of the messages about a subject."""
         return self._table.read_all(Delivery, f"DELIVERIES#{subject}")
 
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
@@ -43,7 +40,6 @@ class Deliveries(Store):
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
 
     def drop_outbox(self, group: str, message: str) -> None:
-        """Delete one that was sent."""
         self._table.write(delete((f"OUTBOX#{group}", message)))
 
     def take_lease(self, name: str, now: datetime, seconds: int) -> bool:

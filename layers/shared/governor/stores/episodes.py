@@ -47,8 +47,6 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 
 class Episodes(Store):
-    """Episodes, with the lock on the instance that lets one be open at a time, and their questions."""
-
     def take_lock(self, ref: EpisodeRef) -> bool:
         """Open the episode on the instance record: set `open_episode` and count it.
 
@@ -83,7 +81,6 @@ class Episodes(Store):
         return episode
 
     def episode(self, ref: EpisodeRef) -> Episode | None:
-        """Return the episode, or `None` when it was never opened."""
         return self._table.read(Episode, keys.episode(ref))
 
     def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
@@ -220,7 +217,6 @@ class Episodes(Store):
         return record.get("open_episode") == ref.execution_name
 
     def approval(self, approval_id: str) -> Approval | None:
-        """Return the approval, or `None` for an unknown id."""
         return self._table.read(Approval, keys.approval(approval_id))
 
     def await_answer(

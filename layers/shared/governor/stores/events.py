@@ -51,8 +51,6 @@ class Burst:
 
 
 class EventLog(Store):
-    """What was done about which event."""
-
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self._hasty = table.hasty()

@@ -26,8 +26,6 @@ _BESIDE_A_WARNING = (
 
 
 class Instances(Store):
-    """Instance records: holds, marks, warnings, and who holds the lock."""
-
     def records(self, target: Target) -> dict[str, InstanceRecord]:
         """Return all records of a target by instance id; an unreadable one says so in `problem`."""
         found = {}

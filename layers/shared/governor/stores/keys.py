@@ -13,15 +13,12 @@ def target_pk(target: Target) -> str:
 
 
 def instance(target: Target, instance_id: str) -> Key:
-    """An instance record."""
     return target_pk(target), f"INSTANCE#{instance_id}"
 
 
 def episode(ref: EpisodeRef) -> Key:
-    """An episode."""
     return f"EPISODE#{ref.execution_name}", "EPISODE"
 
 
 def approval(approval_id: str) -> Key:
-    """An approval."""
     return f"APPROVAL#{approval_id}", "REQUEST"

@@ -37,8 +37,6 @@ class _Days:
 
 
 class Sweeps(Store):
-    """The memory of the sweeps of a target."""
-
     def observations(self, target: Target) -> dict[str, Observation]:
         """Return what the last sweep saw, by instance id; empty at the first sweep.
 

@@ -97,12 +97,10 @@ def insert(key: Key, document: object, **more: Any) -> Write:
 
 
 def update(key: Key, changes: Document, condition: Condition | None = None, **more: Any) -> Write:
-    """Change attributes of the item."""
     return Write("Update", key, condition, changes, **more)
 
 
 def delete(key: Key, condition: Condition | None = None) -> Write:
-    """Delete the item."""
     return Write("Delete", key, condition)
 
 

@@ -77,11 +77,7 @@ class Once:
 
 
 def run_all(steps: Sequence[Callable[[], object]]) -> None:
-    """Runs every step, whatever becomes of those before it.
-
-    Raises:
-        Exception: the first failure, with the others as its notes.
-    """
+    """Runs every step, whatever becomes of those before it. Raises: as `joined` returns."""
     failed: list[Exception] = []
     for step in steps:
         try:

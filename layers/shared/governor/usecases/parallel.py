@@ -27,7 +27,6 @@ class Budget:
 
     @classmethod
     def of(cls, seconds: float) -> Budget:
-        """One that begins now."""
         return cls(time.monotonic() + seconds)
 
     def left(self) -> float:
@@ -36,22 +35,16 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more may be begun."""
         return self.left() == 0
 
 
 def at_once(
     calls: Mapping[Key, Callable[[], Result]], seconds: float, operation: str
 ) -> dict[Key, Result | CloudError]:
-    """The result of each call by its key, or the error why there is none.
+    """The result of each call by its key, or the error why there is none; no call may depend on another.
 
     A call that takes longer than `seconds`, though it be the only one, counts as failed and goes on where
-    nobody looks: the caller has other things to save.
-
-    Args:
-        calls: none of them may depend on another.
-        seconds: for all of them together.
-        operation: `service:Operation`, for the error of a call that took too long.
+    nobody looks: the caller has other things to save. `operation` is for the error of such a call.
     """
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}

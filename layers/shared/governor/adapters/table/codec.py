@@ -62,7 +62,6 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
 
 
 def written(record: object) -> Document:
-    """The document of a record."""
     _, serializer = _compiled(type(record))
     document: Document = serializer.to_python(record, by_alias=True)
     return document
@@ -186,7 +185,6 @@ class _Form:
     fit an item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
-        """The core schema of the dataclass."""
         hints = get_type_hints(kind)
         parts = []
         for one in fields(kind):

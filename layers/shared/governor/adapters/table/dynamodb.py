@@ -163,7 +163,6 @@ def _parameters(table: str, one: Write) -> dict[str, Any]:
 
 
 def attributes(one: Write) -> Document:
-    """The attributes that a write sets."""
     document = codec.written(one.document) if is_dataclass(one.document) else one.document
     until = {} if one.until is None else {"expires_at_epoch": epoch(one.until)}
     return {**document, **until}

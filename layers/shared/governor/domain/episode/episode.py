@@ -38,11 +38,7 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """Name of the Step Functions execution: unique per episode, at most 80 allowed characters.
-
-        Raises:
-            ValueError: the launch time is naive, so its name would depend on the machine.
-        """
+        """The Step Functions execution: at most 80 characters. Raises: ValueError for a naive launch time."""
         epoch = int(as_utc(self.launch_time).timestamp())
         return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
 
@@ -58,11 +54,7 @@ _EXECUTION_NAME = re.compile(
 
 
 def episode_from_execution_name(name: str) -> EpisodeRef:
-    """The inverse of `EpisodeRef.execution_name`.
-
-    Raises:
-        ValueError: not the name of a remediation execution.
-    """
+    """The inverse of `EpisodeRef.execution_name`. Raises: ValueError."""
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")
@@ -83,8 +75,6 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an episode ended."""
-
     STOPPED = "stopped"
     TERMINATED = "terminated"
     OBSERVED = "observed"
@@ -251,7 +241,6 @@ class Episode:
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:
-        """The ids alone, sorted."""
         return tuple(sorted(self.snapshots))
 
 

@@ -25,8 +25,6 @@ class Step(StrEnum):
 
 
 class Until(StrEnum):
-    """What is waited for."""
-
     STOPPED = "stopped"
     SNAPSHOTS_COMPLETED = "snapshots-completed"
     TERMINATED = "terminated"
@@ -78,14 +76,12 @@ class Saving:
 
     @property
     def saved_usd_per_hour(self) -> UsdPerHour | None:
-        """Before minus after."""
         if self.cost_before_usd_per_hour is None or self.cost_after_usd_per_hour is None:
             return None
         return self.cost_before_usd_per_hour - self.cost_after_usd_per_hour
 
     @property
     def saved_usd_per_day(self) -> Usd | None:
-        """`saved_usd_per_hour` for 24 hours."""
         hourly = self.saved_usd_per_hour
         return None if hourly is None else hourly * 24
 
@@ -139,7 +135,6 @@ class PlanFacts:
 
 
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
-    """The plan for an idle instance under this policy."""
     wanted = policy.plan.action
     action, reasons = _possible_action(facts, policy)
     steps = _steps(facts, action)

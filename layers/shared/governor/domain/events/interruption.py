@@ -26,8 +26,6 @@ _ON = ("hook", "on", "yes", "true", "1", "signal")
 
 
 class Cause(StrEnum):
-    """Why an instance is taken back."""
-
     SPOT = "spot"
     RESERVATION = "capacity-reservation"
     """The owner of an interruptible Capacity Reservation takes it back."""
@@ -118,7 +116,6 @@ class Warned:
 
     @property
     def response(self) -> Response:
-        """What follows from it."""
         return RESPONSES[self.cause]
 
     @property

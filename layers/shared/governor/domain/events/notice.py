@@ -50,7 +50,6 @@ class Notice:
         return f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of the instances that it happens to."""
         if self.instance_id is not None:
             return tuple(one for one in instances if one.instance_id == self.instance_id)
         return tuple(one for one in instances if one.capacity_reservation_id == self.reservation_id)

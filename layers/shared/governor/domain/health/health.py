@@ -17,8 +17,6 @@ from governor.domain.units import Percent, UtcDatetime, iso
 
 
 class FindingKind(StrEnum):
-    """What is wrong, or could be better."""
-
     LOST = "lost"
     """A GPU does not answer, or reported Xid 79."""
     MEMORY_ERROR = "memory-error"
@@ -35,8 +33,6 @@ class FindingKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How soon somebody should look."""
-
     CRITICAL = "critical"
     """Work on this GPU is lost or wrong, or soon will be."""
     WARNING = "warning"
@@ -45,8 +41,6 @@ class Severity(StrEnum):
 
 
 class Bottleneck(StrEnum):
-    """What holds back GPUs at work."""
-
     MEMORY_BOUND = "memory-bound"
     COMPUTE_BOUND = "compute-bound"
     INPUT_BOUND = "input-bound"
@@ -175,7 +169,6 @@ class Finding:
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
         return _BOTTLENECKS[self.bottleneck] if self.bottleneck else _RULES[self.kind][1]
 
     @property
@@ -185,7 +178,6 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
         return f"{self.about}; seen since {iso(self.since)}. {self.advice}"
 
 
@@ -290,7 +282,6 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 
 def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
-    """What holds back GPUs at work, from mean utilization and mean memory traffic."""
     if memory > rule.memory_bound_memory_above_percent and compute < rule.memory_bound_compute_below_percent:
         return Bottleneck.MEMORY_BOUND
     if compute > rule.compute_bound_above_percent:

@@ -35,14 +35,11 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class InstanceFinding:
-    """One finding about one instance."""
-
     instance: Instance
     finding: Finding
 
     @property
     def is_fault(self) -> bool:
-        """Tell faults from advice."""
         return self.finding.severity is not Severity.ADVICE
 
     @property
@@ -154,7 +151,6 @@ def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
 
 
 def finding_document(one: InstanceFinding) -> dict[str, object]:
-    """One finding as plain JSON data."""
     finding = one.finding
     return {
         "instance_id": one.instance.instance_id,

@@ -35,8 +35,6 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An instance ran from `start` to `end`."""
-
     rate: Rate
     start: UtcDatetime
     end: UtcDatetime
@@ -64,7 +62,6 @@ def month_of(at: UtcDatetime) -> str:
 
 
 def month_start(at: UtcDatetime) -> UtcDatetime:
-    """When the month of a moment began."""
     return as_utc(at).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -74,16 +71,11 @@ def month_end(at: UtcDatetime) -> UtcDatetime:
 
 
 def parse_month(text: str) -> UtcDatetime:
-    """When the month `yyyy-mm` began.
-
-    Raises:
-        ValueError: no such month.
-    """
+    """When the month `yyyy-mm` began. Raises: ValueError."""
     return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
 
 
 def new_meter(target: Target, at: UtcDatetime) -> Meter:
-    """Of the month of a moment, with nothing counted yet."""
     return Meter(Target(target.account, target.region), month_of(at), month_start(at))
 
 
@@ -114,12 +106,7 @@ def ended(
 
     When it stopped is not known: half way to the moment at which it is known to have stopped, which is right
     on average. An observation from before `counted_until` has been counted by the sweep that got so far.
-
-    Args:
-        before: what the last sweep saw, by instance id.
-        launched: the last start of each instance that runs now.
-        counted_until: of the latest meter.
-        now: of this sweep.
+    `launched` is the last start of each instance that runs now.
     """
     for instance_id, seen in before.items():
         start = launched.get(instance_id)

@@ -41,10 +41,7 @@ class LedgerEntry:
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """USD saved from `start` to `end`: a saving counts for so long after its booking, and no longer.
-
-    `None` where the price is not known.
-    """
+    """USD saved in this time, as long as a saving counts; `None` where the price is not known."""
     if entry.saved_usd_per_hour is None:
         return None
     over = min(end, entry.ended_at or end, entry.booked_at + counts_for)

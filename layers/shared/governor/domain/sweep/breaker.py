@@ -69,7 +69,6 @@ class Turned:
 
 
 def count_turned(changes: Sequence[Change]) -> Turned:
-    """What changed since the sweep before."""
     known = [change for change in changes if change.after is not VerdictKind.NO_DATA]
     worked = [change for change in known if change.last_known in WORKING]
     heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
@@ -84,13 +83,8 @@ def acts_unasked(policy: Policy) -> bool:
 
 
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
-    """Whether so many of those that turned have worked since, or were put away, that the rest may be acted on
-    without asking anybody.
-
-    Args:
-        turned: how many instances turned idle or silent at once, and froze the plans.
-        left: how many of them have not worked since, whatever their policies.
-        rule: the share that trips the breaker also keeps it open.
+    """Whether so many of those that `turned` have worked since, or were put away, that the rest may be
+    acted on without asking anybody. The share that trips the breaker also keeps it open.
     """
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
@@ -169,7 +163,6 @@ class HourCount:
 
     @property
     def left(self) -> int:
-        """Return how many have not worked since."""
         return max(0, self.turned - self.back)
 
 
@@ -182,7 +175,6 @@ class Hub:
 
 
 def hour_of(at: datetime) -> UtcDatetime:
-    """Return the begin of the hour."""
     return at.replace(minute=0, second=0, microsecond=0)
 
 
@@ -221,7 +213,6 @@ def left_of(hub: Hub, freeze: BreakerState, rule: Breaker) -> tuple[int, int]:
 
 
 def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
-    """Return whether the policy lifts the freeze."""
     lifted = _lifted(rule, now)
     return lifted is not None and freeze.tripped_at < lifted
 

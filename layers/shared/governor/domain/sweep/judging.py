@@ -82,8 +82,7 @@ def after_reading(
 ) -> Verdict:
     """The verdict by what was read over the idle window.
 
-    Args:
-        people_know: of its idleness, so only utilization was read: it shows whether work resumed.
+    Where people know of its idleness only utilization was read: it shows whether work resumed.
     """
     judged = judge_utilization_only if people_know else judge
     verdict = judged(instance, hold, evidence, policy, now)
@@ -128,7 +127,6 @@ def window_to_prove(
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
-    """Return the figures that a policy lets veto."""
     return frozenset(figure for figure in FIGURES if policy.vetoes.limit(figure) is not None)
 
 
@@ -221,7 +219,6 @@ def sooner_window(policy: Policy) -> timedelta | None:
 def remembered(
     memory: Memory | None, verdict: Verdict, proof: Verdict | None, policy: Policy, now: UtcDatetime
 ) -> Memory:
-    """The memory of this sweep, for the next one."""
     return Memory(
         at=now,
         verdict=verdict.kind,

@@ -80,7 +80,6 @@ class IdleMember:
 
 
 def home_of(instance: Instance, manager: Manager) -> Home:
-    """The environment of a managed instance, by its tags."""
     tags, service = instance.tags, manager.service
     group = tags.get(AUTO_SCALING_TAG, "")
     cluster = _cluster(tags)
@@ -189,16 +188,9 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of one environment about its idle instances.
+    """Return one message to the owner of one environment about its idle members, at least one.
 
-    Args:
-        home: the environment.
-        idle: its idle members, at least one.
-        governed: how many of its instances the governor sees in all.
-        target: where it is.
-        now: aware.
-        owner: of the environment, or of its instances.
-        advice: what can be done, a sentence each.
+    `governed` is how many of its instances the governor sees in all; `advice` is a sentence each.
     """
     longest = span(now - min(member.since for member in idle))
     cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))

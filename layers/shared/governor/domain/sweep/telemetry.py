@@ -47,7 +47,6 @@ def findings(
 
 
 def health_of(found: Sequence[Finding]) -> Health:
-    """The worst of them."""
     return found[0].health if found else Health.RIGHT
 
 

@@ -206,14 +206,9 @@ def is_candidate(evidence: Evidence, policy: Policy) -> bool:
 
 
 def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime) -> Verdict:
-    """The verdict on one instance.
+    """The verdict on one instance, by the policy as it applies to it.
 
-    Args:
-        instance: as EC2 describes it now.
-        hold: standing decisions of people.
-        evidence: readings over `evidence.window`; holes stay holes.
-        policy: as it applies to this instance.
-        now: aware; decides grace and snooze only.
+    Holes of the evidence stay holes. `now` decides grace and snooze only.
     """
     unread = judge_unread(instance, hold, policy, now)
     if unread is not None:

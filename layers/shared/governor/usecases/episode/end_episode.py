@@ -142,11 +142,7 @@ class CloseDead:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime, *, aborted: bool = False) -> bool:
-        """True when there was something to close or to tell. What somebody aborted is not asked again soon.
-
-        Raises:
-            CloudError: the state table, EC2 or the channel could not be reached; repeat it.
-        """
+        """True when there was something to close or to tell. An aborted one is not asked again soon."""
         episode = self.state.episode(ref)
         if episode is not None and episode.phase is Phase.CLOSED:
             return self._tell_late(episode, now)
@@ -185,11 +181,7 @@ class VoidEpisode:
     deliver: DeliverDecision
 
     def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
-        """True when the question was open and is void now; false when it was not or no longer open.
-
-        Raises:
-            CloudError: the state table or Step Functions could not be reached; repeat it.
-        """
+        """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
         episode = self.state.episode(ref)
         if episode is None or episode.phase is not Phase.ASKING:
             return False

@@ -108,11 +108,7 @@ class Guards:
         return episode
 
     def completed_snapshots(self, cleared: Cleared) -> tuple[Snapshot, ...]:
-        """The episode's own snapshots, when every EBS volume of the instance has a completed one.
-
-        Raises:
-            SafetyError: a volume has none, or one that is not completed.
-        """
+        """The episode's own snapshots; each EBS volume must have a completed one. Raises: SafetyError."""
         ref = cleared.episode.ref
         tagged = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
         found = own_snapshots(cleared.episode, tagged)

@@ -33,8 +33,6 @@ class Rechecked:
 
 @dataclass(frozen=True, slots=True)
 class RecheckEpisode:
-    """The recheck. Safe to repeat."""
-
     clock: Clock
     accounts: Accounts
     guards: Guards
@@ -42,7 +40,7 @@ class RecheckEpisode:
     state: StateTable
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
-        """Decides whether `before` may be done now.
+        """Decides whether `before` may be done now. Safe to repeat.
 
         Raises:
             CloudError: something could not be read. A retry is right, going on is not.

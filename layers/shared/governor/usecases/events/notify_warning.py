@@ -71,7 +71,6 @@ class Attempt:
             self.failed.append(error)
 
     def result(self) -> Reaction | Exception:
-        """What was done, or what failed."""
         return joined(self.failed) if self.failed else self.reaction
 
 
@@ -114,14 +113,9 @@ class NotifyWarning:
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
         """Notify the owner, unless this event was notified before.
 
-        Args:
-            case: the warning.
-            base: the policy without overrides; its limits decide what a mass is.
-            unasked: instances whose hook was not sent, as far as that is known: a summary names them.
+        `base` has no overrides: its limits decide what a mass is. A summary names who is `unasked`.
 
-        Raises:
-            CloudError: no channel has taken the message, or it could not be noted; a repeated event sends
-                it again.
+        Raises: CloudError, when no channel has taken the message or it could not be noted; it is sent again.
         """
 
         def notify() -> None:

@@ -62,11 +62,7 @@ class RespondToWarnings:
     hooks: LifecycleHooks | None = None
 
     def one(self, warned: Warned) -> Reaction:
-        """Respond to a warning that comes alone.
-
-        Raises:
-            Exception: the instance could not be read, or a step failed; all others were done all the same.
-        """
+        """Respond to a warning that comes alone. Raises what kept a step of it from being done."""
         (result,) = self([warned])
         if isinstance(result, Exception):
             raise result
@@ -179,11 +175,7 @@ class RespondToWarnings:
         return warned if wait is None else replace(warned, stated_end=warned.at + wait)
 
     def _note_all(self, cases: Sequence[Case]) -> None:
-        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint.
-
-        Raises:
-            CloudError: not all could be noted; a repeated event does it.
-        """
+        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint."""
         now = self.clock.now()
         until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
         for case in cases:

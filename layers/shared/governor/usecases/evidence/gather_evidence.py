@@ -166,7 +166,6 @@ class _Work:
         return [found.get(gpu, ()) for gpu in self.readings]
 
     def note(self, asked: _Asked, series: Series) -> None:
-        """Keep what was published."""
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
@@ -199,8 +198,6 @@ class _Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GatherEvidence:
-    """Evidence for a batch of instances of one target."""
-
     metrics: MetricReader
     catalogue: Catalogue
 

@@ -44,7 +44,6 @@ class InspectInstance:
     state: Instances
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        """As EC2 describes it now, or `None`."""
         return self.instances.describe(target, instance_id)
 
     def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:

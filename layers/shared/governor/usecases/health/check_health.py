@@ -49,8 +49,6 @@ class HealthSummary:
 
 @dataclass(frozen=True, slots=True)
 class CheckHealth:
-    """The look at one target."""
-
     clock: Clock
     policies: Policies
     instances: InstanceReader
@@ -59,11 +57,7 @@ class CheckHealth:
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
-        """Look, if it is time to, and notify of what is new.
-
-        Raises:
-            CloudError: instances, series or the table could not be read; nothing was sent.
-        """
+        """Look, if it is time to, and notify of what is new. Raises: CloudError; nothing was sent."""
         now = self.clock.now()
         summary = HealthSummary(target, now)
         base = self.policies.base().policy

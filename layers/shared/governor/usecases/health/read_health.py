@@ -207,7 +207,6 @@ class _Work:
         own[label] = merged(own.get(label), series)
 
     def judged(self, window: Window) -> HealthReading:
-        """The reading with its findings."""
         labels = sorted({label for found in self.figures.values() for label in found}, key=by_index)
         gpus = [
             GpuFigures(
@@ -227,18 +226,12 @@ _Read = tuple[_Work, _Figure, Dimensions, str]
 
 @dataclass(frozen=True, slots=True)
 class ReadHealth:
-    """Findings for a batch of instances of one target."""
-
     metrics: MetricReader
 
     def __call__(
         self, target: Target, requests: Sequence[HealthRequest], now: datetime
     ) -> dict[str, HealthReading]:
-        """Readings by instance id.
-
-        Raises:
-            CloudError: the series could not be listed. A read that fails is that instance's `problem`.
-        """
+        """Readings by instance id; what cannot be read is a `problem`. Raises: CloudError for the listing."""
         groups: dict[tuple[Metrics, Health], list[HealthRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.policy.health].append(request)

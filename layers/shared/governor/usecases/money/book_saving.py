@@ -34,12 +34,9 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry; one that is not ours when others put the instance away while its owner was asked.
+        """The entry; `None` when it was not put away.
 
-        `None` when it was not put away.
-
-        Raises:
-            CloudError: the instance could not be read; repeat it.
+        One that is not ours when others put the instance away while its owner was asked.
         """
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
             return self._not_ours(episode, outcome, now)
@@ -120,11 +117,7 @@ def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
 def settle_restart(
     state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta
 ) -> list[str]:
-    """Ends the savings of an instance that runs again, booked before it did; says what was done.
-
-    Raises:
-        CloudError: the state table could not be reached; repeat it.
-    """
+    """Ends the savings of an instance that runs again, booked before it did; says what was done."""
     done = []
     for entry in ended_by(entries, at):
         false_stop = is_false_stop(entry, at, false_within)

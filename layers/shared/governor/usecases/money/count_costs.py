@@ -74,15 +74,7 @@ class CountCosts:
     ) -> None:
         """Counts up to now. Where another sweep has meanwhile, the next one counts on from there.
 
-        Args:
-            target: which all instances are of.
-            instances: all that run now.
-            rates: of each of them.
-            before: what the sweep before saw, those that no longer run included.
-            now: aware.
-
-        Raises:
-            CloudError: the state table could not be reached; the next sweep makes up for it.
+        `before` is what the sweep before saw, those that no longer run included.
         """
         this = self.state.meter(target, month_of(now))
         # At its first sweep, a month needs the meter of the month before.

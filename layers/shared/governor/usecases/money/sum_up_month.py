@@ -56,11 +56,7 @@ class SumUpMonth:
     hub: Target
 
     def __call__(self) -> Month:
-        """Sum up, and notify of what is due. What cannot be sent is tried again by the next sweep.
-
-        Raises:
-            CloudError: the state table could not be read.
-        """
+        """Sum up, and notify of what is due. What cannot be sent is tried again by the next sweep."""
         now = self.clock.now()
         policy = self.policies.base().policy
         month = month_of(now)

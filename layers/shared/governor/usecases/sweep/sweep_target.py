@@ -45,8 +45,6 @@ _SPREAD_OVER = 1000
 
 @dataclass(frozen=True, slots=True)
 class SweepTarget:
-    """The sweep of one target."""
-
     clock: Clock
     policies: Policies
     instances: InstanceReader
@@ -65,11 +63,7 @@ class SweepTarget:
     hub: Target
 
     def __call__(self, target: Target) -> SweepSummary:
-        """Sweep the target.
-
-        Raises:
-            CloudError: the instances or the state table could not be read; nothing was changed.
-        """
+        """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
         now, base = self.clock.now(), self.policies.base().policy
         before = self.state.observations(target)
         sweep = self._list(target, base, before, now)
