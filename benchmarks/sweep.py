@@ -29,6 +29,8 @@ from governor.usecases.health.read_health import ReadHealth
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
+from governor.usecases.sweep.follow_up import FollowUp
+from governor.usecases.sweep.freeze_plans import FreezePlans
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_target import SweepTarget
 from local.templates import expand_template
@@ -109,15 +111,17 @@ class Bench:
             catalogue=catalogue,
             state=self.state,
             tagger=Ec2Tags(clients),
-            workflow=self.workflow,
-            announcer=announcer,
-            void=VoidEpisode(self.state, deliver),
-            deliver=deliver,
-            close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
+            freeze=FreezePlans(self.state, announcer, TARGET),
+            follow_up=FollowUp(
+                self.state,
+                self.workflow,
+                void=VoidEpisode(self.state, deliver),
+                deliver=deliver,
+                close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
+            ),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),
             alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log)),
-            hub=TARGET,
         )
         self.check_health = CheckHealth(
             clock=self.clock,

@@ -19,6 +19,8 @@ from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.once import Once
+from governor.usecases.sweep.follow_up import FollowUp
+from governor.usecases.sweep.freeze_plans import FreezePlans
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import SweepSummary
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -74,16 +76,18 @@ class FleetWorld:
             catalogue=ShippedCatalogue(),
             state=self.state,
             tagger=self.ec2,
-            workflow=self.workflow,
-            announcer=self.announcer,
-            void=VoidEpisode(self.state, deliver),
-            deliver=deliver,
-            close_dead=CloseDead(
-                self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
+            freeze=FreezePlans(self.state, self.announcer, TARGET),
+            follow_up=FollowUp(
+                self.state,
+                self.workflow,
+                void=VoidEpisode(self.state, deliver),
+                deliver=deliver,
+                close_dead=CloseDead(
+                    self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
+                ),
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
-            hub=TARGET,
             alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log)),
         )
 

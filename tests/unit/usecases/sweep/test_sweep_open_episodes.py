@@ -411,7 +411,8 @@ def test_one_workflow_that_cannot_be_started_sinks_no_other() -> None:
     ids = [world.add(number) for number in (1, 2, 3)]
     workflow = OneFails()
     workflow.bad = ids[1]
-    summary = replace(world.sweep_target, workflow=workflow)(TARGET)
+    follow_up = replace(world.sweep_target.follow_up, workflow=workflow)
+    summary = replace(world.sweep_target, follow_up=follow_up)(TARGET)
 
     assert [ids[0], ids[2]] == [name.split("-", 4)[4].rsplit("-", 2)[0] for name in workflow.executions]
     assert 2 == summary.episodes_started

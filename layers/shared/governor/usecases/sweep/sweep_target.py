@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode.episode import InstanceRecord, Observation
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.judging import (
     after_reading,
@@ -27,10 +28,8 @@ from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
-from governor.ports import Announcer, Catalogue, Clock, InstanceReader, InstanceTagger, Policies, Workflow
-from governor.stores import Instances, StateTable
-from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.ports import Catalogue, Clock, InstanceReader, InstanceTagger, Policies
+from governor.stores import StateTable
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.money.count_costs import CountCosts
@@ -52,15 +51,11 @@ class SweepTarget:
     catalogue: Catalogue
     state: StateTable
     tagger: InstanceTagger
-    workflow: Workflow
-    announcer: Announcer
-    void: VoidEpisode
-    deliver: DeliverDecision
-    close_dead: CloseDead
+    freeze: FreezePlans
+    follow_up: FollowUp
     remind: RemindNotices
     costs: CountCosts
     alerts: SweepAlerts
-    hub: Target
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
@@ -69,11 +64,11 @@ class SweepTarget:
         sweep = self._list(target, base, before, now)
         summary = sweep.summary
         _judge_cases(sweep, self.gather, self.catalogue)
-        just_froze = FreezePlans(self.state, self.announcer, self.hub)(sweep)
+        just_froze = self.freeze(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
         _mark_idle(sweep, self.tagger, self.state)
-        FollowUp(self.state, self.workflow, self.void, self.deliver, self.close_dead)(sweep)
+        self.follow_up(sweep)
         self.alerts.idle(sweep)
         if not just_froze:
             self.alerts.silence(sweep)
@@ -99,18 +94,13 @@ class SweepTarget:
             if seen is None or seen.launch_time != instance.launch_time:
                 seen = Observation(instance.launch_time, verdict="", at=now)
             record = records.get(instance.instance_id) or InstanceRecord(target, instance.instance_id)
-            cases.append(self._case(instance, record, seen, now))
+            # One that cannot be judged never sinks the others: it has no data.
+            try:
+                applied, unknown = self.policies.applied_to(instance), record.problem
+            except PolicyError as error:
+                applied, unknown = self.policies.base(), str(error)
+            cases.append(Case(instance, applied, record, seen, now, unknown))
         return Sweep(target, base, now, cases, records, SweepSummary(target, now, instances=len(cases)))
-
-    def _case(
-        self, instance: Instance, record: InstanceRecord, before: Observation, now: UtcDatetime
-    ) -> Case:
-        """One instance that cannot be judged never sinks the others; its own sweep ends in no data."""
-        try:
-            applied, unknown = self.policies.applied_to(instance), record.problem
-        except PolicyError as error:
-            applied, unknown = self.policies.base(), str(error)
-        return Case(instance, applied, record, before, now, unknown)
 
 
 def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> None:
@@ -188,40 +178,34 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
     )
 
 
-def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: Instances) -> None:
+def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
     """Set and remove the marks that differ from the verdicts.
 
     A dry run leaves no tag behind; the state table remembers that it was tried.
     """
-    to_mark: dict[bool, list[str]] = defaultdict(list)
-    to_unmark: dict[bool, list[str]] = defaultdict(list)
+    to_write: dict[tuple[bool, bool], list[str]] = defaultdict(list)
     for case in sweep.cases:
         dry_run = case.policy.mode is Mode.OBSERVE
         present = [tag in case.instance.tags for tag in MARKS]
         noted = case.record.marked_at is not None
         outdated = _has_outdated_marks(case)
         if case.is_idle and (outdated or not (noted if dry_run else all(present))):
-            to_mark[dry_run].append(case.id)
+            to_write[True, dry_run].append(case.id)
         elif outdated or (case.verdict.kind in (*WORKING, *LEFT_ALONE) and (noted or any(present))):
-            to_unmark[dry_run].append(case.id)
+            to_write[False, dry_run].append(case.id)
     target, tags = sweep.target, {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
-    for dry_run, ids in to_mark.items():
-        failed = tagger.set_tags(target, ids, tags, dry_run=dry_run)
-        sweep.summary.marked += _note_marks(sweep, state, ids, failed, sweep.now)
-    for dry_run, ids in to_unmark.items():
-        failed = tagger.remove_tags(target, ids, MARKS, dry_run=dry_run)
-        sweep.summary.unmarked += _note_marks(sweep, state, ids, failed, None)
-
-
-def _note_marks(
-    sweep: Sweep, state: Instances, ids: Sequence[str], failed: Mapping[str, str], at: UtcDatetime | None
-) -> int:
-    """Remember what was done; return of how many instances."""
-    sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
-    done = [one for one in ids if one not in failed]
-    for one in done:
-        sweep.attempt(f"note of the tags of {one}", state.set_marked, sweep.target, one, at)
-    return len(done)
+    for (marks, dry_run), ids in to_write.items():
+        if marks:
+            failed = tagger.set_tags(target, ids, tags, dry_run=dry_run)
+        else:
+            failed = tagger.remove_tags(target, ids, MARKS, dry_run=dry_run)
+        sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
+        done = [one for one in ids if one not in failed]
+        sweep.summary.marked += len(done) * marks
+        sweep.summary.unmarked += len(done) * (not marks)
+        for one in done:
+            at = sweep.now if marks else None
+            sweep.attempt(f"note of the tags of {one}", state.set_marked, target, one, at)
 
 
 def _has_outdated_marks(case: Case) -> bool:
@@ -231,13 +215,6 @@ def _has_outdated_marks(case: Case) -> bool:
     """
     at = case.record.marked_at
     if at is None and case.policy.mode is not Mode.OBSERVE:
-        at = _moment(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
+        with suppress(ValueError):  # anybody may have written the tag
+            at = parse_iso(case.instance.tags.get(LOW_UTILIZATION_TAG, ""))
     return at is not None and at < case.instance.launch_time
-
-
-def _moment(text: str) -> UtcDatetime | None:
-    """The time in a tag, which anybody may have written."""
-    try:
-        return parse_iso(text)
-    except ValueError:
-        return None
