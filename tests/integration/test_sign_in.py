@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import pytest
 import pytest_socket
 
-from governor.adapters.oidc import HttpsFetch
+from governor.adapters.oidc import Client, OidcProvider
 from governor.domain.approvals.links import Sealer
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import IssuerUnavailable
@@ -257,11 +257,15 @@ def test_a_sign_in_leads_nowhere_but_back(place: Place, target: str) -> None:
 
 def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> None:
     """A certificate that nobody vouches for, and a port where nobody listens."""
-    fetch = HttpsFetch()
+
+    def begin(issuer: str) -> None:
+        where = {"state": "s", "nonce": "n", "verifier": "v", "redirect_uri": "https://api.example.com"}
+        OidcProvider(Client(issuer, "gpu-governor")).authorization_url(**where)
+
     with pytest.raises(IssuerUnavailable, match="SSLError"):
-        fetch(f"{place.issuer.url}/keys", None, {})
+        begin(place.issuer.url)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
         with pytest.raises(IssuerUnavailable, match="did not answer"):
-            fetch(f"https://127.0.0.1:{port}/keys", None, {})
+            begin(f"https://127.0.0.1:{port}")

@@ -24,10 +24,10 @@ from governor.channels.pagerduty import PagerDutyChannel, dedup_key
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.slack_actions import parse_slack_answer, verify_slack_request
 from governor.channels.teams import TeamsChannel
-from governor.channels.transport import HttpsTransport
 from governor.channels.webhook import WebhookChannel, sign_webhook
 from governor.domain.alerts.alert import Section, Severity
 from governor.domain.approvals.approval import Answer
+from governor.https import Https
 from local.cloud import ANSWER_SECONDS, LocalCloud
 from local.receivers import CHANNELS, Receivers
 from tests.unit.channels.builders import EPISODE, LINK, make_message, make_outcome
@@ -53,24 +53,24 @@ def receivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receivers]:
 
 def slack_app(receivers: Receivers, token: str | None = None, channel: str | None = None) -> SlackAppChannel:
     """In the receivers' conversation, with their token, unless told otherwise."""
-    api = SlackApi(token or receivers.slack_token, HttpsTransport(), NowClock(), receivers.slack_api_url)
+    api = SlackApi(token or receivers.slack_token, Https(), NowClock(), receivers.slack_api_url)
     return SlackAppChannel(api, channel or receivers.slack_channel)
 
 
 def sender(receivers: Receivers, name: str) -> Channel:
     """The sender for one of the receivers' channels."""
-    transport, clock = HttpsTransport(), NowClock()
+    https, clock = Https(), NowClock()
     match name:
         case "slack":
             return slack_app(receivers)
         case "slack_webhook":
-            return SlackWebhookChannel(receivers.slack_webhook_url, transport, clock)
+            return SlackWebhookChannel(receivers.slack_webhook_url, https, clock)
         case "teams":
-            return TeamsChannel(receivers.teams_url, transport, clock)
+            return TeamsChannel(receivers.teams_url, https, clock)
         case "pagerduty":
-            return PagerDutyChannel(receivers.pagerduty_key, transport, clock, receivers.pagerduty_url)
+            return PagerDutyChannel(receivers.pagerduty_key, https, clock, receivers.pagerduty_url)
         case _:
-            return WebhookChannel(receivers.webhook_url, [receivers.webhook_secret], transport, clock)
+            return WebhookChannel(receivers.webhook_url, [receivers.webhook_secret], https, clock)
 
 
 def post(url: str, body: bytes, headers: dict[str, str], certificate: Path) -> tuple[int, Any]:
@@ -137,17 +137,17 @@ def test_an_unknown_certificate_gets_nothing(
 
 def test_wrong_credentials_are_refused_and_say_so(receivers: Receivers) -> None:
     """Each by what its service says."""
-    transport, clock = HttpsTransport(), NowClock()
+    https, clock = Https(), NowClock()
     wrong: list[tuple[Channel, str]] = [
         (slack_app(receivers, token="xoxb-other"), "invalid_auth: store the present bot token"),
         (slack_app(receivers, channel="C0OTHER"), "channel_not_found: invite the app"),
         (
-            SlackWebhookChannel(f"{receivers.url}/services/T/B/other", transport, clock),
+            SlackWebhookChannel(f"{receivers.url}/services/T/B/other", https, clock),
             "404: .*make a new one",
         ),
-        (TeamsChannel(f"{receivers.url}/workflows/other", transport, clock), "404: .*make a new one"),
-        (PagerDutyChannel("0" * 32, transport, clock, receivers.pagerduty_url), "400"),
-        (WebhookChannel(receivers.webhook_url, ["o" * 32], transport, clock), "401: .*credentials"),
+        (TeamsChannel(f"{receivers.url}/workflows/other", https, clock), "404: .*make a new one"),
+        (PagerDutyChannel("0" * 32, https, clock, receivers.pagerduty_url), "400"),
+        (WebhookChannel(receivers.webhook_url, ["o" * 32], https, clock), "401: .*credentials"),
     ]
     for channel, expected in wrong:
         with pytest.raises(DeliveryRefused, match=expected):

@@ -23,7 +23,6 @@ from unittest import mock
 from governor.adapters.clients import Clients
 from governor.channels.dispatch import Dispatch
 from governor.channels.message import Message
-from governor.channels.transport import HttpAnswer
 from governor.contracts.policy import PolicyBook
 from governor.contracts.yaml_document import Document as PolicyDocument
 from governor.contracts.yaml_document import read_document
@@ -32,6 +31,7 @@ from governor.domain.evidence import Window
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
 from governor.errors import CloudError
+from governor.https import HttpAnswer
 from governor.ports import MetricAnswer, MetricQuery
 from governor.stores.table import Document, Key, Table, Write
 from governor.usecases.episode.take_snapshot import TakeSnapshot
@@ -214,19 +214,19 @@ class _SimulatedClients(Clients):
         return known.get(service)
 
 
-def _post(self: object, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+def _send(self: object, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
     """In place of an HTTPS request: Slack takes it."""
-    del self, headers
+    del self, method, headers
     cloud, document = _CLOUDS[-1], json.loads(body)
 
     def take() -> HttpAnswer:
         text = json.loads(document["text"])
         if url.endswith("chat.postMessage"):
-            cloud.mailed(f"{channel}:{document['channel']}", text)
+            cloud.mailed(f"slack:{document['channel']}", text)
         answer = {"ok": True, "channel": document.get("channel"), "ts": "1795262400.000100"}
         return HttpAnswer(200, {}, json.dumps(answer).encode())
 
-    return cloud.port(f"{channel}.post", take)
+    return cloud.port("slack.post", take)
 
 
 def _digest(message: Message, **_: Any) -> str:
@@ -357,7 +357,7 @@ def simulated() -> Iterator[None]:
             ),
             ("governor.channels.slack.slack_text", _digest),
             ("governor.channels.slack.slack_blocks", lambda *_, **__: []),
-            ("governor.channels.transport.HttpsTransport.post", _post),
+            ("governor.https.Https.send", _send),
             ("governor.contracts.policy.read_document", read),
             ("governor.contracts.policy.PolicyBook", book),
             ("logging.Logger.handle", lambda *_: None),

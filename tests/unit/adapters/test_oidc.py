@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -14,12 +14,26 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from governor.adapters.oidc import Client, OidcProvider, client_secret
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
+from governor.https import HttpAnswer, Https
 from local.oidc import Issuer, Person
 
 URL = "https://issuer.example.com"
 CALLBACK = "https://api.example.com/sign-in/callback"
 NONCE, STATE, VERIFIER = "n" * 43, "s" * 43, "v" * 43
 ALICE = Person("u-alice", {"email": "alice@example.com", "email_verified": True, "groups": ["gpu"]})
+
+
+class Wire(Https):
+    """Gives what would go over the network to a function of address, form and headers."""
+
+    def __init__(self, fetch: Callable[..., tuple[int, bytes]]) -> None:
+        self.fetch = fetch
+
+    def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+        assert ("POST" if body else "GET") == method
+        form = dict(parse_qsl(str(body), strict_parsing=True)) if body else None
+        status, answer = self.fetch(url, form, headers)
+        return HttpAnswer(status, {}, answer)
 
 
 @dataclass
@@ -39,10 +53,10 @@ class World:
 
     def made(self, client: Client) -> OidcProvider:
         """Another provider of the same issuer."""
-        return OidcProvider(client, self.fetch, elapsed=lambda: self.seconds)
+        return OidcProvider(client, Wire(self.fetch), elapsed=lambda: self.seconds)
 
     def fetch(
-        self, url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+        self, url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]
     ) -> tuple[int, bytes]:
         """As over the network."""
         path = url.removeprefix(URL)
@@ -54,8 +68,7 @@ class World:
             if path.startswith("/.well-known") and self.changed:
                 return 200, json.dumps({**self.issuer.document(), **self.changed}).encode()
             return reply.status, reply.body
-        sent = {name.lower(): value for name, value in (headers or {}).items()}
-        sent["content-type"] = "application/x-www-form-urlencoded"
+        sent = {name.lower(): value for name, value in headers.items()}
         reply = self.issuer.post(path, sent, form)
         return reply.status, reply.body
 
@@ -352,20 +365,19 @@ def test_a_secret_goes_into_the_form_where_the_issuer_wants_it_there() -> None:
     """And nowhere else; a way that we do not know is said."""
     world = World("right")
     world.changed = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
-    sent: list[tuple[Mapping[str, str] | None, Mapping[str, str] | None]] = []
+    sent: list[tuple[Mapping[str, str] | None, Mapping[str, str]]] = []
 
-    def spy(
-        url: str, form: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, bytes]:
+    def spy(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         sent.append((form, headers))
         return world.fetch(url, form, headers)
 
-    provider = OidcProvider(Client(URL, "gpu-governor", lambda: "right"), spy)
+    provider = OidcProvider(Client(URL, "gpu-governor", lambda: "right"), Wire(spy))
     with pytest.raises(ConfigurationError):  # this issuer takes it in the header only
         provider.redeem(code="c", nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK)
     form, headers = sent[-1]
     assert form is not None
-    assert ("gpu-governor", "right", {}) == (form["client_id"], form["client_secret"], headers)
+    assert ("gpu-governor", "right") == (form["client_id"], form["client_secret"])
+    assert "Authorization" not in headers
 
     world.changed = {"token_endpoint_auth_methods_supported": ["private_key_jwt"]}
     world.seconds = 3600.0

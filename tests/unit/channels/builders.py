@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from governor.channels.message import DeliveryRetryable, Message, Table
-from governor.channels.transport import HttpAnswer
+import urllib3
+
+from governor.channels.message import Message, Table
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
+from governor.https import HttpAnswer, Https
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
 EPISODE = "123456789012-us-east-1-i-0123456789abcdef0-20261119T080000Z-1"
@@ -89,16 +91,18 @@ class FixedClock:
 
 
 @dataclass
-class FakeTransport:
-    """The port `Transport`: gives the answers in turn (the last again and again), keeps what was sent."""
+class FakeHttps(Https):
+    """Gives the answers in turn (the last again and again), keeps what was sent."""
 
     answers: list[HttpAnswer] = field(default_factory=lambda: [HttpAnswer(200)])
     sent: list[tuple[str, bytes, Mapping[str, str]]] = field(default_factory=list)
 
-    def post(self, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
         """A status of 0 stands for no answer."""
+        assert "POST" == method
+        assert isinstance(body, bytes)
         self.sent.append((url, body, headers))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer.status == 0:
-            raise DeliveryRetryable("it did not answer (TimeoutError)", channel=channel)
+            raise urllib3.exceptions.TimeoutError
         return answer

@@ -8,14 +8,14 @@ import pytest
 
 from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key, pagerduty_event
-from governor.channels.transport import HttpAnswer
 from governor.domain.alerts.alert import AlertKind, Severity
 from governor.errors import ConfigurationError
+from governor.https import HttpAnswer
 from tests.unit.channels.builders import (
     EPISODE,
     LINK,
     NOW,
-    FakeTransport,
+    FakeHttps,
     FixedClock,
     make_message,
     make_outcome,
@@ -24,16 +24,16 @@ from tests.unit.channels.builders import (
 KEY = "R0uting" + "k" * 25
 
 
-def channel(transport: FakeTransport) -> PagerDutyChannel:
+def channel(https: FakeHttps) -> PagerDutyChannel:
     """With a well-formed key."""
-    return PagerDutyChannel(KEY, transport, FixedClock())
+    return PagerDutyChannel(KEY, https, FixedClock())
 
 
 def test_an_escalation_triggers_one_incident_for_its_episode() -> None:
     """Key, severity, source and link are where PagerDuty looks for them."""
-    transport = FakeTransport([HttpAnswer(202)])
-    delivered = channel(transport).send(make_message(severity=Severity.CRITICAL, stage="escalate"))
-    ((url, body, _),) = transport.sent
+    https = FakeHttps([HttpAnswer(202)])
+    delivered = channel(https).send(make_message(severity=Severity.CRITICAL, stage="escalate"))
+    ((url, body, _),) = https.sent
     event = json.loads(body)
 
     assert "https://events.pagerduty.com/v2/enqueue" == url
@@ -53,13 +53,13 @@ def test_the_outcome_resolves_the_incident_of_its_episode() -> None:
 
 def test_an_outcome_without_incident_is_not_for_this_channel() -> None:
     """There is nothing to resolve."""
-    assert not channel(FakeTransport()).takes(make_outcome())
+    assert not channel(FakeHttps()).takes(make_outcome())
 
 
 def test_a_failure_is_an_incident_also_when_it_ends_the_episode() -> None:
     """Somebody must look at what was left behind."""
     failure = make_outcome(kind=AlertKind.FAILURE, severity=Severity.CRITICAL, thread=EPISODE)
-    assert channel(FakeTransport()).takes(failure)
+    assert channel(FakeHttps()).takes(failure)
     assert "trigger" == pagerduty_event(failure)["event_action"]
 
 
@@ -82,12 +82,12 @@ def test_workflows_that_fail_for_one_cause_are_one_incident() -> None:
 @pytest.mark.parametrize("severity", [Severity.INFO, Severity.WARNING])
 def test_nobody_is_woken_by_less_than_critical(severity: Severity) -> None:
     """Not even by a caller that does not ask first."""
-    transport = FakeTransport()
-    sender, message = channel(transport), make_message(severity=severity)
+    https = FakeHttps()
+    sender, message = channel(https), make_message(severity=severity)
     assert not sender.takes(message)
     with pytest.raises(ValueError, match="severity"):
         sender.send(message)
-    assert [] == transport.sent
+    assert [] == https.sent
 
 
 def test_long_texts_and_names_stay_within_the_limits() -> None:
@@ -104,7 +104,7 @@ def test_long_texts_and_names_stay_within_the_limits() -> None:
 def test_refusals_and_overload_are_told_apart_without_the_key() -> None:
     """400 means a wrong key or event, 429 means later."""
     message = make_message(severity=Severity.CRITICAL)
-    sender = channel(FakeTransport([HttpAnswer(400), HttpAnswer(429, {"retry-after": "9"})]))
+    sender = channel(FakeHttps([HttpAnswer(400), HttpAnswer(429, {"retry-after": "9"})]))
     with pytest.raises(DeliveryRefused) as refused:
         sender.send(message)
     with pytest.raises(DeliveryRetryable) as later:
@@ -118,7 +118,7 @@ def test_refusals_and_overload_are_told_apart_without_the_key() -> None:
 def test_a_malformed_key_is_refused_before_anything_is_sent(key: str) -> None:
     """And is not repeated in the error."""
     with pytest.raises(ConfigurationError, match="32 letters and digits") as error:
-        PagerDutyChannel(key, FakeTransport(), FixedClock())
+        PagerDutyChannel(key, FakeHttps(), FixedClock())
     assert "kkk" not in str(error.value)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
-from governor.channels.transport import HttpAnswer
 from governor.errors import ConfigurationError
-from tests.unit.channels.builders import FakeTransport, FixedClock, make_message, make_outcome
+from governor.https import HttpAnswer
+from tests.unit.channels.builders import FakeHttps, FixedClock, make_message, make_outcome
 
 TOKEN = "xoxb-secret-part"
 HOOK = "https://hooks.slack.example/services/secret-part"
@@ -20,7 +20,7 @@ TAKEN = {"ok": True, "channel": "C0123456789", "ts": "1795176150.000100"}
 NO_ANSWER = HttpAnswer(0)
 
 
-class FakeSlack(FakeTransport):
+class FakeSlack(FakeHttps):
     """Answers each call in turn, and knows what was asked."""
 
     def __init__(self, *answers: HttpAnswer) -> None:
@@ -44,14 +44,14 @@ def no(code: str, status: int = 200, **headers: str) -> HttpAnswer:
     return HttpAnswer(status, headers, json.dumps({"ok": False, "error": code}).encode())
 
 
-def app(transport: FakeTransport) -> SlackAppChannel:
+def app(https: FakeHttps) -> SlackAppChannel:
     """In one conversation."""
-    return SlackAppChannel(SlackApi(TOKEN, transport, FixedClock()), "C0123456789")
+    return SlackAppChannel(SlackApi(TOKEN, https, FixedClock()), "C0123456789")
 
 
 def webhook(answer: HttpAnswer) -> SlackWebhookChannel:
     """Over one address."""
-    return SlackWebhookChannel(HOOK, FakeTransport([answer]), FixedClock())
+    return SlackWebhookChannel(HOOK, FakeHttps([answer]), FixedClock())
 
 
 def test_the_first_message_gives_the_thread() -> None:
@@ -164,9 +164,9 @@ def test_a_foreign_thread_is_refused() -> None:
 
 def test_an_incoming_webhook_takes_a_message_with_a_link() -> None:
     """No buttons to answer, no unfolding."""
-    transport = FakeTransport([HttpAnswer(200, {}, b"ok")])
-    delivered = SlackWebhookChannel(HOOK, transport, FixedClock()).send(make_message())
-    ((url, body, headers),) = transport.sent
+    https = FakeHttps([HttpAnswer(200, {}, b"ok")])
+    delivered = SlackWebhookChannel(HOOK, https, FixedClock()).send(make_message())
+    ((url, body, headers),) = https.sent
     assert (HOOK, True) == (url, headers["Content-Type"].startswith("application/json"))
     sent = json.loads(body)
     assert "governor.approve" not in str(sent["blocks"])
@@ -193,7 +193,7 @@ def test_a_page_that_answers_200_is_no_delivery() -> None:
 def test_only_a_bot_token_is_taken(token: str) -> None:
     """A user token would post as a person."""
     with pytest.raises(ConfigurationError, match="bot token") as error:
-        SlackApi(token, FakeTransport(), FixedClock())
+        SlackApi(token, FakeHttps(), FixedClock())
     assert "secret-part" not in str(error.value)
 
 
@@ -201,16 +201,16 @@ def test_only_a_bot_token_is_taken(token: str) -> None:
 def test_a_conversation_is_given_by_its_id(name: str) -> None:
     """Names change, and somebody else may take one."""
     with pytest.raises(ConfigurationError, match="by its id"):
-        SlackAppChannel(SlackApi(TOKEN, FakeTransport(), FixedClock()), name)
+        SlackAppChannel(SlackApi(TOKEN, FakeHttps(), FixedClock()), name)
 
 
 @pytest.mark.parametrize("url", ["http://slack.example/api/", "http://hooks.example/secret-part"])
 def test_only_https_is_spoken(url: str) -> None:
     """Of the API and of a webhook; the refusal does not repeat the address."""
     with pytest.raises(ConfigurationError) as api:
-        SlackApi(TOKEN, FakeTransport(), FixedClock(), url)
+        SlackApi(TOKEN, FakeHttps(), FixedClock(), url)
     with pytest.raises(ConfigurationError) as hook:
-        SlackWebhookChannel(url, FakeTransport(), FixedClock())
+        SlackWebhookChannel(url, FakeHttps(), FixedClock())
     assert "secret-part" not in f"{api.value} {hook.value}"
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from governor.channels.message import DeliveryRefused, Table
 from governor.channels.teams import TeamsChannel, teams_envelope
-from governor.channels.transport import HttpAnswer
 from governor.domain.alerts.alert import Section
-from tests.unit.channels.builders import FACTS, LINK, FakeTransport, FixedClock, make_message, make_outcome
+from governor.https import HttpAnswer
+from tests.unit.channels.builders import FACTS, LINK, FakeHttps, FixedClock, make_message, make_outcome
 
 URL = "https://prod-1.westeurope.logic.example/workflows/w1/triggers/manual/paths/invoke?sig=secret-part"
 
@@ -99,7 +99,7 @@ def test_a_card_is_never_too_large(lines: list[str], sections: int, rows: int) -
 
 def test_a_withdrawn_workflow_is_refused_without_its_address() -> None:
     """The signature in the address is a secret."""
-    sender = TeamsChannel(URL, FakeTransport([HttpAnswer(404)]), FixedClock())
+    sender = TeamsChannel(URL, FakeHttps([HttpAnswer(404)]), FixedClock())
     with pytest.raises(DeliveryRefused, match="make a new one") as error:
         sender.send(make_message())
     assert "secret-part" not in str(error.value) + repr(sender)
@@ -107,6 +107,6 @@ def test_a_withdrawn_workflow_is_refused_without_its_address() -> None:
 
 def test_taken_is_202() -> None:
     """The delivery id is the message's own, as workflows give none."""
-    sender = TeamsChannel(URL, FakeTransport([HttpAnswer(202)]), FixedClock())
+    sender = TeamsChannel(URL, FakeHttps([HttpAnswer(202)]), FixedClock())
     delivered = sender.send(make_message())
     assert (make_message().delivery_key, None) == (delivered.delivery_id, delivered.thread)

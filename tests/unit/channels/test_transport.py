@@ -11,14 +11,14 @@ import urllib3
 from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.transport import (
     LONGEST_WAIT_SECONDS,
-    HttpAnswer,
-    HttpsTransport,
     check_answer,
     https_url,
+    post,
     retry_after_seconds,
     unanswered,
 )
 from governor.errors import ConfigurationError
+from governor.https import HttpAnswer, Https
 from tests.unit.channels.builders import NOW
 
 
@@ -96,7 +96,7 @@ def test_a_network_that_fails_is_retryable_and_tells_no_address(monkeypatch: pyt
 
     monkeypatch.setattr(urllib3.PoolManager, "request", refuse)
     with pytest.raises(DeliveryRetryable, match="NewConnectionError") as error:
-        HttpsTransport().post("teams", "https://hooks.example/secret-part", b"", {})
+        post(Https(), "teams", "https://hooks.example/secret-part", b"", {})
     assert "secret-part" not in str(error.value)
     assert (None, True) == (error.value.__cause__, error.value.__suppress_context__)
     assert error.value.retry_after_seconds is None

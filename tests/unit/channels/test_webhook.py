@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.channels.message import CallbackRefused, DeliveryRefused, DeliveryRetryable
-from governor.channels.transport import HttpAnswer
 from governor.channels.webhook import (
     DELIVERY_HEADER,
     SIGNATURE_HEADER,
@@ -22,23 +21,24 @@ from governor.channels.webhook import (
     webhook_document,
 )
 from governor.errors import ConfigurationError
-from tests.unit.channels.builders import EPISODE, FACTS, LINK, NOW, FakeTransport, FixedClock, make_message
+from governor.https import HttpAnswer
+from tests.unit.channels.builders import EPISODE, FACTS, LINK, NOW, FakeHttps, FixedClock, make_message
 
 SECRET = "s" * 32
 OTHER = "o" * 32
 URL = "https://hooks.example/governor"
 
 
-def channel(transport: FakeTransport, *secrets: str) -> WebhookChannel:
+def channel(https: FakeHttps, *secrets: str) -> WebhookChannel:
     """With one secret unless told otherwise."""
-    return WebhookChannel(URL, secrets or (SECRET,), transport, FixedClock())
+    return WebhookChannel(URL, secrets or (SECRET,), https, FixedClock())
 
 
 def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
     """A receiver needs the body, the header and the secret, nothing else."""
-    transport = FakeTransport()
-    delivered = channel(transport).send(make_message())
-    ((url, body, headers),) = transport.sent
+    https = FakeHttps()
+    delivered = channel(https).send(make_message())
+    ((url, body, headers),) = https.sent
 
     verify_webhook(SECRET, headers[SIGNATURE_HEADER], body, NOW)
     document = json.loads(body)
@@ -49,19 +49,19 @@ def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
 
 def test_a_repeated_delivery_carries_the_same_id() -> None:
     """So that a receiver can tell a repetition from something new."""
-    transport = FakeTransport([HttpAnswer(503), HttpAnswer(200)])
+    https = FakeHttps([HttpAnswer(503), HttpAnswer(200)])
     with pytest.raises(DeliveryRetryable):
-        channel(transport).send(make_message())
-    channel(transport).send(make_message())
-    first, second = (headers[DELIVERY_HEADER] for _, _, headers in transport.sent)
+        channel(https).send(make_message())
+    channel(https).send(make_message())
+    first, second = (headers[DELIVERY_HEADER] for _, _, headers in https.sent)
     assert first == second
 
 
 def test_a_secret_is_exchanged_without_a_gap() -> None:
     """While both sign, receivers with either one accept."""
-    transport = FakeTransport()
-    channel(transport, SECRET, OTHER).send(make_message())
-    ((_, body, headers),) = transport.sent
+    https = FakeHttps()
+    channel(https, SECRET, OTHER).send(make_message())
+    ((_, body, headers),) = https.sent
     for secret in (SECRET, OTHER):
         verify_webhook(secret, headers[SIGNATURE_HEADER], body, NOW)
 
@@ -111,7 +111,7 @@ def test_another_secret_is_refused() -> None:
 
 def test_a_refusal_tells_neither_address_nor_secret() -> None:
     """Nor does the object itself."""
-    sender = channel(FakeTransport([HttpAnswer(403)]))
+    sender = channel(FakeHttps([HttpAnswer(403)]))
     with pytest.raises(DeliveryRefused, match=r"^webhook: it answered 403: .*credentials") as error:
         sender.send(make_message())
     for text in (str(error.value), repr(error.value), repr(sender)):
@@ -123,7 +123,7 @@ def test_a_refusal_tells_neither_address_nor_secret() -> None:
 def test_no_secret_or_a_short_one_is_an_error_of_configuration(secrets: tuple[str, ...]) -> None:
     """Nothing is ever sent unsigned."""
     with pytest.raises(ConfigurationError, match="secret"):
-        WebhookChannel(URL, secrets, FakeTransport(), FixedClock())
+        WebhookChannel(URL, secrets, FakeHttps(), FixedClock())
 
 
 def test_money_is_written_out() -> None:

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,15 +20,14 @@ import jwt
 import urllib3
 
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
+from governor.https import HttpAnswer, Https, is_https
 
-_CONNECT_SECONDS, _READ_SECONDS = 2.0, 4.0
-_BODY_BYTES = 262_144
-"""Documents of issuers are some kilobytes; what is longer is not one."""
 _KEPT_SECONDS = 3600.0
 _KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
 """The accepted algorithms, with what their keys must say; never one that the token alone chooses. RS256 is
 what every issuer must support."""
 _LEEWAY_SECONDS = 60
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,63 +43,21 @@ class Client:
     wants_groups: bool = False
 
 
-Fetch = Callable[[str, Mapping[str, str] | None, Mapping[str, str]], tuple[int, bytes]]
-"""Send the form of a POST, or a GET without one, with these headers; return status and body.
-
-Raises: IssuerUnavailable.
-"""
-
-
-class HttpsFetch:
-    """A `Fetch` with urllib3. `SSL_CERT_FILE` names other authorities, as for any program."""
-
-    def __init__(self) -> None:
-        # At DEBUG urllib3 logs addresses, and those of an issuer may hold a code.
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS)
-        self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
-
-    def __call__(
-        self, url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]
-    ) -> tuple[int, bytes]:
-        kind = {} if form is None else {"Content-Type": "application/x-www-form-urlencoded"}
-        host = urlsplit(url).hostname
-        try:
-            answer = self._pool.request(
-                "GET" if form is None else "POST",
-                url,
-                body=None if form is None else urlencode(form),
-                headers={"Accept": "application/json", **headers, **kind},
-                redirect=False,
-                retries=False,
-                preload_content=False,
-            )
-            try:
-                body = answer.read(_BODY_BYTES + 1)
-            finally:
-                answer.close()
-        except urllib3.exceptions.HTTPError as error:
-            raise IssuerUnavailable(f"{host} did not answer ({type(error).__name__})") from error
-        if len(body) > _BODY_BYTES:
-            raise IssuerUnavailable(f"{host} sent more than {_BODY_BYTES} bytes")
-        return answer.status, body
-
-
 class OidcProvider:
     """The port `IdentityProvider`. Keep it for the life of the process: it keeps the issuer's documents."""
 
     def __init__(
-        self, client: Client, fetch: Fetch, *, elapsed: Callable[[], float] = time.monotonic
+        self, client: Client, https: Https | None = None, *, elapsed: Callable[[], float] = time.monotonic
     ) -> None:
-        _https(client.issuer, "the template's parameter OidcIssuer")
+        _checked(client.issuer, "the template's parameter OidcIssuer")
         self._client = client
-        self._fetch = fetch
+        self._https = https or Https(connect_seconds=2.0, read_seconds=4.0, most_bytes=262_144)
         self._elapsed = elapsed
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
     def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
         discovered = self._discovered()
-        endpoint = _https(discovered.get("authorization_endpoint"), "authorization_endpoint")
+        endpoint = _checked(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
         if self._client.wants_groups and "groups" in (discovered.get("scopes_supported") or ()):
             scopes.append("groups")
@@ -128,12 +84,12 @@ class OidcProvider:
             "code_verifier": verifier,
         }
         headers = self._authenticated(form)
-        endpoint = _https(self._discovered().get("token_endpoint"), "token_endpoint")
-        status, body = self._fetch(endpoint, form, headers)
-        answer = _json_object(body)
-        if status != 200:
-            raise _token_refusal(status, str(answer.get("error", "")) if answer else "")
-        token = answer.get("id_token") if answer else None
+        endpoint = _checked(self._discovered().get("token_endpoint"), "token_endpoint")
+        sent = self._fetch("POST", endpoint, urlencode(form), {**headers, **_FORM})
+        answer = _json_object(sent.body) or {}
+        if sent.status != 200:
+            raise _token_refusal(sent.status, str(answer.get("error", "")))
+        token = answer.get("id_token")
         if not isinstance(token, str):
             raise IssuerUnavailable("the token endpoint sent no id_token")
         return self._verified(token, nonce)
@@ -186,7 +142,7 @@ class OidcProvider:
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in _KEYS:
             raise SignInRefused("the issuer's token is signed by an algorithm other than RS256 and ES256")
-        uri = _https(self._discovered().get("jwks_uri"), "jwks_uri")
+        uri = _checked(self._discovered().get("jwks_uri"), "jwks_uri")
         for anew in (False, True):
             keys = self._document(uri, anew=anew).get("keys")
             found = [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
@@ -214,12 +170,19 @@ class OidcProvider:
         kept = self._kept.get(url)
         if kept is not None and not anew and now - kept[0] < _KEPT_SECONDS:
             return kept[1]
-        status, body = self._fetch(url, None, {})
-        found = _json_object(body) if status == 200 else None
+        answer = self._fetch("GET", url, None, {})
+        found = _json_object(answer.body) if answer.status == 200 else None
         if found is None:
-            raise IssuerUnavailable(f"{url} answered {status}, and no JSON object")
+            raise IssuerUnavailable(f"{url} answered {answer.status}, and no JSON object")
         self._kept[url] = now, found
         return found
+
+    def _fetch(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> HttpAnswer:
+        try:
+            return self._https.send(method, url, body, {"Accept": "application/json", **headers})
+        except urllib3.exceptions.HTTPError as error:
+            said = f"{urlsplit(url).hostname} did not answer ({type(error).__name__})"
+            raise IssuerUnavailable(said) from error
 
 
 def client_secret(document: Mapping[str, str]) -> str:
@@ -252,17 +215,11 @@ def _token_refusal(status: int, code: str) -> Exception:
     return IssuerUnavailable(f"the token endpoint answered {status} {code[:40]!r}")
 
 
-def _https(url: object, name: str) -> str:
+def _checked(url: object, name: str) -> str:
     """Return the address if it may be used. Raises: ConfigurationError."""
-    text = url if isinstance(url, str) and url.isprintable() and " " not in url else ""
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None
-    except ValueError:
-        usable = False
-    if not usable or "#" in text:
+    if not isinstance(url, str) or not is_https(url) or "#" in url:
         raise ConfigurationError(f"{name} must be a whole https:// URL without user name; it is {url!r}")
-    return text
+    return url
 
 
 def _json_object(body: bytes) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@
     Microsoft Teams     teams.TeamsChannel
     PagerDuty           pagerduty.PagerDutyChannel
     anybody else        webhook.WebhookChannel; receivers check with webhook.verify_webhook
-    over HTTPS          transport.HttpsTransport, for all but mail
+    over HTTPS          transport.HttpsChannel, for all but mail
     answers from Slack  slack_actions.SlackActions
 
 A caller asks `channel.takes(message)`, then `channel.send(message)`, and keeps `Delivered.thread` for the

@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 
 from governor.channels.message import Delivered, Message, clip
-from governor.channels.transport import HttpsChannel, Transport
+from governor.channels.transport import HttpsChannel
 from governor.domain.alerts.alert import AlertKind, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
+from governor.https import Https
 from governor.ports import Clock
 
 EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
@@ -34,14 +35,14 @@ class PagerDutyChannel(HttpsChannel):
 
     name = "pagerduty"
 
-    def __init__(self, routing_key: str, transport: Transport, clock: Clock, url: str = EVENTS_URL) -> None:
+    def __init__(self, routing_key: str, https: Https, clock: Clock, url: str = EVENTS_URL) -> None:
         if _ROUTING_KEY.fullmatch(routing_key) is None:
             raise ConfigurationError(
                 "the routing key of the channel pagerduty must have 32 letters and digits: store the "
                 "integration key of an Events API v2 integration"
             )
         self._routing_key = routing_key
-        super().__init__(url, transport, clock)
+        super().__init__(url, https, clock)
 
     def takes(self, message: Message) -> bool:
         """Take critical messages, and the outcome of an episode for which there is an incident."""

@@ -15,10 +15,10 @@ from governor.channels.message import Channel, Delivered, DeliveryRefused, Messa
 from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
 from governor.channels.slack import API_URL, SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.teams import TeamsChannel
-from governor.channels.transport import HttpsTransport, Transport
 from governor.channels.webhook import WebhookChannel
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.errors import ConfigurationError
+from governor.https import Https
 from governor.ports import Clock
 
 KEYS = frozenset(
@@ -80,7 +80,7 @@ class Registry:
     clock: Clock
     problem: str | None = None
     """Why the secret cannot be read as what it must be."""
-    transport: Transport = field(default_factory=HttpsTransport)
+    https: Https = field(default_factory=Https)
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
         """Return every way to these contacts, to `earlier` recipients, and those that are for everybody.
@@ -123,18 +123,16 @@ class Registry:
                 if place:
                     yield _route("slack", place, partial(self._conversation, token, place), own=place in own)
         elif webhook:
-            yield _route(
-                "slack", _INCOMING, partial(SlackWebhookChannel, webhook, self.transport, self.clock)
-            )
+            yield _route("slack", _INCOMING, partial(SlackWebhookChannel, webhook, self.https, self.clock))
 
     def _conversation(self, token: str, place: str) -> Channel:
-        api = SlackApi(token, self.transport, self.clock, self.secret.get("slack_api_url") or API_URL)
+        api = SlackApi(token, self.https, self.clock, self.secret.get("slack_api_url") or API_URL)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
         return SlackAppChannel(api, place, takes_answers=takes_answers)
 
     def _others(self) -> Iterator[Route]:
         """One of each kind at most, made where its setting is stored."""
-        secret, means = self.secret, (self.transport, self.clock)
+        secret, means = self.secret, (self.https, self.clock)
         if url := secret.get("teams_webhook_url"):
             yield _route("teams", "workflow", partial(TeamsChannel, url, *means))
         if key := secret.get("pagerduty_routing_key"):

@@ -12,8 +12,9 @@ from typing import Any
 
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
 from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
-from governor.channels.transport import JSON, HttpsChannel, Transport, failure, https_url
+from governor.channels.transport import HttpsChannel, failure, https_url, post
 from governor.errors import ConfigurationError
+from governor.https import Https
 from governor.ports import Clock
 
 API_URL = "https://slack.com/api/"
@@ -57,12 +58,12 @@ class SlackApi:
         ConfigurationError: no bot token, or the address is not https.
     """
 
-    def __init__(self, token: str, transport: Transport, clock: Clock, url: str = API_URL) -> None:
+    def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
             raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
-        self._headers = {"Authorization": f"Bearer {token}", **JSON}
+        self._headers = {"Authorization": f"Bearer {token}"}
         self._url = https_url(url, _NAME).rstrip("/")
-        self._transport = transport
+        self._https = https
         self._clock = clock
 
     def call(
@@ -74,7 +75,7 @@ class SlackApi:
             DeliveryError: Slack said no for another reason, or did not answer.
         """
         body = json.dumps({"parse": "none", **arguments}).encode()
-        answer = self._transport.post(_NAME, f"{self._url}/{method}", body, self._headers)
+        answer = post(self._https, _NAME, f"{self._url}/{method}", body, self._headers)
         try:
             found = json.loads(answer.body)
         except (ValueError, RecursionError):

@@ -1,27 +1,21 @@
-"""One POST over HTTPS and what its answer means. No redirects, no retries: the queue repeats, not this."""
+"""A POST to a channel, and what its answer means. No retries: the queue repeats, not this."""
 
 from __future__ import annotations
 
 import json
-import logging
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Protocol
-from urllib.parse import urlsplit
 
 import urllib3
 
 from governor.channels.message import Channel, DeliveryRefused, DeliveryRetryable
 from governor.errors import ConfigurationError
+from governor.https import HttpAnswer, Https, is_https
 from governor.ports import Clock
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
-_CONNECT_SECONDS, _READ_SECONDS = 3.0, 10.0
-_BODY_BYTES = 1_048_576
-"""Slack repeats the whole message in its answer; what is longer than that is not read to its end."""
 LONGEST_WAIT_SECONDS = 43_200
 """The longest that SQS keeps a message invisible; a receiver that asks for more is asked again after this."""
 _LATER = frozenset({408, 425, 429})
@@ -37,23 +31,6 @@ _WHAT_TO_DO = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """Status, headers by lower-case name, and the first bytes of the body."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-
-
-class Transport(Protocol):
-    """Sends one POST."""
-
-    def post(self, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """Whatever the other side answered. Raises: DeliveryRetryable when it did not answer."""
-        ...
-
-
 class HttpsChannel(Channel):
     """A channel that posts each message as JSON to one address. The address is a secret.
 
@@ -61,9 +38,9 @@ class HttpsChannel(Channel):
         ConfigurationError: the address is not https.
     """
 
-    def __init__(self, url: str, transport: Transport, clock: Clock) -> None:
+    def __init__(self, url: str, https: Https, clock: Clock) -> None:
         self._url = https_url(url, self.name)
-        self._transport = transport
+        self._https = https
         self._clock = clock
 
     def post(self, document: object) -> HttpAnswer:
@@ -72,40 +49,17 @@ class HttpsChannel(Channel):
 
     def post_body(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Raises: DeliveryError unless it was taken."""
-        answer = self._transport.post(self.name, self._url, body, {**JSON, **headers})
+        answer = post(self._https, self.name, self._url, body, headers)
         check_answer(self.name, answer, self._clock.now())
         return answer
 
 
-class HttpsTransport:
-    """The port `Transport` with urllib3. `SSL_CERT_FILE` names other authorities, as for any program."""
-
-    def __init__(self) -> None:
-        # At DEBUG urllib3 logs the path of every request, and the path of a webhook is its secret.
-        logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS)
-        self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
-
-    def post(self, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """As the port says."""
-        try:
-            answer = self._pool.request(
-                "POST",
-                url,
-                body=body,
-                headers=dict(headers),
-                redirect=False,
-                retries=False,
-                preload_content=False,
-            )
-            try:
-                start = answer.read(_BODY_BYTES)
-            finally:
-                answer.close()
-        except urllib3.exceptions.HTTPError as error:
-            raise unanswered(channel, error) from None
-        names = {name.lower(): value for name, value in answer.headers.items()}
-        return HttpAnswer(answer.status, names, start)
+def post(https: Https, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+    """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it does not."""
+    try:
+        return https.send("POST", url, body, {**JSON, **headers})
+    except urllib3.exceptions.HTTPError as error:
+        raise unanswered(channel, error) from None
 
 
 def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRefused:
@@ -123,13 +77,7 @@ def https_url(url: str, channel: str) -> str:
     Raises:
         ConfigurationError: not https, without a host, or with a user name in it. Never holds the address.
     """
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None
-        usable = usable and parts.port != 0 and url.isprintable() and " " not in url
-    except ValueError:
-        usable = False
-    if not usable:
+    if not is_https(url):
         raise ConfigurationError(
             f"the address of the channel {channel} must be a whole https:// URL without user name or spaces"
         )

@@ -15,9 +15,10 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from governor.channels.message import CallbackRefused, Delivered, Message
-from governor.channels.transport import HttpsChannel, Transport
+from governor.channels.transport import HttpsChannel
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
+from governor.https import Https
 from governor.ports import Clock
 
 SIGNATURE_HEADER = "GpuGovernor-Signature"
@@ -36,8 +37,8 @@ class WebhookChannel(HttpsChannel):
 
     name = "webhook"
 
-    def __init__(self, url: str, secrets: Sequence[str], transport: Transport, clock: Clock) -> None:
-        super().__init__(url, transport, clock)
+    def __init__(self, url: str, secrets: Sequence[str], https: Https, clock: Clock) -> None:
+        super().__init__(url, https, clock)
         self._secrets = tuple(_checked(secret) for secret in secrets)
         if not self._secrets:
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from governor.channels.slack import API_URL, SlackApi
 from governor.channels.slack_actions import Confirm, SlackActions
-from governor.channels.transport import HttpsTransport
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
+from governor.https import Https
 from governor.usecases.accounts import swept
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
@@ -29,13 +29,13 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
 def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
-    secret, policies, transport = parts.channel_secret, or_last(parts), HttpsTransport()
+    secret, policies, https = parts.channel_secret, or_last(parts), Https()
 
     def make(stored: Mapping[str, str]) -> SlackActions:
         token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
 
         def send_ephemeral(thread: str, user_id: str, text: str) -> None:
-            SlackApi(token, transport, parts.clock, api_url).send_ephemeral(thread, user_id, text)
+            SlackApi(token, https, parts.clock, api_url).send_ephemeral(thread, user_id, text)
 
         return parts.fill(
             SlackActions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.adapters.oidc import Client, HttpsFetch, OidcProvider, client_secret
+from governor.adapters.oidc import Client, OidcProvider, client_secret
 from governor.ports import IdentityProvider
 from governor.web.sessions import Sessions
 from governor.web.sign_in import SignInSite
@@ -31,4 +31,4 @@ def _provider(parts: Basics) -> OidcProvider:
         secret=(lambda: client_secret(read())) if read else None,
         wants_groups=bool(known.oidc_approver_group),
     )
-    return OidcProvider(client, HttpsFetch())
+    return OidcProvider(client)
