@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import Field
 
+from governor.contracts.events import queued_event
+from governor.contracts.parsing import Event, Moment, Payload, parse
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.alerts.delivery import Again, Flush
-from governor.domain.units import as_utc
-from governor.errors import InputError
-
-_Text = Annotated[str, Field(max_length=262_144)]
 
 
-class _AlertDocument(BaseModel, extra="forbid"):
-    """`adapters.messaging.alert_document`, read back."""
+class _AlertDocument(Payload):
+    """`domain.alerts.alert.alert_document`, read back."""
 
     version: Annotated[Literal[1], Field(exclude=True)]
     kind: AlertKind
@@ -27,11 +24,11 @@ class _AlertDocument(BaseModel, extra="forbid"):
     instance_id: str | None
     owner: str
     project: str
-    subject: _Text
-    lines: tuple[_Text, ...]
+    subject: str
+    lines: tuple[str, ...]
     link: str | None
     dedup_id: Annotated[str, Field(min_length=1, max_length=512)]
-    at: Annotated[AwareDatetime, AfterValidator(as_utc)]
+    at: Moment
     facts: Mapping[str, Any]
     cut: Annotated[bool, Field(exclude=True)] = False
 
@@ -40,23 +37,23 @@ class _AlertDocument(BaseModel, extra="forbid"):
         return Alert(**self.model_dump())
 
 
-class _AgainDocument(BaseModel, extra="forbid"):
+class _AgainDocument(Payload):
     again: _AlertDocument
 
 
-class _FlushDocument(BaseModel, extra="forbid"):
+class _FlushDocument(Payload):
     flush: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-class _AlarmDocument(BaseModel):
-    """A CloudWatch alarm as SNS publishes it. CloudWatch may add fields at any time.
+class _AlarmDocument(Event):
+    """A CloudWatch alarm as SNS publishes it.
 
     Nothing of it is believed but that the alarm of this name is worth a look: `channels.vouch`.
     """
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
     account: Annotated[str, Field(alias="AWSAccountId")]
-    changed_at: Annotated[AwareDatetime, AfterValidator(as_utc), Field(alias="StateChangeTime")]
+    changed_at: Annotated[Moment, Field(alias="StateChangeTime")]
     arn: Annotated[str, Field(alias="AlarmArn")]
 
     def alert(self) -> Alert:
@@ -82,26 +79,12 @@ def parse_queued(body: str) -> Alert | Flush | Again:
         InputError: neither an alert of ours, new or given up, nor an alarm nor a flush; names what does not
             fit.
     """
-    try:
-        if body.startswith('{"flush"'):
-            return Flush(_FlushDocument.model_validate_json(body).flush)
-        if body.startswith('{"again"'):
-            return Again(_AgainDocument.model_validate_json(body).again.alert())
-        if _is_alarm(body):
-            return _AlarmDocument.model_validate_json(body).alert()
-        return _AlertDocument.model_validate_json(body).alert()
-    except ValidationError as error:
-        where = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or '(body)'}: {item['msg']}"
-            for item in error.errors(include_url=False, include_input=False)
-        )
-        raise InputError(f"the alert was refused: {where}") from error
-
-
-def _is_alarm(body: str) -> bool:
-    """By a field of its own: the word may also stand in a name or a tag of an instance."""
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(found, dict) and "AlarmName" in found and "version" not in found
+    match document := queued_event(body):
+        case {"flush": _}:
+            return Flush(parse(_FlushDocument, document).flush)
+        case {"again": _}:
+            return Again(parse(_AgainDocument, document).again.alert())
+        case {"AlarmName": _} if "version" not in document:
+            return parse(_AlarmDocument, document).alert()
+        case _:
+            return parse(_AlertDocument, document).alert()
