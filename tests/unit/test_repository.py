@@ -160,11 +160,10 @@ def test_only_the_wiring_imports_adapters() -> None:
 
 
 def test_only_adapters_import_boto3() -> None:
-    """Foreign errors and foreign types end there; channels speak HTTPS."""
+    """Foreign errors and foreign types end there; one module speaks HTTPS to others than AWS."""
     for path in SHIPPED:
         if "adapters" not in path.parts:
-            # Channels speak HTTPS to others than AWS.
-            foreign = RUNTIME - ({"urllib3"} if path.parent.name == "channels" else set())
+            foreign = RUNTIME - ({"urllib3"} if path.name == "https.py" else set())
             assert set() == within(imports(path.read_text()), *foreign), path
 
 

@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 
 import urllib3
 
+HttpError = urllib3.exceptions.HTTPError
+"""The other side did not answer. Its text may hold the address."""
+
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
@@ -37,7 +40,7 @@ class Https:
         """Return whatever the other side answers, read to `most_bytes`.
 
         Raises:
-            urllib3.exceptions.HTTPError: it does not. Its text holds the address.
+            HttpError: it does not.
         """
         plain: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
         answer = self._pool.request(method, url, body=body, headers=dict(headers), **plain)

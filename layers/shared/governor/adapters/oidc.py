@@ -17,10 +17,9 @@ from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import jwt
-import urllib3
 
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
-from governor.https import HttpAnswer, Https, is_https
+from governor.https import HttpAnswer, HttpError, Https, is_https
 
 _KEPT_SECONDS = 3600.0
 _KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
@@ -180,7 +179,7 @@ class OidcProvider:
     def _fetch(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> HttpAnswer:
         try:
             return self._https.send(method, url, body, {"Accept": "application/json", **headers})
-        except urllib3.exceptions.HTTPError as error:
+        except HttpError as error:
             said = f"{urlsplit(url).hostname} did not answer ({type(error).__name__})"
             raise IssuerUnavailable(said) from error
 

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-import urllib3
-
 from governor.channels.message import Channel, DeliveryRefused, DeliveryRetryable
 from governor.errors import ConfigurationError
-from governor.https import HttpAnswer, Https, is_https
+from governor.https import HttpAnswer, HttpError, Https, is_https
 from governor.ports import Clock
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
@@ -58,7 +56,7 @@ def post(https: Https, channel: str, url: str, body: bytes, headers: Mapping[str
     """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it does not."""
     try:
         return https.send("POST", url, body, {**JSON, **headers})
-    except urllib3.exceptions.HTTPError as error:
+    except HttpError as error:
         raise unanswered(channel, error) from None
 
 
