@@ -174,10 +174,7 @@ class ConflictError(GovernorError):
 
 
 class CloudError(GovernorError):
-    """AWS refused a call.
-
-    `operation` is `service:Operation`, `code` the error code AWS gave (empty for network failures).
-    """
+    """AWS refused `operation` (`service:Operation`) with this `code`; network failures have none."""
 
     def __init__(self, message: str, *, operation: str = "", code: str = "") -> None:
         self.operation = operation

@@ -2,7 +2,6 @@
 
 Every method may raise `CloudError` unless its docstring says otherwise, and nothing from outside the tree of
 `governor.errors`. Where a method takes a `Target` with a `role_arn`, it acts as that role in that account.
-This module must not know AWS's client library.
 """
 
 from __future__ import annotations
@@ -59,10 +58,7 @@ class InstanceReader(Protocol):
     """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not among those found."""
 
     def list_selected(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
-        """All running instances that carry the selector tag, hidden managed ones included.
-
-        1,000 a page; volumes without sizes.
-        """
+        """All running ones with the tag, hidden managed ones included; volumes without sizes."""
 
     def describe(self, target: Target, instance_id: str) -> Instance | None: ...
     def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]: ...
@@ -74,10 +70,7 @@ class InstanceReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
-    """One series: an exact dimension set, one statistic (`Maximum`, `SampleCount`, `Average`, `Sum`).
-
-    `key` is the caller's own name for the answer.
-    """
+    """One series, by its exact dimensions and a statistic of CloudWatch. `key` names its answer."""
 
     key: str
     namespace: str
@@ -88,10 +81,9 @@ class MetricQuery:
 
 @dataclass(frozen=True, slots=True)
 class MetricAnswer:
-    """Series by key, each as long as the window has bins. `problems` names keys that could not be read.
+    """Series by key, each as long as the window has bins; a key without one published nothing.
 
-    A key in `problems` may be missing from `series` or be incomplete there; a key in neither published
-    nothing.
+    `problems` names keys that could not be read: their series may be missing or incomplete.
     """
 
     series: Mapping[str, Series]
@@ -102,27 +94,17 @@ class MetricReader(Protocol):
     """CloudWatch, read only."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """All queries over the window: 500 a call, several calls at a time.
-
-        Never raises for throttling, 5xx or a part that fails: what could not be read is in `problems`.
-        """
+        """All queries over the window. Never raises: what could not be read is in `problems`."""
 
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
-        """Recently active dimension sets of a metric that hold an `InstanceId`, by that id. 500 a page.
-
-        With `instance_id` only that instance's: for the one instance a workflow is about, never in a loop.
-        """
+        """Recently active dimension sets by `InstanceId`; with an `instance_id`, never in a loop."""
 
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> Mapping[str, Sequence[tuple[str, tuple[tuple[str, str], ...]]]]:
-        """Metric and dimensions of every series of a namespace that holds an `InstanceId`, by that id.
-
-        `recently`: only those that were published in the last three hours. With `instance_id` only that
-        instance's.
-        """
+        """Metrics and dimensions by `InstanceId`. `recently`: in the last three hours."""
 
 
 class InstanceTagger(Protocol):
@@ -172,10 +154,7 @@ class Undoer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """State is `pending`, `completed` or `error`.
-
-    `start_time` is when EC2 began it: the same for all snapshots of one call.
-    """
+    """`state`: `pending`, `completed` or `error`. `start_time` is the same for all of one call."""
 
     snapshot_id: str
     volume_id: str
@@ -190,10 +169,7 @@ class Snapshot:
 
 
 class Snapshotter(Protocol):
-    """EBS snapshots: one crash-consistent set of all attached volumes, found again by its tags.
-
-    `create` raises as `InstanceController`.
-    """
+    """One crash-consistent set of all volumes, found again by its tags. Raises: as `InstanceController`."""
 
     def create(
         self,
@@ -209,10 +185,7 @@ class Snapshotter(Protocol):
 
 
 class PriceBook(Protocol):
-    """Prices per hour, each with its source; Spot instances at their Spot price.
-
-    Never raises: an unknown price is `None`.
-    """
+    """Prices per hour with their sources; of Spot instances the Spot price. Never raises: unknown is None."""
 
     def price(self, instance: Instance, policy: Policy) -> Price: ...
 
@@ -234,10 +207,7 @@ class SpotMarket(Protocol):
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """By Region, how likely a Spot request for one instance of any of these types succeeds: 1 to 10.
-
-        Of ten Regions at most. Raises: CloudError, also where the account has asked too much today.
-        """
+        """By Region, how likely a request for one of these types succeeds: 1 to 10. Ten Regions at most."""
 
 
 class SiblingTypes(Protocol):
@@ -256,12 +226,7 @@ class SessionReader(Protocol):
     """Session Manager, read only."""
 
     def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
-        """Sessions that began after `since` and are not ended, disconnected ones among them.
-
-        Raises:
-            AccessDenied: the role may not look; where the member role is older than this release.
-            CloudError: Systems Manager did not answer.
-        """
+        """Those begun after `since`. Raises: AccessDenied where the member role is older."""
 
 
 class Catalogue(Protocol):
@@ -283,10 +248,7 @@ class CheckpointHook(Protocol):
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
-        """The id of the command. `signal`: without a hook, GPU processes get SIGTERM.
-
-        Raises: CloudError, also when one of them is not managed by Systems Manager; then none has got it.
-        """
+        """The command's id. Raises: CloudError, also when one is not managed; then none has got it."""
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]: ...
 
@@ -305,10 +267,7 @@ class Workflow(Protocol):
     """Step Functions."""
 
     def start(self, ref: EpisodeRef) -> bool:
-        """Starts the remediation of an episode; its name is the episode's, its input holds no time.
-
-        True when it is running (now or already); false when an execution of that name has ended.
-        """
+        """Start the remediation; true when it runs, false when an execution of that name has ended."""
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
         """Whether the execution of that episode runs or has ended; `None` for one that is not known.

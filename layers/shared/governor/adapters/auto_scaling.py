@@ -1,7 +1,4 @@
-"""Lifecycle hooks of Auto Scaling groups: how long they wait, and that they need not any longer.
-
-This module must not know why a group is let go on.
-"""
+"""Lifecycle hooks of Auto Scaling groups: how long they wait, and that they need not any longer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Compute environments of AWS Batch, read only: what keeps their instances, and whether jobs want them.
-
-This module must not know what is advised.
-"""
+"""Compute environments of AWS Batch, read only: what keeps their instances, and whether jobs want them."""
 
 from __future__ import annotations
 

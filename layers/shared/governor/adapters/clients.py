@@ -2,7 +2,6 @@
 
 They are those of botocore, which boto3 gives out too: loading its resources and transfers would cost a cold
 start 50 ms for nothing. The endpoint and the credentials come from the environment, as for any AWS program.
-This module must not know what the clients are used for.
 """
 
 from __future__ import annotations
@@ -131,10 +130,7 @@ def call(operation: str, client: Any, **parameters: Any) -> Any:
 
 
 def pages(operation: str, client: Any, *, following: str = "NextToken", **parameters: Any) -> Iterator[Any]:
-    """All pages of a call; the field `following` leads to the next one.
-
-    botocore's own paginators would read one more model file at every cold start.
-    """
+    """All pages, by the field `following`. botocore's paginators would read one more file at a cold start."""
     while True:
         page = call(operation, client, **parameters)
         yield page

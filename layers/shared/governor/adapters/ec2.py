@@ -1,8 +1,4 @@
-"""EC2: reading instances, tagging them, putting them away, and EBS snapshots.
-
-Facts in, calls out: what an instance may be done to is decided elsewhere. This module must not know
-thresholds, episodes or the state table.
-"""
+"""EC2: reading instances, tagging them, stopping and terminating them, and EBS snapshots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Translates what boto3 raises into the project's tree: once, chained, to the most specific class.
-
-This module must not know what the caller makes of an error.
-"""
+"""Translates what botocore raises into the project's tree: once, chained, to the most specific class."""
 
 from __future__ import annotations
 

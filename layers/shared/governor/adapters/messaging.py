@@ -1,7 +1,6 @@
 """Alerts over SNS, their queues in SQS, and mail through SES.
 
-SNS gets readable text for people, JSON for machines, and attributes for filter policies. This module must not
-know what an alert is about, nor what a mail says.
+SNS gets readable text for people, JSON for machines, and attributes for filter policies.
 """
 
 from __future__ import annotations

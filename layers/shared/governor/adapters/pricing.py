@@ -1,7 +1,6 @@
-"""What an instance costs: the policy's price, the Spot price, the shipped list, or unpriced; never zero.
+"""What an instance costs: the policy's price, the Spot price, the shipped list, or `None`; never zero.
 
 And for advice: what a type costs now as Spot in several Regions at once, and how likely it is to be had.
-Unpriced is `None`. This module must not know what is saved by what, nor what is advised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints.
-
-This module must not know what the policy says, nor why instances are asked.
-"""
+"""Systems Manager: the policy's parameter, open sessions, and Run Command for checkpoints."""
 
 from __future__ import annotations
 

@@ -42,11 +42,7 @@ class Window:
 
 
 def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
-    """The last whole periods that end at least `lag` before `now`.
-
-    The lag leaves out what agents and CloudWatch may still be delivering: a half-filled last period would
-    look idle.
-    """
+    """The last whole periods that end at least `lag` before `now`: a half-filled one would look idle."""
     step = int(period.total_seconds())
     last = int((as_utc(now) - lag).timestamp()) // step * step
     end = datetime.fromtimestamp(last, tz=as_utc(now).tzinfo)

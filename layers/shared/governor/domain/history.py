@@ -1,7 +1,6 @@
 """The day before an episode: coarser than the evidence, for people to look at and never to judge by.
 
-Frozen when the episode opens, beside the evidence and outside of its hash. This module must not know how it
-is read or drawn.
+Frozen when the episode opens, beside the evidence and outside of its hash.
 """
 
 from __future__ import annotations

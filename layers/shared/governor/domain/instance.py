@@ -1,8 +1,4 @@
-"""What the governor knows of an EC2 instance, and who it belongs to.
-
-Facts only, as `DescribeInstances` and its neighbours tell them; what they mean for a plan is decided in
-`plan`. This module must not know policies or metrics.
-"""
+"""What the governor knows of an EC2 instance, and who it belongs to: facts only, as EC2 tells them."""
 
 from __future__ import annotations
 

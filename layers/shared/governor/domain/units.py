@@ -1,7 +1,4 @@
-"""Names for the units that cross module boundaries, so that a bare number never does.
-
-Nothing here computes; it only says what a figure means.
-"""
+"""Names for the units that cross module boundaries, so that a bare number never does."""
 
 from __future__ import annotations
 

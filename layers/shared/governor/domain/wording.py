@@ -1,7 +1,4 @@
-"""Money, times, spans and people in words, rounded as a person would. Exact figures stay in the facts.
-
-Pure. This module must not know what any message is about.
-"""
+"""Money, times, spans and people in words, rounded as a person would. Exact figures stay in the facts."""
 
 from __future__ import annotations
 

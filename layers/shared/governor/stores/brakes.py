@@ -78,12 +78,7 @@ class Brakes(Store):
         return self._table.holds(update(_HUB, {}, present("freeze"), remove=["freeze"]))
 
     def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
-        """Count a step against its caps, once however often it is repeated, or return which cap is reached.
-
-        Args:
-            name: of the episode's execution.
-            caps: the most in this hour (UTC), by what is capped.
-        """
+        """Count a step against its caps, once however often it is repeated, or return which is reached."""
         for _ in range(_ATTEMPTS):
             if self._is_reserved(name, step):
                 return None

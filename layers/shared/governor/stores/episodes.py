@@ -104,10 +104,7 @@ class Episodes(Store):
         self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
-        """Note the snapshots of the episode, volume id by snapshot id, once; return those that are noted.
-
-        Raises: ConflictError when there is no such episode.
-        """
+        """Note volume ids by snapshot id, once; return those that are noted. Raises: ConflictError."""
         change = update(keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS)
         if self._table.holds(change):
             return snapshots
@@ -159,10 +156,7 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who had the instance started again; true when nobody was noted before.
-
-        Raises ConflictError when the episode is not closed.
-        """
+        """Note who undid it; true when nobody was noted before. Raises: ConflictError unless closed."""
         key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
         try:
             self._table.write(update(key, undone, _CLOSED & _unset("undone_at")))
@@ -222,11 +216,9 @@ class Episodes(Store):
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
-        """Open the approval for answers until `expires_at`, and bind the task token that waits for one.
+        """Open the approval for answers until `expires_at`, and bind the task token that waits, if any.
 
-        Without a token nothing waits yet. Returns it as stored (it may already be decided).
-
-        Raises: NotFound.
+        Returns it as stored (it may already be decided). Raises: NotFound.
         """
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
@@ -237,10 +229,7 @@ class Episodes(Store):
         self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
 
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:
-        """Note the first of two approvals, while it is pending; return the approval as stored.
-
-        Raises: NotFound.
-        """
+        """Note the first of two approvals; return the approval as stored. Raises: NotFound."""
         is_first = _PENDING & _unset("first_yes")
         self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self._existing(approval_id)
@@ -256,10 +245,7 @@ class Episodes(Store):
         return self._existing(approval_id)
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
-        """Change PENDING to VOID (or EXPIRED), once, and keep `outcome` as `void_outcome`.
-
-        Raises: ConflictError, NotFound.
-        """
+        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Raises: ConflictError, NotFound."""
         self._pending(approval_id)
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}

@@ -64,10 +64,7 @@ class EventLog(Store):
         return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
-        """As `claim`, of many different keys: those that this caller shall do.
-
-        A hundred in one transaction; one by one where any of them is not free.
-        """
+        """As `claim`, of many different keys: those that this caller shall do."""
         claimed: set[str] = set()
         for part in in_parts(keys, TRANSACTION):
             try:
@@ -90,10 +87,7 @@ class EventLog(Store):
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
-        """Count one more of `name` (a kind and a zone); a count begins anew `window` after its first.
-
-        Raises: CloudError, or ConflictError when too many counted at the same moment.
-        """
+        """Count one more of `name`; a count begins anew `window` after its first. Raises: ConflictError."""
         key, over = (target_pk(target), f"BURST#{name}"), epoch(now - window)
         counting = update(key, {}, where("started_at_epoch", ">", over), add={"warnings": 1})
         begun = {"started_at_epoch": epoch(now), "warnings": 1}

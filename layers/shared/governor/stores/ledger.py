@@ -37,10 +37,7 @@ class Ledger(Store):
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
-        """Put the meter in the place of the one that was seen; `None`: there was none.
-
-        True when this call did; false when another one has brought it forward since.
-        """
+        """Put the meter in the place of the one `seen`; false when another caller was faster."""
         unchanged = absent() if seen is None else where("counted_until", "=", seen.counted_until)
         until = parse_month(meter.month) + _METERS_KEPT
         return self._table.wins(put(_meter_key(meter.target, meter.month), meter, unchanged, until=until))

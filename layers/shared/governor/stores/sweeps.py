@@ -38,10 +38,7 @@ class _Days:
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """Return what the last sweep saw, by instance id; empty at the first sweep.
-
-        What another version packed, or a half-written set, counts as never seen.
-        """
+        """What the last sweep saw, by instance id; empty where that cannot be read as a whole."""
         items = list(self._table.query(target_pk(target), "OBSERVATIONS#"))
         if not items or items[0]["sk"] != _chunk_key(target, 0)[1]:
             return {}
@@ -91,10 +88,7 @@ class Sweeps(Store):
         return max((one for one in found if one), key=lambda one: one.tripped_at, default=None)
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
-        """Trip or release the breaker; true when this call changed it.
-
-        One that is tripped already takes the new time and reason, which is no change.
-        """
+        """Trip or release the breaker; true when this call did. A tripped one takes the new reason."""
         new, old = both = _breaker_keys(target)
         if state is None:
             # Read first: nearly every sweep finds it closed, and a read costs less than a write.
@@ -132,11 +126,7 @@ def _packed(lines: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _unpacked(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The inverse of `_packed`.
-
-    Raises:
-        ValueError, TypeError, zlib.error: not packed lines, or not all of them.
-    """
+    """The inverse of `_packed`. Raises: ValueError, TypeError, zlib.error."""
     unpacker, rest = zlib.decompressobj(), b""
     for chunk in chunks:
         # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.

@@ -123,10 +123,7 @@ class Table(ABC):
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Return the items of a partition whose sort key begins with the prefix, in order of sort keys.
-
-        With `after` only those behind that sort key.
-        """
+        """Return the items whose sort key begins with the prefix, in order; with `after` those behind it."""
 
     @abstractmethod
     def write(self, one: Write) -> Document:

@@ -35,11 +35,7 @@ class Accounts:
         return None if is_selected else f"the instance no longer carries {policy.selector}"
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
-        """The target with the role to assume, if one is needed, and what its session is named after.
-
-        Raises:
-            ConfigurationError: another account, and this function has no role to reach it with.
-        """
+        """The target with the role to assume, if one is needed. Raises: ConfigurationError without one."""
         if account == self.hub_account:
             return Target(account, region)
         if self.member_role_name is None:

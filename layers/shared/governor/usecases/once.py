@@ -1,7 +1,4 @@
-"""Does something once for an event that may come twice, and does it all the same when the log is away.
-
-This module must not know what is done.
-"""
+"""Does something once for an event that may come twice, and does it all the same when the log is away."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Does independent things at the same time, and waits for none of them longer than it can.
-
-This module must not know what is done.
-"""
+"""Does independent things at the same time, and waits for none of them longer than it can."""
 
 from __future__ import annotations
 

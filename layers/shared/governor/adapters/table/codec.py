@@ -41,9 +41,7 @@ _Pair = tuple[str, str]
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
     """Return the records of stored items, one by one.
 
-    Raises:
-        CloudError: a field is missing or not of its type. The message names the item and its fields, never
-            their values: some are secrets.
+    Raises: CloudError. It names the item and its fields, never their values: some are secrets.
     """
     validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.

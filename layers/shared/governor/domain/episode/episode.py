@@ -25,10 +25,7 @@ from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRef:
-    """Names one idle episode: the same five fields always mean the same episode.
-
-    `number` counts the episodes of the instance, from 1.
-    """
+    """Names one idle episode. `number` counts those of the instance, from 1."""
 
     account: str
     region: str
@@ -63,10 +60,7 @@ def episode_from_execution_name(name: str) -> EpisodeRef:
 
 
 class Phase(StrEnum):
-    """Where an episode is.
-
-    Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck begins.
-    """
+    """Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck begins."""
 
     OPENING = "opening"
     ASKING = "asking"

@@ -57,10 +57,7 @@ def unmet(companion: Step, instance: Instance) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the instance costs per hour. `usd_per_hour` is `None` when unpriced, which is never zero.
-
-    `source` says where the figure is from, in words fit for the approval page.
-    """
+    """`usd_per_hour` is `None` when unpriced, never zero. `source` is in words fit for the approval page."""
 
     usd_per_hour: UsdPerHour | None
     source: str

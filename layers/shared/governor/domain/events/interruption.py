@@ -1,7 +1,4 @@
-"""What EC2 announces about a running instance, and whether it is asked to save its work.
-
-Pure decisions. This module must not know Systems Manager, tables or channels.
-"""
+"""What EC2 announces about a running instance, and whether it is asked to save its work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What AWS announces with a date: scheduled changes of instances, and the ends of Capacity Blocks.
-
-This module must not know how it was announced, nor who was notified of it.
-"""
+"""What AWS announces with a date: scheduled changes of instances, and the ends of Capacity Blocks."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ class Notice:
 
     @property
     def message_key(self) -> str:
-        """Name the thing with its date: one message each, and another when the date changes.
-
-        Without a date, whatever AWS changes about it is news.
-        """
+        """Name the thing with its date: another date is news, and any change where there is none."""
         return f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
@@ -65,10 +59,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """A scheduled change as AWS Health tells it: what is announced of each instance, by its id.
-
-    A repeated event says the same at the same time: that is when Health last changed it.
-    """
+    """What AWS Health announces, by instance id. A repeated event says the same at the same time."""
 
     notices: Mapping[str, Notice]
     is_over: bool = False

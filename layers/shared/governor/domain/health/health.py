@@ -1,7 +1,6 @@
 """Health findings of one instance's GPUs: what was seen, since when, and what to do.
 
-Findings advise and never act. Only readings make a finding: a hole neither proves nor clears anything. Where
-readings come from, who is notified and how often is not known here.
+Findings advise and never act. Only readings make a finding: a hole neither proves nor clears anything.
 """
 
 from __future__ import annotations
@@ -150,10 +149,7 @@ class GpuFigures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about some GPUs of an instance.
-
-    `since` is the earliest moment in the window at which it is known to have been so; it may be older.
-    """
+    """One thing to know about some GPUs of an instance. It may have been so for longer than `since`."""
 
     kind: FindingKind
     gpus: tuple[str, ...]
@@ -184,10 +180,7 @@ class Finding:
 def health_findings(
     window: Window, gpus: Sequence[GpuFigures], rule: Health = _DEFAULTS
 ) -> tuple[Finding, ...]:
-    """All findings about the GPUs of one instance, the highest severity first.
-
-    Heat is judged period by period: the window's are those of `hot_average_seconds`.
-    """
+    """All findings about one instance, highest severity first. Heat is judged period by period."""
     faults = [finding for gpu in gpus for finding in _faults(window, gpu)]
     # A GPU that is lost or broken explains its own slowness: speed is judged for the others.
     broken = {name for finding in faults if finding.severity is Severity.CRITICAL for name in finding.gpus}

@@ -1,7 +1,4 @@
-"""The words of messages about the health of GPUs: who gets which message, and what is news.
-
-Pure wording. This module must not know channels, nor where sent findings are kept.
-"""
+"""The words of messages about the health of GPUs: who gets which message, and what is news."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What projects cost in a month: counted from when instances ran and what they cost an hour.
 
 A meter is brought forward by every sweep, from where the one before has left it: a sweep that is missed is
-made up for, one that comes twice adds nothing. This module must not know where prices come from, nor how
-meters are stored.
+made up for, one that comes twice adds nothing.
 """
 
 from __future__ import annotations
@@ -118,11 +117,7 @@ def ended(
 
 
 def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
-    """The meter brought forward to `until`, or to the end of its month.
-
-    Of every run only what lies behind the meter's own `counted_until` is added, so that counting again adds
-    nothing.
-    """
+    """The meter brought forward to `until`, or to the end of its month; counting again adds nothing."""
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     if until <= since:

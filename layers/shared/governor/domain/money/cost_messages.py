@@ -1,7 +1,4 @@
-"""The words of messages about budgets.
-
-Pure wording. This module must not know channels, nor how often something is sent.
-"""
+"""The words of messages about budgets."""
 
 from __future__ import annotations
 

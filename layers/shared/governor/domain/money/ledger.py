@@ -1,7 +1,4 @@
-"""The ledger: what each action really saved, booked when it happened and settled when it ended.
-
-Pure bookkeeping in Decimal USD. This module must not know where prices come from.
-"""
+"""What each action really saved, in Decimal USD: booked when it happened, settled when it ended."""
 
 from __future__ import annotations
 

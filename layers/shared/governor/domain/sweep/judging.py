@@ -183,9 +183,7 @@ def judge_again(
 ) -> tuple[Verdict, Evidence]:
     """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
 
-    Args:
-        evidence: over `policy.ask_window`.
-        shorter: its newest part, over `sooner_window`; judged while memory is released.
+    `evidence` covers `policy.ask_window`. `shorter`, its newest part, is judged while memory is released.
     """
     verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
     sooner = sooner_window(policy)

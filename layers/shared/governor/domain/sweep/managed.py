@@ -1,7 +1,6 @@
 """Instances that another service runs: which environment they belong to, and what its owner can do.
 
-The governor never acts on them; what keeps them running idle is a setting of that service. Pure wording and
-reading of tags. This module must not know AWS's client library, nor how often people are notified.
+The governor never acts on them; what keeps them running idle is a setting of that service.
 """
 
 from __future__ import annotations

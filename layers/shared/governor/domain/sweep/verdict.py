@@ -1,7 +1,6 @@
 """The judgement: from an instance, its evidence, the policy and the time to a verdict with its reason.
 
-Pure and total: every path ends in one of nine verdicts, and only evidence makes an instance idle. This
-module must not know AWS, the state table or how evidence is read.
+Pure and total: every path ends in one of nine verdicts, and only evidence makes an instance idle.
 """
 
 from __future__ import annotations
@@ -206,10 +205,7 @@ def is_candidate(evidence: Evidence, policy: Policy) -> bool:
 
 
 def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime) -> Verdict:
-    """The verdict on one instance, by the policy as it applies to it.
-
-    Holes of the evidence stay holes. `now` decides grace and snooze only.
-    """
+    """The verdict on one instance. Holes of the evidence stay holes; `now` decides grace and snooze only."""
     unread = judge_unread(instance, hold, policy, now)
     if unread is not None:
         return unread
@@ -263,8 +259,7 @@ def _required(policy: Policy) -> Iterator[str]:
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
     """Whether too little was measured, and only because of one hole of less than half an hour."""
-    needed = policy.idle.minimum_coverage_percent
-    is_thin = any(seen < needed for seen, _ in _measured(evidence, policy))
+    is_thin = any(seen < policy.idle.minimum_coverage_percent for seen, _ in _measured(evidence, policy))
     return is_thin and _is_but_for_one_hole(evidence, policy)
 
 
@@ -294,7 +289,7 @@ def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
     if not _is_counted(evidence):
         return None
     run = int(LONGEST_HOLE / window.period) + 1
-    most = (gpus - 1) * run * window.period.total_seconds() / policy.metrics.collection_interval_seconds
+    most = (gpus - 1) * run * _collections(window.period, policy)
     counts = [count or 0.0 for count in evidence.samples]
     ends = [end for end in range(run, len(counts) + 1) if sum(counts[end - run : end]) <= most]
     return window.bin_end(ends[-1] - 1) if ends else None
@@ -374,14 +369,14 @@ def _utilization(evidence: Evidence) -> list[Series]:
 
 def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
     """Why utilization was not seen enough of: over the window, and of every GPU."""
-    needed, window = policy.idle.minimum_coverage_percent, evidence.window
+    window = evidence.window
     if window.length < policy.window:
         wanted, read = policy.idle.window_minutes, _minutes(window.length)
         return f"the policy looks at {wanted} min, only {read} min were read"
     for gpu in evidence.gpus:
         seen = coverage_percent(padded(gpu.utilization, window))
-        if seen < needed:
-            return f"{_label(gpu)} was measured {seen:.0f} % of the window, {needed:g} % are needed"
+        if seen < policy.idle.minimum_coverage_percent:
+            return f"{_label(gpu)} was measured {_of_needed(seen, policy)}"
     expected, reporting = evidence.gpus_expected, _reporting(evidence)
     if expected is None:
         return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
@@ -420,18 +415,15 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _judge_counted_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
     """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they hold."""
-    gpus, window = evidence.gpus_expected or 1, evidence.window
-    interval, needed = policy.metrics.collection_interval_seconds, policy.idle.minimum_coverage_percent
-    collections = max(1.0, window.period.total_seconds() / interval)
+    gpus, collections = evidence.gpus_expected or 1, _collections(evidence.window.period, policy)
     # As at the end, whole collections may be missing: agents drift and skip one.
-    fewest = gpus * (collections - max(1, 60 // interval))
-    counts = [count or 0.0 for count in padded(evidence.samples, window)]
+    fewest = gpus * (collections - _may_be_missing(policy))
+    counts = [count or 0.0 for count in padded(evidence.samples, evidence.window)]
     full = [n > (gpus - 1) * collections or (n > 0 and n % gpus == 0 and n >= fewest) for n in counts]
     seen = 100.0 * sum(full) / len(full)
-    if seen >= needed:
+    if seen >= policy.idle.minimum_coverage_percent:
         return None
-    reason = f"all {gpus} GPUs were measured {seen:.0f} % of the window, {needed:g} % are needed"
-    return _no_data(evidence, reason)
+    return _no_data(evidence, f"all {gpus} GPUs were measured {_of_needed(seen, policy)}")
 
 
 def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -439,20 +431,31 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     gpus, window = evidence.gpus_expected or 1, evidence.window
     bins = newest_bins(evidence.samples, window, END) or []
     counts = [sum(count or 0.0 for count in one) for one in bins]
-    interval = policy.metrics.collection_interval_seconds
-    collections = len(counts) * max(END_BIN, window.period).total_seconds() / interval
-    # Agents that collect more than once a minute may miss a minute.
-    most_missing = max(1, 60 // interval)
+    collections = _collections(len(counts) * max(END_BIN, window.period), policy)
     # Only a whole collection may be missing, or as many samples could be those of one hidden GPU.
-    whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - most_missing)
+    whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - _may_be_missing(policy))
     if counts and min(counts) >= gpus and whole:
         return None
     # All of them did lately: what one GPU less would publish in a period is no sign of that.
-    full = gpus * max(1.0, window.period.total_seconds() / interval)
+    full = gpus * _collections(window.period, policy)
     lately = padded(evidence.samples, window)[-max(1, LATE // window.period) :]
     reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
     may_come = any((count or 0.0) >= full for count in lately)
     return _no_data(evidence, reason, is_late=may_come and _is_but_for_one_hole(evidence, policy))
+
+
+def _collections(length: timedelta, policy: Policy) -> float:
+    """How often the agent collects in this time."""
+    return length.total_seconds() / policy.metrics.collection_interval_seconds
+
+
+def _may_be_missing(policy: Policy) -> int:
+    """How many collections: of agents that collect more than once a minute, those of a minute."""
+    return max(1, 60 // policy.metrics.collection_interval_seconds)
+
+
+def _of_needed(seen: float, policy: Policy) -> str:
+    return f"{seen:.0f} % of the window, {policy.idle.minimum_coverage_percent:g} % are needed"
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -486,12 +489,9 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
         late = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
         if late is not None:
             return late
-        seen, needed = evidence.measured_percent.get(figure, 0.0), policy.idle.minimum_coverage_percent
-        if seen < needed:
-            reason = (
-                f"{text} is required by the policy and was measured {seen:.0f} % of the window, "
-                f"{needed:g} % are needed"
-            )
+        seen = evidence.measured_percent.get(figure, 0.0)
+        if seen < policy.idle.minimum_coverage_percent:
+            reason = f"{text} is required by the policy and was measured {_of_needed(seen, policy)}"
             return _no_data(evidence, reason)
     return None
 
@@ -540,9 +540,7 @@ def _figure_of(evidence: Evidence, figure: str) -> float | None:
 
 
 def _amount(figure: str, value: float) -> str:
-    if figure == "network":
-        return f"{value / 1_000_000:.2f} MB/s"
-    return f"{value:.1f} %"
+    return f"{value / 1_000_000:.2f} MB/s" if figure == "network" else f"{value:.1f} %"
 
 
 def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:

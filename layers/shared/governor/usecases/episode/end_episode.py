@@ -1,7 +1,4 @@
-"""Ends an episode: by the last step of its workflow, after the workflow died, or by taking its question back.
-
-This module must not know who noticed that a workflow died, or why a question is taken back.
-"""
+"""Ends an episode: by the last step of its workflow, after that died, or by taking its question back."""
 
 from __future__ import annotations
 
@@ -131,10 +128,7 @@ class RecordOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CloseDead:
-    """Closes an episode whose workflow ended without doing so, as failed.
-
-    Safe to repeat; people may be told twice, never not.
-    """
+    """Closes an episode whose workflow died, as failed. Safe to repeat: people hear it twice, never not."""
 
     policies: Policies
     state: StateTable

@@ -41,11 +41,9 @@ class UndoEpisode:
     announcer: Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Starts the instance, or says why not and what to do instead.
+        """Start the instance, or say why not and what to do instead.
 
-        Raises:
-            CloudError: EC2 or the state table could not be asked. Nothing was started, unless EC2's answer
-                was lost: pressing again then finds it running.
+        Raises: CloudError. Nothing was started, unless EC2's answer was lost: trying again finds it running.
         """
         episode = self.state.episode(ref)
         if episode is None:

@@ -47,11 +47,7 @@ class NotifyDates:
     announcer: Announcer
 
     def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
-        """Return the instances whose owners this call has notified.
-
-        Raises:
-            CloudError: an instance could not be read, or an owner not be notified; all others were.
-        """
+        """Return the instances whose owners were notified. Raises: CloudError, after all others were."""
         policy = self.policies.base().policy
         notified: list[str] = []
         run_all(

@@ -1,8 +1,7 @@
 """Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one message.
 
 The rule is `events.mass_interruption_*` of the policy. Advice where else the type is to be had comes after,
-and nothing waits for it: what fails is a note in the log. This module must not know what else is done, nor
-where prices come from.
+and nothing waits for it: what fails is a note in the log.
 """
 
 from __future__ import annotations

@@ -74,12 +74,7 @@ class ReactToExecutionEnd:
     close_dead: CloseDead
 
     def __call__(self, execution_name: str, status: str) -> bool:
-        """True when an episode was still open, or its owner not notified of its end yet.
-
-        Raises:
-            ValueError: not an execution of the remediation machine.
-            CloudError: the state table or the channel could not be reached; repeat it.
-        """
+        """True when an episode was open, or its owner not notified. Raises: ValueError for other machines."""
         ref = episode_from_execution_name(execution_name)
         aborted, now = status == "ABORTED", self.clock.now()
         return self.close_dead(ref, f"its workflow ended {status}", now, aborted=aborted)

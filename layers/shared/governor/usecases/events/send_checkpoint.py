@@ -64,10 +64,9 @@ class SendCheckpoint:
                 case.hook, case.hook_error = _answer(results, key), results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note what became of the hook of one warning; notify of a failure where the warning was sent singly.
+        """Note what became of one hook, and notify of a failure where its warning was sent singly.
 
-        Raises:
-            CloudError: the hook could not be sent, or not be noted as sent; a repeated event tries again.
+        Raises: CloudError where it could not be sent, or noted as sent; a repeated event tries again.
         """
         error, warned = case.hook_error, case.warned
         if error is None:

@@ -1,7 +1,7 @@
 """One look at the health of the GPUs of one target, and what of it is news to their owners.
 
 Called at every sweep, and looks as often as the policy says. A finding that was sent is known while it lasts
-and for a while after, so that it is sent once. This module must not touch an instance.
+and for a while after, so that it is sent once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Books an ended episode in the ledger, by what EC2 shows, and ends its saving when the instance runs again.
 
 A flow that fails after its stop has still stopped the instance, and one whose termination was sent may have
-terminated it. This module must not know how an episode came to its end.
+terminated it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry; `None` when it was not put away.
-
-        One that is not ours when others put the instance away while its owner was asked.
-        """
+        """The entry, not ours where others put it away while its owner was asked; `None` where it was not."""
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
             return self._not_ours(episode, outcome, now)
         became = self._became(episode, outcome)

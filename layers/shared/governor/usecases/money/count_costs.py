@@ -1,7 +1,6 @@
 """Counts what the governed instances of a target cost. Part of the sweep, which knows what runs.
 
-One write a sweep for all of them, conditional on what was read, so that two sweeps at once count once. This
-module must not know where prices come from.
+One write a sweep for all of them, conditional on what was read, so that two sweeps at once count once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Sums up the month so far over all targets: what projects cost, and what the governor has saved.
 
-Notifies a project's owner once at each share of the budget that the policy names. This module must not know
-where the figures are published.
+Notifies a project's owner once at each share of the budget that the policy names.
 """
 
 from __future__ import annotations

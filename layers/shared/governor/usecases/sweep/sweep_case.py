@@ -1,7 +1,4 @@
-"""One sweep and its cases: what is known of each instance, what was found, and what the next sweep needs.
-
-Pure. This module must not know how anything is read, stored or sent.
-"""
+"""One sweep and its cases: what is known of each instance, what was found, and what the next sweep needs."""
 
 from __future__ import annotations
 
