@@ -161,7 +161,7 @@ def test_an_answer_in_slack_comes_back_with_its_user_and_the_outcome_ends_it(rec
     assert thread is not None
     pressed = receivers.press(thread, "governor.exempt", user="U0ANN", reason="demo on Friday")
     secret, now = receivers.slack_signing_secret, datetime.now(UTC)
-    verify_slack_request(secret, pressed.timestamp, pressed.body, pressed.signature, now)
+    verify_slack_request(secret, pressed.body, pressed.timestamp, pressed.signature, now)
     answer = parse_slack_answer(pressed.body)
     assert answer is not None
     assert ("apr-1", Answer.EXEMPT, "U0ANN", "demo on Friday", thread) == (
@@ -172,7 +172,7 @@ def test_an_answer_in_slack_comes_back_with_its_user_and_the_outcome_ends_it(rec
         answer.thread,
     )
     with pytest.raises(CallbackRefused):
-        verify_slack_request(secret, pressed.timestamp, pressed.body + b"&", pressed.signature, now)
+        verify_slack_request(secret, pressed.body + b"&", pressed.timestamp, pressed.signature, now)
 
     assert thread == channel.send(make_message(stage="remind", thread=thread)).thread
     assert thread == channel.send(make_outcome(thread=thread)).thread

@@ -63,7 +63,7 @@ def test_slack_s_own_example_verifies() -> None:
     )
     signature = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
     at = datetime.fromtimestamp(1531420618, tz=UTC)
-    verify_slack_request(SECRET, "1531420618", body.encode(), signature, at)
+    verify_slack_request(SECRET, body.encode(), "1531420618", signature, at)
 
 
 @given(body=st.binary(min_size=1, max_size=80), position=st.integers(0), bit=st.integers(0, 7))
@@ -72,7 +72,7 @@ def test_any_flipped_bit_of_the_body_is_refused(body: bytes, position: int, bit:
     altered = bytearray(body)
     altered[position % len(body)] ^= 1 << bit
     with pytest.raises(CallbackRefused, match="was not signed"):
-        verify_slack_request(SECRET, STAMP, bytes(altered), sign(body), NOW)
+        verify_slack_request(SECRET, bytes(altered), STAMP, sign(body), NOW)
 
 
 @given(position=st.integers(0, 66), replacement=st.characters())
@@ -82,7 +82,7 @@ def test_any_altered_signature_is_refused(position: int, replacement: str) -> No
     altered = right[:position] + replacement + right[position + 1 :]
     if altered != right:
         with pytest.raises(CallbackRefused, match="was not signed"):
-            verify_slack_request(SECRET, STAMP, b"x", altered, NOW)
+            verify_slack_request(SECRET, b"x", STAMP, altered, NOW)
 
 
 @pytest.mark.parametrize(
@@ -91,34 +91,34 @@ def test_any_altered_signature_is_refused(position: int, replacement: str) -> No
 def test_other_signatures_are_refused(signature: str) -> None:
     """None, an empty one, one that no encoding knows, one of another app."""
     with pytest.raises(CallbackRefused, match="was not signed"):
-        verify_slack_request(SECRET, STAMP, b"x", signature, NOW)
+        verify_slack_request(SECRET, b"x", STAMP, signature, NOW)
 
 
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_a_replay_is_refused_after_five_minutes(seconds: int) -> None:
     """In both directions."""
     with pytest.raises(CallbackRefused, match="five minutes"):
-        verify_slack_request(SECRET, STAMP, b"x", sign(b"x"), NOW + timedelta(seconds=seconds))
+        verify_slack_request(SECRET, b"x", STAMP, sign(b"x"), NOW + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize("stamp", ["", "soon", "-1", "1e9", STAMP + " ", "٣", "9" * 13])
 def test_a_malformed_time_is_refused(stamp: str) -> None:
     """Before anything is computed of it."""
     with pytest.raises(CallbackRefused, match="time stamp"):
-        verify_slack_request(SECRET, stamp, b"x", sign(b"x", stamp), NOW)
+        verify_slack_request(SECRET, b"x", stamp, sign(b"x", stamp), NOW)
 
 
 def test_without_a_secret_nobody_gets_in() -> None:
     """With an empty one anybody could sign."""
     with pytest.raises(ConfigurationError, match="signing secret"):
-        verify_slack_request("", STAMP, b"x", sign(b"x", secret=""), NOW)
+        verify_slack_request("", b"x", STAMP, sign(b"x", secret=""), NOW)
 
 
 @pytest.mark.parametrize("answer", list(Answer))
 def test_a_press_is_an_answer_with_its_approval_and_user(answer: Answer) -> None:
     """The user is Slack's word, not a field of the message."""
     pressed = [{"action_id": f"governor.{answer.value}", "value": "apr-1"}]
-    expected = SlackAnswer("apr-1", answer, "T01", "U0123ABC", "C0123456789:1795176150.000100")
+    expected = SlackAnswer("apr-1", answer, "U0123ABC", "C0123456789:1795176150.000100")
     assert expected == parse_slack_answer(form(payload(actions=pressed)))
 
 
@@ -136,25 +136,24 @@ def test_opening_the_page_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field"),
+    "changes",
     [
-        ({"type": "view_submission"}, "type"),
-        ({"actions": []}, "actions"),
-        ({"actions": [{}, {}]}, "actions"),
-        ({"actions": "x"}, "actions"),
-        ({"actions": [{"action_id": "governor.terminate", "value": "apr-1"}]}, "action_id"),
-        ({"actions": [{"action_id": "approve", "value": "apr-1"}]}, "action_id"),
-        ({"actions": [{"action_id": "governor.approve"}]}, "value"),
-        ({"actions": [{"action_id": "governor.approve", "value": "x" * 201}]}, "value"),
-        ({"user": None}, "user"),
-        ({"user": {"id": "ann@example.com"}}, r"user\.id"),
-        ({"team": None}, "team"),
-        ({"container": {}}, "channel_id"),
+        {"type": "view_submission"},
+        {"actions": []},
+        {"actions": [{}, {}]},
+        {"actions": "x"},
+        {"actions": [{"action_id": "governor.terminate", "value": "apr-1"}]},
+        {"actions": [{"action_id": "approve", "value": "apr-1"}]},
+        {"actions": [{"action_id": "governor.approve"}]},
+        {"actions": [{"action_id": "governor.approve", "value": "x" * 201}]},
+        {"user": None},
+        {"user": {"id": "ann@example.com"}},
+        {"container": {}},
     ],
 )
-def test_everything_else_is_named_and_refused(changes: dict[str, Any], field: str) -> None:
+def test_everything_else_is_refused(changes: dict[str, Any]) -> None:
     """An answer is never guessed."""
-    with pytest.raises(InputError, match=f"^{field}"):
+    with pytest.raises(InputError, match="not the press of a button"):
         parse_slack_answer(form(payload(**changes)))
 
 
@@ -163,7 +162,7 @@ def test_everything_else_is_named_and_refused(changes: dict[str, Any], field: st
 )
 def test_a_body_that_is_no_form_of_json_is_refused(body: bytes) -> None:
     """With one message for all of them."""
-    with pytest.raises(InputError, match=r"^payload"):
+    with pytest.raises(InputError, match=r"form with one field|not the press"):
         parse_slack_answer(body)
 
 

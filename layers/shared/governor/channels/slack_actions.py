@@ -12,11 +12,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from urllib.parse import parse_qs
 
+from governor.channels import slack_blocks
 from governor.channels.message import CallbackRefused
-from governor.channels.slack_blocks import ACTION_PREFIX, OPEN_ACTION, REASON_ACTION, REASON_BLOCK
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.schedule import tomorrow_morning
@@ -30,7 +29,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 Confirm = Callable[[str, str, str], None]
 """Sends a text to one person of a thread, as an ephemeral message: thread, user id, text. Raises:
 DeliveryError."""
-_ANSWERS = {f"{ACTION_PREFIX}{answer.value}": answer for answer in Answer}
+_ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _USER = re.compile(r"[UW][A-Z0-9]{2,20}")
@@ -42,13 +41,11 @@ _SHORTEST_SECRET = 16
 class SlackAnswer:
     """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does.
 
-    A keep comes without a date and an exemption perhaps without a reason: what an approval asks for beyond
-    the answer is for the caller to add or to refuse.
+    A keep comes without a date and an exemption perhaps without a reason: `Decide` refuses what is missing.
     """
 
     approval_id: str
     answer: Answer
-    team_id: str
     user_id: str
     thread: str
     reason: str | None = None
@@ -84,18 +81,12 @@ class SlackActions:
         now = self.clock.now()
         if not self.signing_secret:
             return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
+        stamp, signature = (headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature"))
         try:
-            verify_slack_request(
-                self.signing_secret,
-                headers.get("x-slack-request-timestamp", ""),
-                body,
-                headers.get("x-slack-signature", ""),
-                now,
-            )
+            verify_slack_request(self.signing_secret, body, stamp, signature, now)
+            answer = parse_slack_answer(body)
         except CallbackRefused as error:
             return SlackReply(403, str(error))
-        try:
-            answer = parse_slack_answer(body)
         except InputError as error:
             return SlackReply(400, str(error))
         if answer is None:
@@ -145,12 +136,12 @@ class SlackActions:
 
 
 def verify_slack_request(
-    signing_secret: str, timestamp: str, body: bytes, signature: str, now: datetime
+    signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Returns when Slack has signed this body within the last five minutes.
+    """Returns when Slack has signed this body, as received, within the last five minutes.
 
-    `timestamp` and `signature` are the headers `X-Slack-Request-Timestamp` and `X-Slack-Signature`, empty
-    when missing; `body` is the body as received (docs.slack.dev, "Verifying requests from Slack").
+    `timestamp` and `signature` are its headers, empty when missing (docs.slack.dev, "Verifying requests from
+    Slack").
 
     Raises:
         CallbackRefused: a header is missing or malformed, the time is off by more than five minutes, or the
@@ -174,59 +165,31 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     """The answer in the body of a verified request; `None` for a link button, which answers nothing.
 
     Raises:
-        InputError: not a press of one of the buttons that a message of ours has; names the field.
+        InputError: not a press of one of the buttons that a message of ours has.
     """
-    payload = _payload(body)
-    if payload.get("type") != "block_actions":
-        raise InputError("type: only the press of a button (block_actions) is understood")
-    actions = payload.get("actions")
-    if not isinstance(actions, list) or len(actions) != 1:
-        raise InputError("actions: exactly one is expected")
-    (action,), message = actions, payload.get("container")
-    action_id = _text(action, "action_id", 255)
-    if action_id == OPEN_ACTION:
-        return None
-    if action_id not in _ANSWERS:
-        raise InputError("action_id: no button of a message of ours")
-    user_id = _text(payload, "user.id", 30)
-    if _USER.fullmatch(user_id) is None:
-        raise InputError("user.id: not an id of Slack")
-    return SlackAnswer(
-        approval_id=_text(action, "value", _APPROVAL_CHARACTERS),
-        answer=_ANSWERS[action_id],
-        team_id=_text(payload, "team.id", 30),
-        user_id=user_id,
-        thread=f"{_text(message, 'channel_id', 30)}:{_text(message, 'message_ts', 30)}",
-        reason=_reason(payload),
-    )
-
-
-def _payload(body: bytes) -> dict[str, Any]:
     try:
         fields = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict")
         (text,) = fields["payload"]
         payload = json.loads(text)
     except (ValueError, KeyError, RecursionError):
-        payload = None
-    if not isinstance(payload, dict):
-        raise InputError("payload: a form with one field of JSON is expected")
-    return payload
+        raise InputError("the body is no form with one field of JSON, payload") from None
+    match payload:
+        case {"type": "block_actions", "actions": [{"action_id": slack_blocks.OPEN_ACTION}]}:
+            return None
+        case {
+            "type": "block_actions",
+            "actions": [{"action_id": str(button), "value": str(approval_id)}],
+            "user": {"id": str(user_id)},
+            "container": {"channel_id": str(channel_id), "message_ts": str(stamp)},
+        } if button in _ANSWERS and _USER.fullmatch(user_id) and 0 < len(approval_id) <= _APPROVAL_CHARACTERS:
+            thread = f"{channel_id}:{stamp}"
+            return SlackAnswer(approval_id, _ANSWERS[button], user_id, thread, _reason(payload.get("state")))
+    raise InputError("payload: not the press of a button that a message of ours has")
 
 
-def _reason(payload: object) -> str | None:
+def _reason(state: object) -> str | None:
     """Return the text of the input above the buttons."""
-    value = _at(payload, "state", "values", REASON_BLOCK, REASON_ACTION, "value")
-    return value.strip()[:500] or None if isinstance(value, str) else None
-
-
-def _text(data: object, path: str, limit: int) -> str:
-    value = _at(data, *path.split("."))
-    if not isinstance(value, str) or not 0 < len(value) <= limit:
-        raise InputError(f"{path}: a text of 1 to {limit} characters is expected")
-    return value
-
-
-def _at(data: object, *path: str) -> object:
-    for name in path:
-        data = data.get(name) if isinstance(data, dict) else None
-    return data
+    match state:
+        case {"values": {slack_blocks.REASON_BLOCK: {slack_blocks.REASON_ACTION: {"value": str(text)}}}}:
+            return text.strip()[:500] or None
+    return None
