@@ -82,7 +82,8 @@ def _each(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
     return [((name,), value)]
 
 
-def _setting(default: _Value, said: str, holds: Callable[[Any], bool], **metadata: Any) -> _Value:
+def checked(default: _Value, said: str, holds: Callable[[Any], object], **metadata: Any) -> _Value:
+    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of others."""
     data = {"said": said, "holds": holds, **metadata}
     if isinstance(default, dict):
         empty: _Value = field(default_factory=dict, metadata=data)  # type: ignore[assignment]
@@ -101,24 +102,24 @@ def between(default: _Value, low: float, high: float, at_most: str = "") -> _Val
     if isinstance(default, tuple):
         items = {"type": "number", "minimum": low, "maximum": high}
         data = {"json_schema_extra": {"items": items}}
-    return _setting(default, said, lambda value: low <= value <= high, at_most=at_most, **data)
+    return checked(default, said, lambda value: low <= value <= high, at_most=at_most, **data)
 
 
 def positive(default: _Value) -> _Value:
     """A finite number above 0."""
-    return _setting(default, "it must be above 0 and finite", lambda value: 0 < value < inf, gt=0)
+    return checked(default, "it must be above 0 and finite", lambda value: 0 < value < inf, gt=0)
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
     """One of these figures."""
     said = f"it must be one of {', '.join(map(str, values))}"
-    return _setting(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
+    return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
 def named(pattern: str, said: str) -> tuple[str, ...]:
     """A list of names that match a regular expression, empty by default."""
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
-    return _setting((), said, lambda one: bool(re.fullmatch(pattern, one)), json_schema_extra=items)
+    return checked((), said, lambda one: re.fullmatch(pattern, one), json_schema_extra=items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Amount:
     def setting(self, default: _Value) -> _Value:
         """A setting, or a mapping of settings, with this range."""
         said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
-        return _setting(default, said, self._holds)
+        return checked(default, said, self._holds)
 
     def _holds(self, value: Decimal) -> bool:
         return value.is_finite() and 0 <= value <= self.high and (self.low == "ge" or value > 0)

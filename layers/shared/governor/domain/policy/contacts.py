@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from governor.domain.settings import Mistake, Section
+from governor.domain.settings import Mistake, Section, checked
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
@@ -21,12 +21,20 @@ _OWN = re.compile(
 )
 """Identities of AWS whose name nobody chooses for oneself."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
-_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_CLOCK, _CLOCK_OR_END = (re.compile(rf"([01][0-9]|2[0-3]):[0-5][0-9]{end}") for end in ("", "|24:00"))
+_NO_ADDRESS = "it is not an email address like name@example.com"
 
 
 def is_address(text: str) -> bool:
     """Whether it is one email address as mail services take it: ASCII, with a whole domain."""
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        return bool(ZoneInfo(name))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
 
 
 class Weekday(StrEnum):
@@ -49,47 +57,28 @@ class Contact(Section):
     no question, reminder or escalation is sent then.
     """
 
-    emails: tuple[str, ...] = ()
+    emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
     """Addresses of one person each. The link in such a mail proves that person."""
-    lists: tuple[str, ...] = ()
+    lists: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
     """Addresses of groups. The link in such a mail proves nobody (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """One of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>` or `aws:<ARN>`."""
-    slack_channel: str | None = None
+    slack_channel: str | None = checked(None, "write its id, like C0123456789", _CONVERSATION.fullmatch)
     """ID of a Slack conversation (`C0123456789`). `null`: the one in the channel secret."""
-    time_zone: str = "UTC"
+    time_zone: str = checked("UTC", "it is not in the IANA database", _is_zone)
     """Name of the time zone in the IANA database, such as `Europe/Berlin`."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
     """Days on which questions, reminders and escalations are sent."""
-    working_from: str = "00:00"
+    working_from: str = checked("00:00", "write HH:MM", _CLOCK.fullmatch)
     """Start of the working day, `HH:MM`. Nothing that can wait is sent before it."""
-    working_until: str = "24:00"
+    working_until: str = checked("24:00", "write HH:MM, or 24:00", _CLOCK_OR_END.fullmatch)
     """End of the working day, `HH:MM` or `24:00`."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        yield from self._wrong_addresses()
-        yield from self._wrong_times()
-
-    def _wrong_times(self) -> Iterator[Mistake]:
-        try:
-            ZoneInfo(self.time_zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield ("time_zone",), f"time_zone {self.time_zone!r} is not in the IANA database"
         if not self.working_days:
             yield ("working_days",), "working_days is empty: nobody could ever be asked"
-        if _CLOCK.fullmatch(self.working_from) is None:
-            yield ("working_from",), f"working_from is {self.working_from!r}; write HH:MM"
-        elif _CLOCK.fullmatch(self.working_until) is None and self.working_until != "24:00":
-            yield ("working_until",), f"working_until is {self.working_until!r}; write HH:MM, or 24:00"
-        elif self.working_from >= self.working_until:
+        if self.working_from >= self.working_until:
             yield ("working_from",), "working_from must be before working_until"
-
-    def _wrong_addresses(self) -> Iterator[Mistake]:
-        for setting, named in (("emails", self.emails), ("lists", self.lists)):
-            for index, address in enumerate(named):
-                if not is_address(address):
-                    reason = f"{address!r} is not an email address like name@example.com"
-                    yield (setting, str(index)), reason
         for address in sorted(set(self.emails) & set(self.lists)):
             yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
         for name, address in self.identities.items():
@@ -98,9 +87,6 @@ class Contact(Section):
                 yield ("identities", name), reason
             if address not in self.emails:
                 yield ("identities", name), f"identities name {address!r}, which is not one of emails"
-        if self.slack_channel is not None and _CONVERSATION.fullmatch(self.slack_channel) is None:
-            reason = f"slack_channel is {self.slack_channel!r}; write its id, like C0123456789"
-            yield ("slack_channel",), reason
 
 
 @dataclass(frozen=True, slots=True)
