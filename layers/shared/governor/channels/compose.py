@@ -130,7 +130,7 @@ def digest_of(
     alerts: Sequence[Alert],
     episodes: Sequence[Episode],
     *,
-    link: str,
+    link: str | None,
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:

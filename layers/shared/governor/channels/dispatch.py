@@ -15,15 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.channels.compose import (
-    ENDS,
-    OPEN,
-    digest_of,
-    failures_of,
-    message_of,
-    reason_of,
-    subject_of,
-)
+from governor.channels import compose
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
@@ -63,7 +55,7 @@ _FOLLOWS = frozenset(
 )
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
-_LINKED = OPEN | ENDS | {AlertKind.IDLE_FOUND}
+_LINKED = compose.OPEN | compose.ENDS | {AlertKind.IDLE_FOUND}
 """Kinds that lead to a page: that of their episode, by a link that is made here."""
 _ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
 """Machines want each by itself."""
@@ -161,7 +153,7 @@ class Dispatch:
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
             # An end changes the first message of its episode, where the channel keeps them together.
-            alone = [one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)]
+            alone = [one for one in open_ones if one.alert.kind in compose.ENDS and _thread(route, one.known)]
             rest = [item for item in open_ones if item not in alone]
             together = 1 if route.channel.name in _ONE_BY_ONE else len(rest)
             for part in (*([one] for one in alone), *in_parts(rest, max(1, together))):
@@ -191,7 +183,7 @@ class Dispatch:
     def group(self, alert: Alert) -> str:
         """Equal for alerts of the same kind to the same people, and for failures of the same cause."""
         people: list[object] = (
-            [cause_of(reason_of(alert))]
+            [cause_of(compose.reason_of(alert))]
             if alert.kind is AlertKind.FAILURE
             else [
                 (addresses([contact]), list_addresses([contact]), contact.slack_channel)
@@ -209,12 +201,12 @@ class Dispatch:
         vouched, now = self.vouch(sent), self.clock.now()
         alert, episode, approval = vouched.alert, vouched.episode, vouched.approval
         expires_at = now + _RECORD_LINK
-        if alert.kind in OPEN and episode is not None and approval is not None:
+        if alert.kind in compose.OPEN and episode is not None and approval is not None:
             expires_at = approval.expires_at
             is_open = approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
             if not is_open or expires_at <= now:
                 return None
-        known = self.state.deliveries(subject_of(alert))
+        known = self.state.deliveries(compose.subject_of(alert))
         own = {
             delivery.key: delivery
             for delivery in known
@@ -255,8 +247,11 @@ class Dispatch:
             message = self._message(route, items[0]) if len(items) == 1 else None
             if message is not None and not route.channel.takes(message):
                 return
+            now = self.clock.now()
             for item in items:
-                if self._claim(route, item):
+                # The queue may give the same message to two workers at once.
+                claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
+                if self.state.claim_delivery(claim, now):
                     mine.append(item)
                 else:
                     item.left.append(None)
@@ -270,15 +265,9 @@ class Dispatch:
             if message is not None and mine:
                 self._send(route, mine, message)
 
-    def _claim(self, route: Route, item: _Item) -> bool:
-        """Claim it for this worker: the queue may give the same message to two at once."""
-        now = self.clock.now()
-        claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
-        return self.state.claim_delivery(claim, now)
-
     def _message(self, route: Route, item: _Item) -> Message:
         is_mail = route.channel.name == "email"
-        return message_of(
+        return compose.message_of(
             item.alert,
             item.episode,
             link=self._link(route, item),
@@ -297,10 +286,8 @@ class Dispatch:
             expires_at = max(item.expires_at for item in items)
             link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
         if alerts[0].kind is AlertKind.FAILURE:
-            return failures_of(alerts, link=link, digest_id=digest_id, now=now)
-        if link is None or len(episodes) < len(items):
-            raise AssertionError("only questions and failures come together; each question has its episode")
-        return digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
+            return compose.failures_of(alerts, link=link, digest_id=digest_id, now=now)
+        return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
         try:
@@ -377,7 +364,7 @@ class Dispatch:
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
         alert, shared = item.alert, True if item.has_own and not route.own else None
         return Delivery(
-            subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), shared=shared, **outcome
+            compose.subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), shared=shared, **outcome
         )
 
     def _note_nowhere(self, item: _Item) -> None:
@@ -399,7 +386,9 @@ class Dispatch:
             )
         _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
         self.state.note_delivery(
-            Delivery(subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why)
+            Delivery(
+                compose.subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why
+            )
         )
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
@@ -419,7 +408,7 @@ class Dispatch:
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
-        is_open = item.alert.kind in OPEN
+        is_open = item.alert.kind in compose.OPEN
         return {
             one.key: one.target if one.target in people else None
             for one in item.known

@@ -91,12 +91,11 @@ class Registry:
         return (*self._unknown(), *mails, *places, *self._others())
 
     def _unknown(self) -> Iterator[Route]:
-        if self.problem is not None:
-            yield Route(_Refusing("secret", f"the channel secret: {self.problem}"), "secret")
-        elif unknown := sorted(set(self.secret) - KEYS):
-            known = ", ".join(sorted(KEYS))
-            why = f"the channel secret has the unknown key {unknown[0]!r}; known: {known}"
-            yield Route(_Refusing("secret", why), "secret")
+        why = f": {self.problem}" if self.problem else ""
+        if unknown := sorted(set(self.secret) - KEYS):
+            why = f" has the unknown key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}"
+        if why:
+            yield Route(_Refusing("secret", f"the channel secret{why}"), "secret")
 
     def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:

@@ -30,7 +30,7 @@ _WHAT_TO_DO = {
 
 
 class HttpsChannel(Channel):
-    """A channel that posts each message as JSON to one address. The address is a secret.
+    """A channel that posts each message as JSON to one address, which is a secret.
 
     Raises:
         ConfigurationError: the address is not https.
@@ -70,11 +70,7 @@ def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRe
 
 
 def https_url(url: str, channel: str) -> str:
-    """The address if it may be used.
-
-    Raises:
-        ConfigurationError: not https, without a host, or with a user name in it. Never holds the address.
-    """
+    """The address if it may be used. Raises: ConfigurationError, which never holds the address."""
     if not is_https(url):
         raise ConfigurationError(
             f"the address of the channel {channel} must be a whole https:// URL without user name or spaces"

@@ -14,15 +14,8 @@ from datetime import timedelta
 
 from governor.channels.compose import ENDS, OPEN, deadline_of
 from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Seal, sealed_text
+from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.approvals.messages import (
-    STAGE_OF,
-    Stage,
-    first_yes_alert,
-    outcome_alert,
-    stage_alert,
-    undo_alert,
-)
 from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
 from governor.errors import GovernorError
 from governor.ports import Clock
@@ -35,7 +28,7 @@ Raises: CloudError.
 """
 _OLDEST = timedelta(days=60)
 """Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""
-_COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
+_COMES_AFTER = (messages.Stage.ASK, messages.Stage.AWAIT, messages.Stage.REMIND, messages.Stage.ESCALATE)
 
 
 class AlertRefused(GovernorError):
@@ -116,18 +109,18 @@ class Vouch:
     def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
         """Return the alert in the words of the record alone."""
         at, kind = min(sent.at, self.clock.now()), sent.kind
-        if kind in STAGE_OF:
+        if kind in messages.STAGE_OF:
             said = deadline_of(sent)
             # No later than it is; a first message names the end without the time that delivery may take.
             until = min(said, approval.expires_at) if said and approval else None
-            return stage_alert(episode, STAGE_OF[kind], at, None, until)
+            return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, until)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
-            return first_yes_alert(episode, approval.first_yes, approval.expires_at)
+            return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
         if kind in ENDS and episode.outcome is not None:
             reason = episode.outcome_reason or ""
-            return outcome_alert(episode.ref, episode, episode.outcome, reason, at, None, approval)
+            return messages.outcome_alert(episode.ref, episode, episode.outcome, reason, at, None, approval)
         if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
-            return undo_alert(episode, episode.undone_by, "page", episode.undone_at)
+            return messages.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")
 
 
@@ -145,7 +138,7 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
             return None if approval.first_yes else "nobody has approved"
         stages = [stage.value for stage in _COMES_AFTER]
         reached = stages.index(approval.stage) if approval.stage in stages else -1
-        stage = STAGE_OF[kind]
+        stage = messages.STAGE_OF[kind]
         return None if reached >= stages.index(stage.value) else f"its question has not come to {stage.value}"
     if kind is AlertKind.IDLE_FOUND and asks:
         return "somebody is asked about it"

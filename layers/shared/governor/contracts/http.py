@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
-from pydantic import AfterValidator, AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 
-from governor.contracts.parsing import parse
+from governor.contracts.parsing import Event, parse
 from governor.errors import InputError
 
 _LONGEST_BODY = 10_000
@@ -22,10 +22,8 @@ _MOST_FIELDS = 60
 """A digest has a box for each of its questions."""
 
 
-class HttpRequest(BaseModel):
+class HttpRequest(Event):
     """The part of the event that the page needs."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
@@ -51,10 +49,9 @@ class HttpRequest(BaseModel):
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields. Read from the raw text, since API Gateway joins repeated ones by commas.
+        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas.
 
-        Raises:
-            InputError: a field stands twice.
+        This and the other methods raise InputError for what is missing, too long, repeated or not readable.
         """
         return _fields(self.raw_query_string)
 
@@ -70,21 +67,13 @@ class HttpRequest(BaseModel):
         return {name: values.pop() for name, values in found.items() if len(values) == 1}
 
     def caller(self) -> str:
-        """Return the ARN that API Gateway has authenticated by IAM.
-
-        Raises:
-            InputError: the route let somebody through without.
-        """
+        """Return the ARN that API Gateway has authenticated by IAM."""
         if self.user_arn is None:
             raise InputError("the request was not authenticated by IAM")
         return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
-        """Return the object in the body.
-
-        Raises:
-            InputError: none, too long, or something else.
-        """
+        """Return the object in the body."""
         try:
             found = json.loads(self.raw_body()) if self.body else None
         except (ValueError, RecursionError):
@@ -94,11 +83,7 @@ class HttpRequest(BaseModel):
         return found
 
     def raw_body(self) -> bytes:
-        """Return the body as it was sent.
-
-        Raises:
-            InputError: too long, or not what its encoding says.
-        """
+        """Return the body as it was sent."""
         body = self.body or ""
         if len(body) > _LONGEST_SIGNED_BODY:
             raise InputError("the body is too long")
@@ -110,11 +95,7 @@ class HttpRequest(BaseModel):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
-        """Return the form in the body.
-
-        Raises:
-            InputError: not a form, too long, or a field stands twice.
-        """
+        """Return the form in the body."""
         if not self.body:
             return {}
         if len(self.body) > _LONGEST_BODY:
