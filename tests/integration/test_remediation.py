@@ -170,7 +170,7 @@ def test_silence_reminds_escalates_and_expires_without_action(stage: Stage) -> N
 
 def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) -> None:
     """`on_expiry: act` is an explicit choice, and it goes through the recheck like an approval."""
-    quick = QUICK.replace("{", "{on_expiry: act, ")
+    quick = QUICK.replace("{", "{on_expiry: act, digest_from: 0, ")
     stage.policy(f"mode: ask\n{quick}\nplan: {{local_disks_may_be_lost_unasked: true}}")
     instance_id = stage.launch()
     stage.scene.sweep()

@@ -93,8 +93,8 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
         return
     if not episode.acts_on_silence or deed.what == "terminate":
         yield "nobody has approved it"
-    elif not any(mail.kind == "approval-requested" for mail in mails):
-        yield "silence is taken for a yes, and nobody was asked"
+    elif missing := {"approval-requested", "approval-escalation"} - {mail.kind for mail in mails}:
+        yield f"silence is taken for a yes, and nobody got {', '.join(sorted(missing))}"
 
 
 def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:

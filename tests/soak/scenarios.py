@@ -194,7 +194,14 @@ SCENARIOS = (
     ),
     Scenario("observe", policy("observe"), _STAYS, Outcome.OBSERVED, hours=6.0),
     Scenario("auto", policy("auto"), _AWAY, Outcome.STOPPED, hours=8.0),
-    Scenario("silence acts", policy(approval="on_expiry: act"), _AWAY, Outcome.STOPPED),
+    # An escalation that comes too late makes no silence: it is refused, and asked again.
+    Scenario(
+        "silence acts",
+        policy(approval="on_expiry: act\n  wait_at_most_hours: 1"),
+        _AWAY,
+        Outcome.STOPPED,
+        hours=14.0,
+    ),
     Scenario(
         "keep",
         policy(),

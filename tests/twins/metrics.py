@@ -51,7 +51,9 @@ class MemoryMetrics:
         self.reads += queries
         series, problems = {}, {}
         for query in queries:
-            why = self.broken.get(query.metric) or self.broken.get(dict(query.dimensions)["InstanceId"])
+            why = self.broken.get(query.metric) or self.broken.get(
+                dict(query.dimensions).get("InstanceId", "")
+            )
             if why is not None:
                 problems[query.key] = why
                 continue

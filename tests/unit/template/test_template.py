@@ -266,6 +266,39 @@ def test_the_api_is_throttled_at_its_stage() -> None:
         assert (20, 10) == (limits["ThrottlingBurstLimit"], limits["ThrottlingRateLimit"])
 
 
+def test_each_route_has_a_limit_of_its_own() -> None:
+    """One that is flooded leaves the others to those who answer; and the stage waits for all of them."""
+    stage = RESOURCES["ApiStage"]
+    own = stage["Properties"]["RouteSettings"]
+    routes = {
+        r["Properties"]["RouteKey"]: (name, r.get("Condition"))
+        for name, r in RESOURCES.items()
+        if r["Type"] == "AWS::ApiGatewayV2::Route"
+    }
+
+    assert set(routes) == set(own)
+    for key, (name, condition) in routes.items():
+        limits = own[key]["Fn::If"][1] if condition else own[key]
+        assert limits["ThrottlingRateLimit"] <= 10
+        assert limits["ThrottlingBurstLimit"] == 2 * limits["ThrottlingRateLimit"]
+        assert name in (stage["Properties"]["StageVariables"]["signInRoutes"]["Fn::If"][1]["Fn::Sub"]) or (
+            name in stage["DependsOn"]
+        )
+
+
+def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
+    """What API Gateway throttles, and what fails behind it, by the status in its access log."""
+    counted = RESOURCES["AnswersRefused"]["Properties"]
+    [figure] = counted["MetricTransformations"]
+
+    assert '{ ($.status = "429") || ($.status = "5*") }' == counted["FilterPattern"]
+    assert '"status":"$context.status"' in RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
+    assert {"Ref": "ApiLogs"} == counted["LogGroupName"]
+    assert ({"Ref": "AWS::StackName"}, "AnswersRefused") == (figure["MetricNamespace"], figure["MetricName"])
+    variables = RESOURCES["RecheckEpisodeFunction"]["Properties"]["Environment"]["Variables"]
+    assert {"Ref": "Api"} == variables["API_ID"]
+
+
 def test_the_function_gives_up_before_the_queue_does() -> None:
     """With the reason and on record; what SQS moves by itself says neither. Twice as many receives are left
     as a day of the shortest waits takes, for those that met another worker."""

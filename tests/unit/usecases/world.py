@@ -19,6 +19,7 @@ from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, 
 from governor.domain.policy.schedule import schedule
 from governor.domain.units import UtcDatetime
 from governor.usecases.accounts import Accounts
+from governor.usecases.brakes import RefusedAnswers
 from governor.usecases.episode.guards import Guards
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
@@ -62,6 +63,9 @@ class World:
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
     people_to_terminate: int = 1
     """As an override may say; that two are needed has tests of its own."""
+    delivered: tuple[str, ...] = ("ask", "escalate")
+    """What those who are asked have got in time, where silence acts."""
+    metrics: MemoryMetrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
@@ -77,7 +81,6 @@ class World:
             )
         )
         self.ec2 = MemoryEc2(now=self.clock.now)
-        self.metrics = MemoryMetrics()
         self.pauses: list[float] = []
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow()
@@ -98,7 +101,8 @@ class World:
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
         self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state, self.pauses.append)
-        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
+        refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
+        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state, refused)
         self.publish_quiet()
         self._open()
 
@@ -143,8 +147,13 @@ class World:
             )
         )
         if self.mode is Mode.AUTO and self.noticed_at is not None:
-            name = self.ref.execution_name
-            self.state.note_delivery(Delivery(name, f"tell-{name}", "email", ALICE, self.noticed_at))
+            self.deliver("tell", self.noticed_at)
+        planned = self._stored().schedule
+        if self.on_expiry == "act" and planned is not None:
+            early = planned.expire_at - NOW
+            for stage, at in (("ask", planned.ask_at - early), ("escalate", planned.escalate_at - early)):
+                if stage in self.delivered:
+                    self.deliver(stage, at)
         # Where silence acts, the time to answer is over.
         open_for = timedelta(hours=0 if self.on_expiry == "act" else 1)
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + open_for)
@@ -158,6 +167,11 @@ class World:
         stored = self.state.episode(self.ref)
         assert stored is not None
         return stored
+
+    def deliver(self, stage: str, at: UtcDatetime, channel: str = "email", **more: Any) -> None:
+        """The message of a stage by a channel."""
+        name = self.ref.execution_name
+        self.state.note_delivery(Delivery(name, f"{stage}-{name}", channel, ALICE, at, **more))
 
     def let_through(self, step: Step) -> None:
         """What the recheck before a step does when all is as it was."""

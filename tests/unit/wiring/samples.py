@@ -12,6 +12,8 @@ VARIABLES = {
     "ALERT_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:alerts",
     "ALERT_KEY_ARN": "arn:aws:kms:us-east-1:123456789012:key/alerts",
     "ALARM_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:alerts",
+    "API_ID": "api1234567",
+    "POWERTOOLS_METRICS_NAMESPACE": "gpu-governor",
     "POLICY_PARAMETER": "/gpu-governor/policy",
     "REMEDIATION_STATE_MACHINE_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:remediation",
     "LINK_KEY_SECRET_ARN": "arn:aws:secretsmanager:us-east-1:123456789012:secret:keys-abcdef",

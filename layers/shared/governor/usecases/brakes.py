@@ -1,23 +1,31 @@
-"""What holds a step back for a while: a freeze, of its target or of everything, and the caps of an hour."""
+"""What holds a step back for a while: a freeze, of its target or of everything, the caps of an hour, and
+answers that the API refused."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode
+from governor.domain.evidence import window_before
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
 from governor.domain.sweep.breaker import HOUR, hour_of, why_frozen
 from governor.domain.units import UtcDatetime
+from governor.ports import MetricQuery, MetricReader
 from governor.stores import StateTable
 
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the next hour are spread over its first minutes."""
+_PERIOD = timedelta(minutes=5)
+_CROWDED = 300
+"""Requests in a period, of all routes, from which some may have been refused unseen: API Gateway does not log
+every 429 of a flood, but lets through what its limits allow, 5 a second on the narrowest route."""
 
 
 def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
@@ -47,6 +55,39 @@ def next_hour(now: datetime, name: str) -> timedelta:
     """Return the time to the next hour of the caps, and some more by the name's hash."""
     spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
     return hour_of(now) + HOUR + spread - now
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAnswers:
+    """Whether people could answer: requests to the API that were throttled or failed, as CloudWatch has it.
+
+    Limits of API Gateway are shared by all callers: whoever floods a route makes those silent who use it.
+    """
+
+    metrics: MetricReader
+    hub: Target
+    api_id: str
+    namespace: str
+
+    def __call__(self, episode: Episode, now: datetime) -> str | None:
+        """Return why silence is no answer yet; `None` after as much time as the question gave without a
+        refusal. What cannot be read is no proof of that."""
+        planned = episode.schedule
+        if planned is None:
+            return "nobody was asked"
+        window = window_before(now, planned.expire_at - planned.ask_at, _PERIOD, timedelta(0))
+        queries = (
+            MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
+            MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
+        )
+        answer = self.metrics.read(self.hub, queries, window)
+        if answer.problems:
+            why = "; ".join(sorted(set(answer.problems.values())))
+            return f"nobody answered, but it cannot be read whether answers were refused: {why}"
+        most = {key: max((one or 0 for one in series), default=0) for key, series in answer.series.items()}
+        if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
+            return "nobody answered, but the API refused requests: answers may have been among them"
+        return None
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:

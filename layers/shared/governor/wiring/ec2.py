@@ -36,6 +36,16 @@ class Ec2Parts(Parts):
     catalogue: ports.Catalogue = ShippedCatalogue()
     types: ports.SiblingTypes = ShippedCatalogue()
 
+    @property
+    def api_id(self) -> str:
+        """The API whose refusals are looked for."""
+        return self.settings.need("api_id")
+
+    @property
+    def namespace(self) -> str:
+        """The stack's own namespace of metrics."""
+        return self.settings.need("powertools_metrics_namespace")
+
     @cached_property
     def hook(self) -> ports.CheckpointHook | None:
         document = self.settings.checkpoint_document_name

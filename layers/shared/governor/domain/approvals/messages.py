@@ -182,9 +182,24 @@ def notice_until(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
 
     It counts from the first delivery to them: later messages name the same time.
     """
-    message = stage_id(Stage.TELL, episode.ref)
-    taken = [one.at for one in deliveries if one.message == message and one.reached_people]
-    return min(taken) + episode.notice_length if taken else None
+    told = _delivered_at(episode, Stage.TELL, deliveries)
+    return told + episode.notice_length if told else None
+
+
+def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return from when on silence is an answer: those who are asked have had the question and its escalation
+    for as long as planned. `None` before one of the two was delivered to any of them."""
+    planned, known = episode.schedule, list(deliveries)
+    asked = _delivered_at(episode, Stage.ASK, known)
+    escalated = _delivered_at(episode, Stage.ESCALATE, known)
+    if planned is None or asked is None or escalated is None:
+        return None
+    return planned.expire_at + max(asked - planned.ask_at, escalated - planned.escalate_at)
+
+
+def _delivered_at(episode: Episode, stage: Stage, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    message = stage_id(stage, episode.ref)
+    return min((one.at for one in deliveries if one.message == message and one.reached_people), default=None)
 
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
@@ -329,13 +344,15 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
     return _alert(episode.ref, episode, kind, Severity.WARNING, words, "first-yes", at, facts)
 
 
-def waiting_alert(episode: Episode, why: str, hours: int, at: UtcDatetime, link: str | None) -> Alert:
-    """Return that an approved step waits, and why, with what to do; sent once an episode."""
+def waiting_alert(
+    episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
+) -> Alert:
+    """Return that a step waits, and why, with what to do; sent once an episode."""
     doing = _ing(episode.plan)
-    lead = [
-        f"{sentence(why)} It is checked again until that is over, for {hours} h after the answer at the most."
-    ]
-    if episode.mode is Mode.ASK:
+    lead = [f"{sentence(why)} It is checked again until that is over, for {hours} h at the most."]
+    if approval.status is ApprovalStatus.EXPIRED:
+        lead.append("Until it begins, it can still be kept, exempted or held on its page.")
+    elif episode.mode is Mode.ASK:
         lead.append("The approval stands; nobody needs to answer again.")
     lead.append(
         "Next step: none, if it can wait. To keep the instance, set the exemption tag on it. An operator can "

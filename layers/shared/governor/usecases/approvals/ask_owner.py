@@ -107,7 +107,7 @@ class AskOwner:
         if approval is not None and approval.waits_told_at is None:
             hours = self.policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
             link = self._link(episode, now + _TOLD_LINK)
-            self.announcer.announce(waiting_alert(episode, reason, hours, now, link))
+            self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
             self.state.note_waits_told(approval.approval_id, now)
         return Asked(heard=True)
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.approvals.messages import notice_until
+from governor.domain.approvals.messages import notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.tags import EPISODE_TAG
@@ -34,12 +34,16 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What the guards found. `instance` is as EC2 describes it now."""
+    """What the guards found. `instance` is as EC2 describes it now.
+
+    `by_silence`: nobody has answered, and the policy takes that for a yes.
+    """
 
     episode: Episode
     instance: Instance
     applied: AppliedPolicy
     dry_run: bool
+    by_silence: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,27 @@ class Guards:
         """Lets the step through, with the facts it was let through on.
 
         Raises:
-            MustWait: plans are frozen.
+            MustWait: plans are frozen, or silence is no answer yet.
             Interrupted, SafetyError, CloudError: as `check`.
         """
         cleared = self.check(ref, step)
-        if (why := self.frozen(cleared.instance.target)) is not None:
+        if (why := self.held_back(cleared)) is not None:
             raise MustWait(why)
         return cleared
 
-    def frozen(self, target: Target) -> str | None:
-        """Return why plans of the target are frozen, by its own breaker or by that over all targets."""
-        return frozen(self.state, target, self.policies.base().policy.breaker, self.clock.now())
+    def held_back(self, cleared: Cleared) -> str | None:
+        """Return why the step waits: plans are frozen, or those who are asked had no time to answer."""
+        now, rule = self.clock.now(), self.policies.base().policy.breaker
+        if (why := frozen(self.state, cleared.instance.target, rule, now)) or not cleared.by_silence:
+            return why
+        counts = silence_from(cleared.episode, self.state.deliveries(cleared.episode.ref.execution_name))
+        if counts is None:
+            return (
+                "nobody answered, but not both question and escalation were delivered to those who are asked"
+            )
+        if now < counts - _RETRIES_OF_A_STAGE:
+            return f"nobody answered, but a message was late: there is time to answer until {iso(counts)}"
+        return None
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """All guards that time alone does not open: the step, as long as nothing holds it back.
@@ -95,7 +109,8 @@ class Guards:
         if approval is not None:
             _authorised(episode, approval, applied.policy)
         self._same_plan(episode, instance, applied)
-        return Cleared(episode, instance, applied, dry_run=episode.mode is Mode.OBSERVE)
+        silent = approval is not None and approval.status is ApprovalStatus.EXPIRED
+        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, silent)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
         """The episode, unless it does not exist or is over."""

@@ -15,7 +15,14 @@ from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, caps_of, next_hour
+from governor.usecases.brakes import (
+    FREEZE_CHECKED,
+    RefusedAnswers,
+    approved_at,
+    cap_reached,
+    caps_of,
+    next_hour,
+)
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -38,6 +45,7 @@ class RecheckEpisode:
     guards: Guards
     inspect: InspectInstance
     state: StateTable
+    refused: RefusedAnswers
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
         """Decides whether `before` may be done now. Safe to repeat.
@@ -88,10 +96,13 @@ class RecheckEpisode:
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
-        """Wait for the end of a freeze or the next hour of a cap, as long as the approval lives."""
+        """Wait for the end of a freeze, the next hour of a cap, or until silence is an answer, as long as the
+        approval lives."""
         episode, base = cleared.episode, self.guards.policies.base().policy
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
-        why = self.guards.frozen(cleared.instance.target)
+        why = self.guards.held_back(cleared)
+        if why is None and cleared.by_silence:
+            why = self.refused(episode, now)
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
             caps = caps_of(episode, base.caps)
             full = self.state.capped(name, before.value, caps, now)
