@@ -1,9 +1,9 @@
 """The one error tree of the project.
 
     GovernorError
-    ├── ConfigurationError          an environment variable is missing or unusable
+    ├── ConfigurationError          an environment variable is missing or unusable; it says what to set
     │   └── PolicyError             the policy document was refused; carries every path and reason
-    ├── InputError                  an event or a payload does not have the agreed shape
+    ├── InputError                  an event or a payload does not have the agreed shape; it names the field
     ├── LinkError                   an approval link was refused before anything was looked up
     │   ├── LinkForged              the signature does not belong to the fields
     │   └── LinkExpired             the signature is right, the time is over
@@ -14,13 +14,13 @@
     │   └── NotAllowed              this person may not give this answer; others may
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
-    │   ├── Held                    somebody holds the episode
+    │   ├── Held                    somebody holds the episode: nothing more of its plan is done
     │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
     ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
     ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotUnderWay            another try may be making the snapshots of the episode now
-    ├── SnapshotFailed              a snapshot of the episode ended in `error`; nothing may be destroyed
+    ├── SnapshotFailed              a snapshot ended in `error`, or one is missing; nothing may be destroyed
     ├── ConflictError               a conditional write lost: somebody else was there first
     ├── DeliveryError               a channel did not take a message (channels/message.py)
     │   ├── DeliveryRetryable       the same delivery may succeed later
@@ -34,9 +34,9 @@
         ├── NotFound                the resource does not exist (any more)
         ├── NobodyListens           a message would be taken and reach no person
         ├── WrongState              the resource is in a state that does not allow the call
-        ├── Protected               a protection flag or a managing service forbids the call
+        ├── Protected               a protection flag or a managing service forbids it; never worked around
         ├── NoCapacity              EC2 has no free capacity of the type at this moment
-        └── Unsupported             this kind of resource can never do this
+        └── Unsupported             this kind of resource can never do this, as a one-time Spot instance stop
 
     ValueError
     └── SettingError                settings out of range; becomes a PolicyError (domain/settings.py)
@@ -59,12 +59,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class GovernorError(Exception):
-    """Root of everything this project raises on purpose."""
+class GovernorError(Exception): ...
 
 
-class ConfigurationError(GovernorError):
-    """An environment variable is missing or unusable; the message names it and says what to set."""
+class ConfigurationError(GovernorError): ...
 
 
 class PolicyProblem(NamedTuple):
@@ -97,28 +95,23 @@ _SAID = 20
 """More mistakes than this are counted: the text goes into messages and records."""
 
 
-class InputError(GovernorError):
-    """An event or payload does not have the agreed shape; the message names the field."""
+class InputError(GovernorError): ...
 
 
-class LinkError(GovernorError):
-    """An approval link was refused before anything was looked up."""
+class LinkError(GovernorError): ...
 
 
-class LinkForged(LinkError):
-    """The signature does not belong to the fields of the link."""
+class LinkForged(LinkError): ...
 
 
-class LinkExpired(LinkError):
-    """The link is genuine, but its time is over."""
+class LinkExpired(LinkError): ...
 
 
 class SignInError(GovernorError):
     """Somebody could not be signed in. The message is for that person; it holds no token, code or secret."""
 
 
-class SignInRefused(SignInError):
-    """What came back from the issuer does not prove who it is; a new sign-in may."""
+class SignInRefused(SignInError): ...
 
 
 class IssuerUnavailable(SignInError):
@@ -133,44 +126,34 @@ class DecisionRefused(GovernorError):
         super().__init__(message)
 
 
-class NotAllowed(DecisionRefused):
-    """Whoever answered may not give this answer; others may."""
+class NotAllowed(DecisionRefused): ...
 
 
-class SafetyError(GovernorError):
-    """A guard in front of an EC2 write call refused to let it through; the message says which and why."""
+class SafetyError(GovernorError): ...
 
 
-class Interrupted(SafetyError):
-    """EC2 has announced that it takes the instance back: it may be saving its work."""
+class Interrupted(SafetyError): ...
 
 
-class MustWait(SafetyError):
-    """Plans are frozen, or a cap is reached. Nothing was done; the same step may be done later."""
+class MustWait(SafetyError): ...
 
 
-class Held(SafetyError):
-    """Somebody holds the episode: nothing more of its plan is done."""
+class Held(SafetyError): ...
 
 
-class MetricsLate(GovernorError):
-    """The newest readings of an instance are missing, but not for long; it is tried again."""
+class MetricsLate(GovernorError): ...
 
 
-class StepTimedOut(GovernorError):
-    """EC2 did not reach the wanted state within the policy's limit."""
+class StepTimedOut(GovernorError): ...
 
 
-class SnapshotUnderWay(GovernorError):
-    """Another try may be making the snapshots of the episode at this moment; it is tried again."""
+class SnapshotUnderWay(GovernorError): ...
 
 
-class SnapshotFailed(GovernorError):
-    """A snapshot of the episode ended in `error`, or one is missing; nothing may be destroyed."""
+class SnapshotFailed(GovernorError): ...
 
 
-class ConflictError(GovernorError):
-    """A conditional write lost: somebody else was there first."""
+class ConflictError(GovernorError): ...
 
 
 class CloudError(GovernorError):
@@ -182,37 +165,28 @@ class CloudError(GovernorError):
         super().__init__(message)
 
 
-class Throttled(CloudError):
-    """Too many calls, or a concurrency limit of AWS was hit; the same call may succeed later."""
+class Throttled(CloudError): ...
 
 
-class Unavailable(CloudError):
-    """AWS or the network failed; the same call may succeed later."""
+class Unavailable(CloudError): ...
 
 
-class AccessDenied(CloudError):
-    """The role lacks a permission."""
+class AccessDenied(CloudError): ...
 
 
-class NotFound(CloudError):
-    """The resource does not exist (any more)."""
+class NotFound(CloudError): ...
 
 
-class NobodyListens(CloudError):
-    """The channel takes messages and passes them on to nobody: no subscription is confirmed."""
+class NobodyListens(CloudError): ...
 
 
-class WrongState(CloudError):
-    """The resource is in a state that does not allow the call; read it again."""
+class WrongState(CloudError): ...
 
 
-class Protected(CloudError):
-    """A protection flag or the service that manages the resource forbids the call. Never worked around."""
+class Protected(CloudError): ...
 
 
-class NoCapacity(CloudError):
-    """EC2 has no free capacity of the type at this moment; it may have some later, or elsewhere."""
+class NoCapacity(CloudError): ...
 
 
-class Unsupported(CloudError):
-    """This kind of resource can never do this (a one-time Spot instance cannot be stopped)."""
+class Unsupported(CloudError): ...
