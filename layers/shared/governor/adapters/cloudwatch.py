@@ -32,12 +32,8 @@ class CloudWatchMetrics(Adapter):
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         client = self._clients.client("cloudwatch", target)
-        read, parts = partial(_read, client, window), list(in_parts(queries, _QUERIES_PER_CALL))
-        if len(parts) > 1:
-            with ThreadPoolExecutor(max_workers=min(_CALLS_AT_A_TIME, len(parts))) as pool:
-                answers = list(pool.map(read, parts))
-        else:
-            answers = [read(part) for part in parts]
+        with ThreadPoolExecutor(_CALLS_AT_A_TIME) as pool:
+            answers = list(pool.map(partial(_read, client, window), in_parts(queries, _QUERIES_PER_CALL)))
         return MetricAnswer(
             {key: series for one in answers for key, series in one.series.items()},
             {key: problem for one in answers for key, problem in one.problems.items()},

@@ -83,15 +83,9 @@ def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
 # fields
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("text is needed")  # noqa: TRY004 - pydantic reports a ValueError by its field
-    return value
-
-
-def _decimal(value: object) -> Decimal:
+def _decimal(value: str) -> Decimal:
     try:
-        found = Decimal(_text(value))
+        found = Decimal(value)
     except InvalidOperation:
         raise ValueError("not an amount") from None
     if not found.is_finite():
@@ -101,45 +95,42 @@ def _decimal(value: object) -> Decimal:
 
 def _float(value: object) -> float:
     # A number of packed JSON stays as it is, so that evidence keeps its hash.
-    return value if type(value) in (int, float) else float(_decimal(value))  # type: ignore[return-value]
-
-
-def _seconds(value: object) -> timedelta:
-    if type(value) is not int:
-        raise ValueError("a number of seconds is needed")
-    return timedelta(seconds=value)
+    if type(value) in (int, float):
+        return value  # type: ignore[return-value]
+    if not isinstance(value, str):
+        raise ValueError("text is needed")  # noqa: TRY004 - pydantic reports a ValueError by its field
+    return float(_decimal(value))
 
 
 def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
     return info.context.setdefault(pair, pair)
 
 
-def _leaf(reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
-    return core_schema.no_info_plain_validator_function(reader, serialization=_as(writer))
+def _leaf(stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
+    return core_schema.no_info_after_validator_function(reader, stored, serialization=_as(writer))
 
 
-def _unpacked(data: object) -> Any:
-    if not isinstance(data, bytes):
-        raise ValueError("packed JSON is needed")  # noqa: TRY004 - as above
+def _unpacked(data: Any) -> Any:
     try:
         return json.loads(zlib.decompress(data))
-    except zlib.error:
+    except (TypeError, zlib.error):
         raise ValueError("packed JSON is needed") from None
 
 
 _as = core_schema.plain_serializer_function_ser_schema
 _STR = core_schema.str_schema(strict=True)
+_INT = core_schema.int_schema(strict=True)
 _LEAVES: dict[Any, CoreSchema] = {
     str: _STR,
-    int: core_schema.int_schema(strict=True),
+    int: _INT,
     bool: core_schema.bool_schema(strict=True),
-    datetime: _leaf(lambda value: parse_iso(_text(value)), moment),
-    date: _leaf(lambda value: date.fromisoformat(_text(value)), date.isoformat),
-    timedelta: _leaf(_seconds, lambda value: int(value.total_seconds())),
-    Decimal: _leaf(_decimal, str),
-    float: _leaf(_float, str),
+    datetime: _leaf(_STR, parse_iso, moment),
+    date: _leaf(_STR, date.fromisoformat, date.isoformat),
+    timedelta: _leaf(_INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())),
+    Decimal: _leaf(_STR, _decimal, str),
+    float: _leaf(core_schema.any_schema(), _float, str),
     _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
-    EpisodeRef: _leaf(lambda name: episode_from_execution_name(_text(name)), lambda ref: ref.execution_name),
+    EpisodeRef: _leaf(_STR, episode_from_execution_name, lambda ref: ref.execution_name),
 }
 
 

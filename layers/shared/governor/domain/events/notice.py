@@ -52,10 +52,6 @@ class Notice:
         """Whether now is the time for its reminder: at most `before` ahead, and not over."""
         return self.at is not None and self.at - before <= now < self.at
 
-    def is_reminded_of(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Whether a reminder will follow `before` its date: what comes sooner needs none."""
-        return self.at is not None and now < self.at - before
-
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:

@@ -217,20 +217,16 @@ def sooner_window(policy: Policy) -> timedelta | None:
 def remembered(
     memory: Memory | None, verdict: Verdict, proof: Verdict | None, policy: Policy, now: UtcDatetime
 ) -> Memory:
+    is_silent = verdict.kind is VerdictKind.NO_DATA
+    late_since = _late_before(memory, now) or (now if verdict.is_late else None)
     return Memory(
         at=now,
         verdict=verdict.kind,
         last_busy=verdict.last_busy,
         advice=verdict.advice,
         idle_since=_idle_since(memory, verdict, proof, policy),
-        late_since=_late_since(memory, verdict, now),
+        late_since=late_since if is_silent else None,
     )
-
-
-def _late_since(memory: Memory | None, verdict: Verdict, now: UtcDatetime) -> UtcDatetime | None:
-    if verdict.kind is not VerdictKind.NO_DATA:
-        return None
-    return _late_before(memory, now) or (now if verdict.is_late else None)
 
 
 def _late_before(memory: Memory | None, now: datetime) -> UtcDatetime | None:

@@ -56,7 +56,10 @@ class PutAway:
         """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
         ref, instance = cleared.episode.ref, cleared.instance
         if not cleared.dry_run:
-            self._reserve(cleared, step)
+            caps = caps_of(cleared.episode, self.guards.policies.base().policy.caps)
+            full = self.state.reserve(ref.execution_name, step.value, caps, self.clock.now())
+            if full is not None:
+                raise MustWait(cap_reached(full, caps[full]))
         try:
             # Noted before the call, so that the event it causes is known to be our own.
             self.state.note_step(ref, step.value, self.clock.now())
@@ -68,13 +71,6 @@ class PutAway:
         except GovernorError:
             self.state.give_back(ref.execution_name, step.value)
             raise
-
-    def _reserve(self, cleared: Cleared, step: Step) -> None:
-        caps = caps_of(cleared.episode, self.guards.policies.base().policy.caps)
-        name = cleared.episode.ref.execution_name
-        full = self.state.reserve(name, step.value, caps, self.clock.now())
-        if full is not None:
-            raise MustWait(cap_reached(full, caps[full]))
 
     def _prepare(self, cleared: Cleared, main: Step) -> None:
         """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""

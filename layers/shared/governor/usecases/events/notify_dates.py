@@ -182,4 +182,5 @@ def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
-    return notice.is_reminded_of(now, timedelta(hours=policy.events.remind_before_hours))
+    """Whether a reminder will follow: what comes sooner needs none."""
+    return notice.at is not None and now < notice.at - timedelta(hours=policy.events.remind_before_hours)
