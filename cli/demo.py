@@ -238,10 +238,10 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     print(f"  the mails to {OWNER}:")
     for question in questions:
         print(f"  {question['subject']}\n    {demo.await_mail(question['instance_id'])}")
-    _say("EC2 takes train-a back in two minutes: its checkpoint hook, its owner, and whoever is on call")
+    _say("EC2 takes train-a back in two minutes: its checkpoint hook, its owner, and the on-call")
     print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; paged")
     _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
-    print(f"  and all mail, as SES has taken it, at {cloud.endpoint_url}/_ministack/ses/messages")
+    print(f"  and all mail, as SES got it, at {cloud.endpoint_url}/_ministack/ses/messages")
     _say("the same questions on the command line, in another terminal in this folder:")
     print(f"  {scene.command_line()}")
     if auto:

@@ -50,5 +50,5 @@ def print_unseen(unseen: int, instances: int) -> None:
     if unseen:
         print(
             f"{unseen} of {instances} publish no Xid, ECC, throttling or lost GPUs, so `governor health` "
-            "cannot tell them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
+            "does not have them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
         )

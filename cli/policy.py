@@ -48,11 +48,11 @@ def check(arguments: argparse.Namespace) -> int:
         print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
     met = meetings(book)
     alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]
-    told: dict[tuple[str, ...], frozenset[str]] = {}
+    given: dict[tuple[str, ...], frozenset[str]] = {}
     for names, policy in (*alone, *met.policies):
         # A warning about fewer of them is not repeated.
-        known = frozenset[str]().union(*(said for few, said in told.items() if set(few) <= set(names)))
-        told[names] = frozenset(warnings(policy))
+        known = frozenset[str]().union(*(said for few, said in given.items() if set(few) <= set(names)))
+        given[names] = frozenset(warnings(policy))
         for warning in warnings(policy):
             if warning not in known:
                 print(f"{path}: warning: {printable(' + '.join(names) or 'base')}: {printable(warning)}")
@@ -80,17 +80,17 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _is_fit(path: Path, policies: Sequence[tuple[tuple[str, ...], Policy]]) -> bool:
     """Print what is not fit for production, each once, and what the document cannot show."""
-    told: set[tuple[str, str]] = set()
+    printed: set[tuple[str, str]] = set()
     for names, policy in policies:
         for setting, why in missing(policy):
-            if (setting, why) not in told:
+            if (setting, why) not in printed:
                 print(
                     f"{path}: not for production: {printable(' + '.join(names) or 'base')}: {setting} {why}"
                 )
-            told.add((setting, why))
+            printed.add((setting, why))
     for what in UNSEEN:
         print(f"{path}: not in the document, look yourself: {what}")
-    return not told
+    return not printed
 
 
 def _print_errors(path: Path, problems: Sequence[PolicyProblem]) -> None:

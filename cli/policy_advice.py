@@ -58,7 +58,7 @@ def _of_acting(policy: Policy) -> Iterator[str]:
         yield "approval.on_expiry: act leaves people less than 8 hours to answer; give them a working day"
     if approval.on_expiry == "act" and policy.mode is Mode.ASK and not policy.metrics.publishers_are_trusted:
         yield (
-            "approval.on_expiry: act lets whoever may publish metrics have instances stopped in silence; "
+            "approval.on_expiry: act lets anybody who may publish metrics have instances stopped in silence; "
             "bind publishers and set metrics.publishers_are_trusted, or leave it at no-action"
         )
     for name in ("broadcast_may", "tag_owner_may", "cli_may"):

@@ -41,7 +41,7 @@ def _of_people(policy: Policy) -> Iterator[tuple[str, str]]:
     if ownership.email_domains and approval.tag_owner_may != ("keep",):
         yield (
             "approval.tag_owner_may",
-            "lets whoever may tag an instance do more than keep it; set [keep], or let nobody else tag",
+            "lets anybody who may tag an instance do more than keep it; set [keep], or let nobody else tag",
         )
 
 

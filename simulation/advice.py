@@ -80,7 +80,12 @@ def _to_paste(one: Recommendation) -> list[str]:
         lines.append("Put these overrides above those you have: where two set the same, the later one wins.")
     if one.everyone.choice and one.base != one.everyone.choice.wait:
         lines.append("Without a group, instances are not asked sooner than now: no wait qualifies for them.")
-    return [*lines, "To use this, add it to the policy:", "", pasted(document).rstrip()]
+    return [
+        *lines,
+        "To use this, merge it into the policy; settings that it does not name stay:",
+        "",
+        pasted(document).rstrip(),
+    ]
 
 
 def _table(everyone: Advice) -> list[str]:

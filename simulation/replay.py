@@ -416,7 +416,7 @@ class _Sweeps:
         now = track.recording.time(index)
         if track.question is not None:
             ends = index >= track.recording.span.bins
-            track.close(Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "put away")
+            track.close(Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "stopped")
         self._note(track, None)
         self._next_run(number, track, index)
 

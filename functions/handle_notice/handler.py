@@ -21,6 +21,6 @@ def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> 
         logger.info("nothing follows from this kind of event", extra={"kind": event["detail-type"]})
         return {"told": []}
     told = notify().scheduled(notice) if isinstance(notice, ScheduledChange) else notify().block(notice)
-    nothing = "not ours, no target of the policy, told before, older than what was told, or over"
+    nothing = "not ours, no target of the policy, sent before, older than what was sent, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

@@ -72,7 +72,7 @@ def test_a_mistake_has_its_file_line_and_path(
             "plan: {local_disks_may_be_lost_unasked: true}",
             "local NVMe is wiped",
         ),
-        ("mode: ask\napproval: {on_expiry: act}", "lets whoever may publish metrics"),
+        ("mode: ask\napproval: {on_expiry: act}", "lets anybody who may publish metrics"),
         ("approval: {broadcast_may: [keep, stop]}", "has no effect while approval.people_to_stop is not 0"),
         (
             "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: [b@example.com]}}, "

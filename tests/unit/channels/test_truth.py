@@ -63,8 +63,9 @@ from governor.domain.sweep.messages import (
     exemption_alert,
     silent_alert,
 )
+from governor.domain.sweep.verdict import Verdict, VerdictKind
 from local.receiver_checks import webhook_problems
-from tests.builders import NOW, TARGET
+from tests.builders import NOW, TARGET, make_evidence
 from tests.unit.usecases.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
@@ -229,6 +230,16 @@ def test_a_message_says_the_truth_of_its_mode(
         assert not [word for word in ("If you stop it", "or keep it", "begins now") if word in text]
 
 
+def test_the_foot_of_a_message_names_it_by_the_words_of_people() -> None:
+    """With the name of its episode, to search records for."""
+    episode = episode_of(Mode.AUTO)
+    found = texts(stage_alert(episode, Stage.TELL, NOW, LINK), episode)
+    name = f"alert · {episode.ref.execution_name}"
+
+    assert [name in found[channel] for channel in ("mail text", "mail page", "slack")] == [True] * 3
+    assert not [channel for channel, text in found.items() if re.search(r"\btell\b", text)]
+
+
 @pytest.mark.parametrize("stage", QUESTIONS)
 def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
     """Everywhere. Silence never terminates: the policy refuses that."""
@@ -321,6 +332,8 @@ def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
 # how it ends
 
 APPROVED = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+AGAIN = "Sat 13:02 Berlin (12:02 UTC)"
+WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
 ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.STOPPED: (
         "the instance is stopped",
@@ -332,7 +345,11 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "notebook-7 is terminated. It saves $136/day",
         ("Approved by alice@example.com (mail link).", "Its snapshots are completed"),
     ),
-    Outcome.OBSERVED: ("dry run: EC2 would have allowed every step", "nothing happened", ("Dry run",)),
+    Outcome.OBSERVED: (
+        "dry run: EC2 would have allowed every step",
+        "nothing happened",
+        ("Dry run", f"If it stays idle, people are asked again after {AGAIN}."),
+    ),
     Outcome.KEPT: (
         "kept by link:alice@example.com",
         "notebook-7 keeps running",
@@ -342,12 +359,24 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.EXPIRED: (
         "nobody answered in time",
         "Nobody answered about notebook-7",
-        ("Nothing was changed",),
+        ("Nothing was changed", f"If it stays idle, people are asked again after {AGAIN}."),
     ),
-    Outcome.WOKE_UP: ("work resumed", "Canceled: notebook-7 is working again", ("Nothing was changed",)),
-    Outcome.VOID: ("the instance was started anew", "Canceled", ("Nothing was changed",)),
-    Outcome.REFUSED: ("SafetyError: it has an exemption", "was not stopped", ("It has an exemption.",)),
-    Outcome.INTERRUPTED: ("spot interruption: stop", "Canceled: AWS takes notebook-7 back", ("Nothing was",)),
+    Outcome.WOKE_UP: (
+        "work resumed: utilization reached 34.0 % in the last 60 min, last at 2026-11-20T11:55:00Z",
+        "Canceled: notebook-7 is working again",
+        ("last at 2026-11-20 11:55 UTC.", "Nothing was changed"),
+    ),
+    Outcome.VOID: ("the instance was restarted", "Canceled", ("Nothing was changed",)),
+    Outcome.REFUSED: (
+        "SafetyError: it has an exemption",
+        "was not stopped",
+        ("It has an exemption.", f"If it stays idle, people are asked again after {AGAIN}."),
+    ),
+    Outcome.INTERRUPTED: (
+        str(replace(WARNED, action="stop").void_reason),
+        "Canceled: AWS takes notebook-7 back",
+        ("will stop it at about Fri 12:04 UTC", "Nothing was", "Next step: save your work if it still runs."),
+    ),
 }
 
 
@@ -357,13 +386,15 @@ def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
     reason, title, said = ENDS[outcome]
     episode = episode_of()
     approval = World(approval=APPROVED).state.approval("approval-1")
-    alert = outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, approval)
+    again_at = NOW + timedelta(days=1)
+    alert = outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, approval, again_at)
     needed = {**ABOUT, "title": title, **{words: words for words in said}}
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue
         assert [] == lacks(text, needed), channel
         assert not [word for word in ("would save", "link:", "SafetyError") if word in text], channel
+        assert text.count("a day while it runs") < 2, channel
         assert None is _RAW_TIME.search(text)
 
 
@@ -422,8 +453,11 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
 ) -> None:
     """With the name, the owner, the type, the cost and the record; never a raw error of a state machine."""
     episode = episode_of(phase=Phase.ACTING, steps_done=dict.fromkeys(done, NOW))
-    alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None)
+    again_at = NOW + timedelta(minutes=5)
+    alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
     needed = {**ABOUT, "title": title, "cause": cause, "next": "Next step:"}
+    if not done:  # what is stopped is not asked about
+        needed["again"] = "If it stays idle, people are asked again after Fri 13:07 Berlin"
     for channel, text in texts(alert, episode).items():
         if channel == "slack text":
             continue
@@ -431,6 +465,8 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
         assert not [word for word in ("States.", "errorMessage", "StepTimedOut", error) if word in text], (
             channel
         )
+        assert text.count("a day while it runs") < 2, channel
+        assert ("asked again" in text) == (not done)
 
 
 def test_a_failure_before_anybody_was_asked_says_that() -> None:
@@ -475,7 +511,6 @@ def test_what_comes_between_says_what_is_next(
 # what is no question
 
 BERLIN = Owner("ml-team", "vision", "Europe/Berlin")
-WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
 WAITS = LifecycleAction("trainers", "hook", "token")
 SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
 HOOK = Checkpoint(True, False, "the policy says so")
@@ -493,6 +528,11 @@ def _warning(cause: Cause, **changes: Any) -> Alert:
 
 def _instance() -> Instance:
     return episode_of().instance
+
+
+SILENT = Verdict(
+    VerdictKind.NO_DATA, "no agent", evidence=make_evidence((*(1.0,) * 7, *(None,) * 5), (1.0,) * 12)
+)
 
 
 EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
@@ -523,8 +563,12 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ("cr-1 ends: its instances are terminated from Sat 04:02 Berlin", "local disks go with them"),
     ),
     "silent": (
-        silent_alert(TARGET, [(_instance(), "no agent")], BERLIN, NOW, outage=False),
-        ("No metrics: notebook-7", "no agent", "Next step: `governor doctor`"),
+        silent_alert(TARGET, [(_instance(), SILENT)], BERLIN, NOW, outage=False),
+        (
+            "No metrics: notebook-7",
+            "since Fri 12:35 Berlin (11:35 UTC), no agent",
+            "Next step: `governor doctor`",
+        ),
     ),
     "exemption": (
         exemption_alert(TARGET, [(_instance(), "gpugovernor=Keep")], Policy().exemption, BERLIN, NOW),

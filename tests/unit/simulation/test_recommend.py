@@ -181,7 +181,7 @@ def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
     ]
     found = chosen(recordings, at_most=0.2)
     said = shown(found)
-    printed = said.partition("add it to the policy:\n\n")[2]
+    printed = said.partition("settings that it does not name stay:\n\n")[2]
     book = parse_policy(printed)
     for recording, minutes in ((recordings[0], 150), (recordings[-1], 60)):
         rule = book.applied_to(recording.instance).policy.approval

@@ -191,7 +191,10 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
         stage=first.kind.value,
         at=now,
         happens=readable(reason),
-        lead=(next_step(reason), "More of them within the hour come as one message, too."),
+        lead=(
+            f"{next_step(reason)} GPU Governor tries again where an instance stays idle.",
+            "More of them within the hour come as one message, too.",
+        ),
         sections=(Section("Affected instances", tuple(listed)),),
         why=first.why if len(owners) == 1 else _WHY_SEVERAL,
         link=link,

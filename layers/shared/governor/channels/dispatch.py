@@ -297,7 +297,7 @@ class Dispatch:
             for item in items:
                 self._settle(route, item, refused=str(error))
         except DeliveryRetryable as error:
-            _log.warning("a delivery was not taken: %s", error)
+            _log.warning("a delivery failed and is tried again: %s", error)
             self._postpone(route, items, str(error), error.retry_after_seconds)
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
             _log.exception("a delivery by %s failed", route.channel.name)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
+from governor.domain.approvals.messages import stage_name
 from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
@@ -117,7 +118,11 @@ class Message:
     @property
     def reference(self) -> str:
         """The term to search records for, where it is about an episode."""
-        return "" if self.stage == self.episode else one_line(f"{self.stage} · {self.episode}", _LINE)
+        return (
+            ""
+            if self.stage == self.episode
+            else one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
+        )
 
     @property
     def delivery_key(self) -> str:

@@ -188,7 +188,7 @@ def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
 ) -> tuple[Override | None, Policy | None, list[Mistake]]:
     """An override and what it makes of the base, or `None`, and its mistakes by paths within it; the base's
-    own are not told again."""
+    own are not named again."""
     override, mistakes = _checked(Override, item)
     policy: Policy | None = None
     patch = item.get("set") if isinstance(item, dict) else None
@@ -219,7 +219,7 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
         return found
     if not policy.metrics.publishers_are_trusted:
         why = (
-            "auto is refused while metrics.publishers_are_trusted is false: whoever may publish metrics "
+            "auto is refused while metrics.publishers_are_trusted is false: anybody who may publish metrics "
             "could have any instance stopped. Restrict who may (docs/trust.md) and set it, or set mode: ask"
         )
         found.append((("mode",), why))

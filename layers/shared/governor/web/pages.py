@@ -22,6 +22,7 @@ from governor.domain.approvals.messages import (
     readable,
     restart_text,
     silence_text,
+    stage_name,
     unasked_text,
     verb,
 )
@@ -46,7 +47,6 @@ _OUTCOMES = {
     Outcome.VOID: "canceled",
     Outcome.REFUSED: "refused by a safety check",
 }
-_STAGES = {"ask": "question", "remind": "reminder", "escalate": "escalation"}
 _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
 
 
@@ -142,8 +142,7 @@ def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
     """Return the state of each message. No addresses: the holder of a link need not know who else has one."""
     lines = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
-        stage = delivery.message.removesuffix(f"-{delivery.subject}")
-        stage = _STAGES.get(stage, stage)
+        stage = stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
         what = f"{_when(delivery.at, zone)}, {stage} by {delivery.channel}"
         if delivery.channel == NOWHERE:
             lines.append(f"{_when(delivery.at, zone)}, {stage}: {delivery.refused}")

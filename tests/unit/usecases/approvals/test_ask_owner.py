@@ -190,7 +190,7 @@ def test_what_auto_mode_could_tell_nobody_is_tried_again_soon_too() -> None:
     world.policies.policy = Policy(mode=Mode.AUTO)
     opener(world)(ref)
     world.state.items[keys.instance(ref.target, instance_id)]["failures"] = 3
-    recorder(world)(ref, Outcome.FAILED, "NobodyListens: no channel has taken the message")
+    recorder(world)(ref, Outcome.FAILED, "NobodyListens: no channel has delivered the message")
 
     record = world.state.record(ref.target, instance_id)
     assert NOW + timedelta(minutes=60) == record.quiet_until

@@ -56,7 +56,7 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
     world = auto()
     deliver(world, "slack", -120, shared=True)
     deliver(world, "webhook", -120)
-    with pytest.raises(SafetyError, match="nobody whom it is for has got the notice"):
+    with pytest.raises(SafetyError, match="no channel has delivered the alert to those"):
         world.put_away(world.ref, Step.STOP)
     deliver(world, "email", 0)
     deliver(world, "teams", 30)
@@ -65,7 +65,7 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
         assert Progress(done=False, wait_seconds=rest) == look(world)
         checked = world.recheck(world.ref, Step.STOP)
         assert (False, Outcome.REFUSED) == (checked.proceed, checked.outcome)
-        with pytest.raises(SafetyError, match="the notice is not over before"):
+        with pytest.raises(SafetyError, match="the notice period is not over before"):
             world.put_away(world.ref, Step.STOP)
     world.clock.moment = NOW + HOUR
     assert look(world).done

@@ -115,9 +115,9 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "evidence altered": (alter_evidence, "altered after it was frozen"),
     "breaker": (lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")), "frozen: outage"),
     "gone": (lambda w: w.ec2.instances.clear(), "no longer exists"),
-    "started anew": (
+    "restarted": (
         lambda w: w.change_instance(launch_time=NOW - timedelta(minutes=5)),
-        "started anew since it was asked",
+        "restarted since it was asked",
     ),
     "selector gone": (untag, "no longer carries Purpose=GPU-Workload"),
     "selector changed": (lambda w: tag(w, Purpose="CPU"), "no longer carries Purpose=GPU-Workload"),

@@ -148,7 +148,7 @@ CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
         "takes the instance back",
     ),
     "stopping": (lambda w, i: w.change(i, state="stopping"), Outcome.VOID, "no longer runs"),
-    "restarted": (lambda w, i: w.change(i, launch_time=NOW), Outcome.VOID, "started anew"),
+    "restarted": (lambda w, i: w.change(i, launch_time=NOW), Outcome.VOID, "restarted"),
     "tag gone": (lambda w, i: w.change(i, tags={}), Outcome.VOID, "no longer carries"),
     "frozen": (
         lambda w, _: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),

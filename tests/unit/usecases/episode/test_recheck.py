@@ -42,7 +42,7 @@ def snooze(world: World) -> None:
 
 CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     "gone": (lambda w: w.ec2.instances.clear(), Outcome.VOID, "no longer exists"),
-    "started anew": (lambda w: w.change_instance(launch_time=NOW), Outcome.VOID, "started anew"),
+    "restarted": (lambda w: w.change_instance(launch_time=NOW), Outcome.VOID, "restarted"),
     "taken back by EC2": (
         lambda w: w.state.note_warned(TARGET, {w.ref.instance_id: w.clock.now() + timedelta(minutes=2)}),
         Outcome.INTERRUPTED,

@@ -102,7 +102,7 @@ def test_a_retirement_is_told_once_with_its_date_and_what_to_do() -> None:
     ("changes", "advice"),
     [
         ({"root_device_type": "instance-store"}, "cannot be stopped"),
-        ({"lifecycle": Lifecycle.SPOT}, "launched anew"),
+        ({"lifecycle": Lifecycle.SPOT}, "replaced by a new one"),
     ],
 )
 def test_the_advice_fits_the_instance(changes: dict[str, Any], advice: str) -> None:

@@ -75,11 +75,23 @@ STEP_TEXT: Mapping[Step, str] = {
     Step.TERMINATE: "terminate the instance",
 }
 """Each step as an imperative."""
+_STAGE_NAMES: Mapping[str, str] = {
+    Stage.TELL: "alert",
+    Stage.ASK: "question",
+    Stage.REMIND: "reminder",
+    Stage.ESCALATE: "escalation",
+    Stage.WAIT: "waits",
+}
 _SUBJECT = 98
 """Characters that SNS takes as a subject."""
 _FRESH = timedelta(hours=1)
 """So long after it opened, an episode's own sentence still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
+
+
+def stage_name(stage: str) -> str:
+    """Return what people call a message, by the stage or the outcome in its id."""
+    return _STAGE_NAMES.get(stage, stage.replace("-", " "))
 
 
 def verb(plan: Plan) -> str:
@@ -370,6 +382,11 @@ def waiting_alert(
 # how it ended
 
 _GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
+_ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED)
+_SPARED = (
+    "Next step: save your work if it still runs. Nobody is asked about it meanwhile; if EC2 spares it and it "
+    "stays idle, people are asked again."
+)
 _TITLES: Mapping[Outcome, str] = {
     Outcome.STOPPED: "{name} is stopped{saves}",
     Outcome.TERMINATED: "{name} is terminated{saves}",
@@ -416,17 +433,19 @@ def outcome_alert(
     at: UtcDatetime,
     link: str | None,
     approval: Approval | None = None,
+    again_at: UtcDatetime | None = None,
 ) -> Alert:
-    """Return how an episode ended. `episode` is `None` when it failed before it was written."""
-    failed = outcome is Outcome.FAILED
+    """Return how an episode ended. `episode` is `None` when it failed before it was written; until
+    `again_at` the same idleness is left alone."""
+    failed, again = outcome is Outcome.FAILED, _again(episode, again_at, at)
     if episode is None:
-        lead = ("Nothing was changed.", next_step(reason)) if failed else ("Nothing was changed.",)
+        lead = ("Nothing was changed.", *((next_step(reason), again) if failed else ()))
         title = _titled(_TITLES[outcome], ref.instance_id, saves="", until="", done="stopped")
         words = Words(title, readable(reason), lead)
     elif failed:
-        words = _failure(episode, reason)
+        words = _failure(episode, reason, again)
     else:
-        words = _end(episode, outcome, reason, at, approval)
+        words = _end(episode, outcome, reason, at, approval, again)
     kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
     if failed:
         kind, severity = AlertKind.FAILURE, Severity.CRITICAL
@@ -434,8 +453,26 @@ def outcome_alert(
     return _alert(ref, episode, kind, severity, words, outcome.value, at, facts, link)
 
 
+def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
+    """Return when people hear of it again, as a sentence; nothing where it does not run any more."""
+    if episode is not None and episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
+        return ""
+    asked = (
+        "people are asked again" if episode is None or episode.mode is Mode.ASK else "it is reported again"
+    )
+    when = "later"
+    if again_at is not None and again_at > at:
+        when = f"after {clock(again_at, episode.time_zone if episode else 'UTC', at)}"
+    return f"If it stays idle, {asked} {when}."
+
+
 def _end(
-    episode: Episode, outcome: Outcome, reason: str, at: UtcDatetime, approval: Approval | None
+    episode: Episode,
+    outcome: Outcome,
+    reason: str,
+    at: UtcDatetime,
+    approval: Approval | None,
+    again: str,
 ) -> Words:
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
     zone, kept = episode.time_zone, outcome is Outcome.KEPT
@@ -446,10 +483,11 @@ def _end(
     lead = [
         _by_whom(episode, outcome, approval),
         f"It is asked about again after {clock(until, zone, at)}." if until and kept else "",
-        _after_hold(episode, approval, at) if outcome is Outcome.HELD else "",
+        _after_hold(episode, approval, at, again) if outcome is Outcome.HELD else "",
         f"This saves {saved} a day after storage costs." if saved else "",
         "" if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else left_behind(episode)[1],
-        "" if acted or held_stopped else f"It costs {price_text(episode)} while it runs.",
+        again if outcome in _ASKED_AGAIN else "",
+        _SPARED if outcome is Outcome.INTERRUPTED else "",
         f"Snapshots: {', '.join(episode.snapshot_ids)}." if episode.snapshot_ids else "",
         "Still needed? Its record has a button to start it again."
         if outcome is Outcome.STOPPED or held_stopped
@@ -483,7 +521,7 @@ def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> s
     return "Nobody answered in time, so the policy acts." if expired and episode.acts_on_silence else ""
 
 
-def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime) -> str:
+def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime, again: str) -> str:
     """Return how it goes on after a hold, as a sentence."""
     held = approval.brake if approval else None
     if held is not None and held.answer == "exempt":
@@ -492,24 +530,23 @@ def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime) ->
         return f"It is kept until {clock(held.keep_until, episode.time_zone, at)}."
     if Step.STOP in episode.steps_done:
         return "It stays stopped, and its snapshots stay, until somebody starts it again."
-    return "If it stays idle, it is reported again later."
+    return again
 
 
-def _failure(episode: Episode, reason: str) -> Words:
+def _failure(episode: Episode, reason: str, again: str) -> Words:
     in_short, what_was_done = left_behind(episode)
-    failed, cost = _failed_at(episode, reason), f"It costs {price_text(episode)} while it runs."
     return Words(
-        title=_titled(f"Could not {failed}. {in_short}", episode.instance.name),
+        title=_titled(f"Could not {_failed_at(episode, reason)}. {in_short}", episode.instance.name),
         happens=what_was_done,
-        lead=(readable(reason), cost, next_step(reason)),
+        lead=tuple(filter(None, (readable(reason), next_step(reason), again))),
     )
 
 
 def next_step(reason: str) -> str:
-    """Return what to do about a recorded reason, as sentences."""
+    """Return what to do about a recorded reason, as a sentence."""
     error, _ = _taken_apart(reason)
     _, advice = _ERRORS.get(error, ("", ""))
-    return f"Next step: {advice or 'See its record for each step.'} GPU Governor asks again if it stays idle."
+    return f"Next step: {advice or 'See its record for each step.'}"
 
 
 def _taken_apart(reason: str) -> tuple[str, str]:
@@ -569,12 +606,15 @@ def cause_of(reason: str) -> str:
     return _VARIES.sub("#", reason)
 
 
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
+
+
 def readable(reason: str) -> str:
     """Return a recorded reason as a sentence for people."""
     reason = reason or "the cause is not known"
     error, cause = _taken_apart(reason)
     text, _ = _ERRORS.get(error, ("{}", ""))
-    return sentence(people(text.replace("{}", cause)))
+    return sentence(_ISO.sub(r"\1 \2 UTC", people(text.replace("{}", cause))))
 
 
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:

@@ -11,6 +11,7 @@ from governor.domain.instance import Instance
 from governor.domain.policy.policy import Events, Mode, Policy
 from governor.domain.tags import CHECKPOINT_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime
+from governor.domain.wording import clock
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
@@ -142,7 +143,10 @@ class Warned:
         if self.waits is not None:
             # The change of state takes it back, should an instance in the warm pool be stopped.
             return None if self.waits.to_warm_pool else f"the Auto Scaling group {self.group} terminates it"
-        return f"{self.cause.value} interruption: {self.plan}" if self.response.is_certain else None
+        if not self.response.is_certain:
+            return None
+        what = "this Spot instance" if self.cause is Cause.SPOT else "the capacity of its reservation"
+        return f"EC2 takes {what} back and will {self.plan} it at about {clock(self.ends_at, 'UTC', self.at)}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
         """Return whether it speaks of an earlier run of the instance, or of an end that has long passed.

@@ -287,7 +287,7 @@ def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
     if any(one.root_device_type != "ebs" for one in instances):
         return "copy your data and launch a new one. Its root is an instance store, so it cannot be stopped."
     if any(one.lifecycle is Lifecycle.SPOT for one in instances):
-        return "save your work. A Spot instance is launched anew rather than moved."
+        return "save your work. A Spot instance is replaced by a new one, not moved."
     return (
         "stop and start it before then, when it suits you: it then runs on other hardware. A stop wipes "
         "local disks, and a start needs free capacity."

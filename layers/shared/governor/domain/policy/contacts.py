@@ -83,7 +83,7 @@ class Contact(Section):
             yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
         for name, address in self.identities.items():
             if name.startswith("aws:") and not _OWN.fullmatch(name):
-                reason = "whoever assumes a role chooses the session's name: map IAM users or SSO roles"
+                reason = "anybody who assumes a role chooses the session's name: map IAM users or SSO roles"
                 yield ("identities", name), reason
             if address not in self.emails:
                 yield ("identities", name), f"identities name {address!r}, which is not one of emails"

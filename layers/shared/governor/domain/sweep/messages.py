@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named, only
 from governor.domain.alerts.owner import Owner
+from governor.domain.evidence import last_reading_end
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
@@ -33,10 +34,14 @@ def idle_event(
 
 
 def silent_alert(
-    target: Target, silent: Sequence[tuple[Instance, str]], owner: Owner, now: UtcDatetime, *, outage: bool
+    target: Target,
+    silent: Sequence[tuple[Instance, Verdict]],
+    owner: Owner,
+    now: UtcDatetime,
+    *,
+    outage: bool,
 ) -> Alert:
-    """Return one message about instances, each with what is wrong with it; those of one owner, or with
-    `outage` those of all.
+    """Return one message about instances without data; those of one owner, or with `outage` those of all.
 
     Raises:
         ValueError: there is none.
@@ -53,12 +58,25 @@ def silent_alert(
         "So many at once have one cause, so their owners are not notified one by one." if outage else None,
         "Next step: `governor doctor` names what is wrong with each one and how to repair it.",
         "The instances:",
-        *bullets([f"{named(one)}: {why}" for one, why in silent], _NAMED),
+        *bullets(
+            [f"{named(one)}: {_since(found, owner, now)}{found.reason}" for one, found in silent], _NAMED
+        ),
     ]
     dedup_id = f"silent-{target}-{iso(now)}-{owner.key}"
     facts = {"instance_ids": ids(instances), "outage": outage}
     about = one or target
     return alert_of(kind, severity, about, subject, lines, dedup_id, now, owner=owner, facts=facts)
+
+
+def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
+    """Return since when not all GPUs are measured; nothing where readings come, but too few."""
+    if (found := verdict.evidence) is None:
+        return ""
+    window = found.window
+    since = min((last_reading_end(gpu.utilization, window) for gpu in found.gpus), default=window.start)
+    if since >= window.end:
+        return ""
+    return f"since {clock(since, owner.time_zone, now)}{' or earlier' if since <= window.start else ''}, "
 
 
 def exemption_alert(

@@ -135,7 +135,7 @@ class Decide:
         try:
             self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
         except CloudError:
-            _log.exception("a first yes could not be announced")
+            _log.exception("nobody could be notified of a first yes")
 
     def _approval(self, approval_id: str) -> Approval:
         approval = self.state.approval(approval_id)

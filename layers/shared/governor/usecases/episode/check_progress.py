@@ -113,7 +113,7 @@ class CheckProgress:
         nowhere = any(delivery.channel == NOWHERE for delivery in found)
         if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
             why = reasons or f"none has answered for {_minutes(elapsed)} min"
-            raise NobodyListens(f"no channel has taken the message: {why}", operation="deliver")
+            raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
         return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
 
     def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> Progress:

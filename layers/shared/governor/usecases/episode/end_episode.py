@@ -58,9 +58,10 @@ class RecordOutcome:
             rule = self.policies.base().policy.approval
             quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
             # Sent before the lock is freed, for nobody would look at it again.
-            self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None))
+            self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
             return outcome
+        quiet = record.quiet_until
         if episode.outcome is not None:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
@@ -76,7 +77,7 @@ class RecordOutcome:
             until = now + timedelta(days=_RECORD_LINK_DAYS)
             link = self.signer.link(episode.approval_id, BROADCAST, until)
             approval = self.state.approval(episode.approval_id)
-            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval))
+            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval, quiet))
         self.state.note_told(ref, now)
         return outcome
 
@@ -138,9 +139,9 @@ class CloseDead:
     def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime, *, aborted: bool = False) -> bool:
         """True when there was something to close or to tell. An aborted one is not asked again soon."""
         episode = self.state.episode(ref)
-        if episode is not None and episode.phase is Phase.CLOSED:
-            return self._tell_late(episode, now)
         record = self.state.record(ref.target, ref.instance_id)
+        if episode is not None and episode.phase is Phase.CLOSED:
+            return self._notify_late(episode, record.quiet_until, now)
         if episode is None and record.open_episode != ref:
             return False
         if episode is not None and episode.phase is Phase.ASKING:
@@ -149,20 +150,21 @@ class CloseDead:
         was_opened, failures = episode is not None, None if aborted else record.failures
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
         entry = self.book(episode, Outcome.FAILED, now) if episode else None
-        # Told before it is closed: closing frees the lock, and nobody would look at it again.
-        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None))
+        # Sent before it is closed: closing frees the lock, and nobody would look at it again.
+        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None, again_at=quiet))
         self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry)
         if episode is not None:
             self.state.note_told(ref, now)
         return True
 
-    def _tell_late(self, episode: Episode, now: UtcDatetime) -> bool:
-        """Its last step closed it and died before anybody was told."""
+    def _notify_late(self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime) -> bool:
+        """Its last step closed it and died before anybody was notified."""
         if episode.outcome_told_at is not None or episode.outcome is None:
             return False
         reason = episode.outcome_reason or ""
         if episode.outcome is not Outcome.TOLD:
-            self.announcer.announce(outcome_alert(episode.ref, episode, episode.outcome, reason, now, None))
+            alert = outcome_alert(episode.ref, episode, episode.outcome, reason, now, None, None, again_at)
+            self.announcer.announce(alert)
         self.state.note_told(episode.ref, now)
         return True
 

@@ -100,7 +100,7 @@ class Guards:
         if instance is None:
             raise SafetyError("the instance no longer exists")
         if instance.launch_time != ref.launch_time:
-            raise SafetyError("the instance was started anew since it was asked about")
+            raise SafetyError("the instance was restarted since it was asked about")
         record = self.state.record(instance.target, instance.instance_id)
         # What keeps a copy destroys nothing.
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
@@ -173,9 +173,9 @@ class Guards:
         """Until the first step; what was begun after the notice is gone on with."""
         over = notice_until(episode, self.state.deliveries(episode.ref.execution_name))
         if over is None:
-            raise SafetyError("nobody whom it is for has got the notice")
+            raise SafetyError("no channel has delivered the alert to those whom it is for")
         if not episode.steps_done and self.clock.now() < over:
-            raise SafetyError(f"the notice is not over before {iso(over)}")
+            raise SafetyError(f"the notice period is not over before {iso(over)}")
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""

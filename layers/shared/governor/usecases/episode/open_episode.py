@@ -73,7 +73,7 @@ class OpenEpisode:
         if instance is None or instance.state != "running":
             return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
         if instance.launch_time != ref.launch_time:
-            return self._close(ref, base, Outcome.VOID, "the instance was started anew")
+            return self._close(ref, base, Outcome.VOID, "the instance was restarted")
         applied = self.policies.applied_to(instance)
         policy = applied.policy
         if (why := self.accounts.ungoverned(base, instance)) is not None:

@@ -83,7 +83,7 @@ class UndoEpisode:
         try:
             self.announcer.announce(undo_alert(episode, by, channel, self.clock.now()))
         except CloudError:
-            _log.exception("an undo could not be announced")
+            _log.exception("nobody could be notified of an undo")
 
 
 def _refusal(episode: Episode, approval: Approval | None) -> str | None:

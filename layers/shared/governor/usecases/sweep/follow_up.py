@@ -91,7 +91,7 @@ class FollowUp:
         """Close the question when the answer is no longer needed, and repair a flow that has died."""
         kind = family(case.verdict.kind)
         if case.instance.launch_time != ref.launch_time:
-            self.void(ref, "the instance was started anew", Outcome.VOID)
+            self.void(ref, "the instance was restarted", Outcome.VOID)
         else:
             match kind:
                 case Family.WORKING:
@@ -115,7 +115,7 @@ class FollowUp:
         """The last step closed the episode, and could tell nobody."""
         episode = self.state.episode(ref)
         if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
-            self.close_dead(ref, "its outcome was not announced", now)
+            self.close_dead(ref, "nobody was notified of its outcome", now)
 
     def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Close an episode whose workflow is gone, and deliver a decision that was not taken."""

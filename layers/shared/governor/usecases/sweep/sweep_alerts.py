@@ -62,8 +62,8 @@ class SweepAlerts:
         instances = [case.instance for case in silent.values()]
         everybody = {Owner(base.ownership.default_owner): instances}
         for owner, theirs in (everybody if outage else by_owner(instances, base.ownership)).items():
-            reasons = [(one, silent[one.instance_id].verdict.reason) for one in theirs]
-            alert = silent_alert(target, reasons, owner, sweep.now, outage=outage)
+            found = [(one, silent[one.instance_id].verdict) for one in theirs]
+            alert = silent_alert(target, found, owner, sweep.now, outage=outage)
             if sweep.attempt("silence alert", self.announcer.announce, alert):
                 for one in theirs:
                     silent[one.instance_id].notified = True
