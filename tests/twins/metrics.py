@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
@@ -26,6 +27,8 @@ class MemoryMetrics:
     reads: list[MetricQuery] = field(default_factory=list)
     namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
     """Of series outside of the GPUs' own."""
+    period: timedelta | None = None
+    """Of what is published, where a read of shorter periods must see it so; else each value is a period."""
     lists: int = 0
     lists_of_work: int = 0
     list_failure: CloudError | None = None
@@ -61,7 +64,8 @@ class MemoryMetrics:
             found = self.statistics.get((query.metric, key, query.statistic))
             found = found if found is not None else self.published.get((query.metric, key))
             if found is not None:
-                padded = (None,) * window.bins + found
+                times = max(1, self.period // window.period) if self.period else 1
+                padded = (None,) * window.bins + tuple(value for value in found for _ in range(times))
                 series[query.key] = padded[-window.bins :]
         return MetricAnswer(series, problems)
 

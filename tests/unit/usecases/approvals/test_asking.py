@@ -44,6 +44,7 @@ def fleet(readings: Sequence[float | None], policy: Policy | None = None, **chan
 def holding(world: FleetWorld, *percent: float | None) -> FleetWorld:
     """The same with so much GPU memory held in the newest bins."""
     (name,) = world.ec2.instances
+    world.metrics.period = timedelta(minutes=5)
     mib = [None if one is None else one * A10G_MIB / 100 for one in percent]
     world.metrics.publish(MEMORY, {"InstanceId": name}, mib)
     return world
@@ -308,6 +309,7 @@ def test_what_is_done_unasked_never_uses_the_shortcut(mode: Mode, on_expiry: Any
 
     acting = World(mode=mode, on_expiry=on_expiry)
     own = {"InstanceId": acting.instance.instance_id}
+    acting.metrics.period = timedelta(minutes=5)
     acting.metrics.publish(UTILIZATION, own, idle_bins(20))
     acting.metrics.publish(MEMORY, own, [100.0] * 60)
     assert bool(asks) == acting.recheck(acting.ref, Step.STOP).proceed
@@ -317,6 +319,7 @@ def test_memory_that_is_held_again_stops_nothing() -> None:
     """The recheck measures it anew: a job may be loading."""
     acting = World()
     own = {"InstanceId": acting.instance.instance_id}
+    acting.metrics.period = timedelta(minutes=5)
     acting.metrics.publish(UTILIZATION, own, idle_bins(20))
     acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
     result = acting.recheck(acting.ref, Step.STOP)
@@ -327,6 +330,7 @@ def test_a_refusal_after_memory_came_back_says_so() -> None:
     """Not only that it worked some hours ago: people knew that when they were asked."""
     acting = World(evidence=make_evidence(memory_newest_percent=1.0))
     own = {"InstanceId": acting.instance.instance_id}
+    acting.metrics.period = timedelta(minutes=5)
     acting.metrics.publish(UTILIZATION, own, idle_bins(20))
     acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
     reason = acting.recheck(acting.ref, Step.STOP).reason

@@ -433,7 +433,8 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
     counts = [sum(count or 0.0 for count in one) for one in bins]
     collections = _collections(len(counts) * max(END_BIN, window.period), policy)
     # Only a whole collection may be missing, or as many samples could be those of one hidden GPU.
-    whole = sum(counts) % gpus == 0 and sum(counts) >= gpus * (collections - _may_be_missing(policy))
+    whole_collections = all(count % gpus == 0 for count in counts)
+    whole = whole_collections and sum(counts) >= gpus * (collections - _may_be_missing(policy))
     if counts and min(counts) >= gpus and whole:
         return None
     # All of them did lately: what one GPU less would publish in a period is no sign of that.

@@ -28,8 +28,8 @@ from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered
 _log = logging.getLogger(__name__)
 _SHORTEST_LOOK_MINUTES = 10
 """The last minutes are looked at for at least this long, however close the window's end is."""
-_AHEAD_MINUTES = 8
-"""And this far ahead: an agent whose clock is fast dates its newest readings there."""
+_AHEAD_MINUTES = 11
+"""And this far ahead: an agent whose clock is 10 minutes fast dates its newest readings there."""
 
 
 @dataclass(frozen=True, slots=True)
