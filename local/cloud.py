@@ -72,6 +72,7 @@ class LocalCloud:
         self._quiet_rounds = quiet_rounds
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
+        self._clients: dict[tuple[object, ...], Any] = {}
 
     # life
 
@@ -106,6 +107,8 @@ class LocalCloud:
     def stop(self) -> None:
         """Ends the engine and everything it started. Safe to repeat."""
         process, self._process = self._process, None
+        while self._clients:
+            self._clients.popitem()[1].close()
         if process is not None:
             _end_group(process)
         if self._own_dir:
@@ -140,15 +143,21 @@ class LocalCloud:
         }
 
     def client(self, service: str, region: str = REGION, account: str = ACCOUNT) -> Any:
-        """A boto3 client of this cloud; any twelve digits are an account."""
-        return boto3.client(
-            service,  # type: ignore[call-overload]
-            region_name=region,
-            endpoint_url=self.endpoint_url,
-            aws_access_key_id=account,
-            aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
-            config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=ANSWER_SECONDS),
-        )
+        """The boto3 client of this cloud; any twelve digits are an account.
+
+        One of each kind: whoever waits asks for it many times a second, and making one is work.
+        """
+        key = self._port, service, region, account
+        if key not in self._clients:
+            self._clients[key] = boto3.client(
+                service,  # type: ignore[call-overload]
+                region_name=region,
+                endpoint_url=self.endpoint_url,
+                aws_access_key_id=account,
+                aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
+                config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=ANSWER_SECONDS),
+            )
+        return self._clients[key]
 
     def simulation(self, region: str = REGION, account: str = ACCOUNT) -> Simulation:
         """The control of the simulated EC2 and CloudWatch."""

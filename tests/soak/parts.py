@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import marshal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -17,10 +18,11 @@ from decimal import Decimal
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
 from governor.adapters.clients import Clients
+from governor.adapters.table.codec import read_all
 from governor.channels.dispatch import Dispatch
 from governor.channels.message import Message
 from governor.contracts.policy import PolicyBook
@@ -129,6 +131,22 @@ class _Market(_Port):
             return _CLOUDS[-1].market.answer
 
 
+_WITHOUT_REFERENCES = 2
+"""The version of marshal's format that gives the same bytes for the same item."""
+
+
+@lru_cache(4096)
+def _record(kind: Hashable, item: bytes) -> Any:
+    """The record of an item. Records are frozen, and the same item is read again and again."""
+    (found,) = read_all(cast("type[Any]", kind), [marshal.loads(item)])
+    return found
+
+
+def records_of(kind: type[Any], items: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+    """The records of stored items, one by one."""
+    return (_record(cast("Hashable", kind), marshal.dumps(dict(item), _WITHOUT_REFERENCES)) for item in items)
+
+
 class _CloudTable(Table):
     """The table of the present cloud."""
 
@@ -155,7 +173,7 @@ class _CloudTable(Table):
         return MemoryTable().document(record)
 
     def records(self, kind: type[Any], items: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        return MemoryTable().records(kind, items)
+        return records_of(kind, items)
 
 
 class _Clock:

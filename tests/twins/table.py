@@ -5,6 +5,7 @@ Conditions, encodings and keys are those of the real table; one suite runs again
 
 from __future__ import annotations
 
+import marshal
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +51,7 @@ class MemoryTable(Table):
         _ask("dynamodb:GetItem", key[0])
         with self._turn():
             found = self.items.get(key)
-            return None if found is None else dict(_copy(found))
+            return None if found is None else _copy(found)
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Copies of the items, as they are now."""
@@ -62,7 +63,7 @@ class MemoryTable(Table):
     def write(self, one: Write) -> Document:
         with self._turn():
             self.transact(one)
-            return dict(_copy(self.items[one.key])) if one.kind == "Update" else {}
+            return _copy(self.items[one.key]) if one.kind == "Update" else {}
 
     def transact(self, *writes: Write) -> None:
         for one in writes:
@@ -104,11 +105,10 @@ def _ask(action: str, pk: str) -> None:
         asked(action, pk)
 
 
-def _copy(value: Any) -> Any:
-    """Of plain data, in which `copy.deepcopy` would look for cycles."""
-    if isinstance(value, dict):
-        return {name: _copy(one) for name, one in value.items()}
-    return [_copy(one) for one in value] if isinstance(value, list) else value
+def _copy(document: Document) -> Document:
+    """Of plain data: by `copy.deepcopy` it would take many times as long."""
+    copied: Document = marshal.loads(marshal.dumps(document))
+    return copied
 
 
 def _stored(document: Document) -> Document:

@@ -185,8 +185,10 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
         hours = [this - HOUR * back for back in range(length)]
         counted = [hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)]
         left = sum(one.left for one in counted)
+        if left < rule.hub_minimum_instances:
+            continue
         usual = _usual(hub, hours)
-        if left >= rule.hub_minimum_instances and left > rule.hub_times_the_usual * usual:
+        if left > rule.hub_times_the_usual * usual:
             return left, (
                 f"{left} instances of all accounts turned idle or silent in {length} h and have not worked "
                 f"since; in the same hours of the week before, {usual} turned at the most"
