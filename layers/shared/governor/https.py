@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,15 @@ class HttpAnswer:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """The JSON object in the body; empty where there is none."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 class Https:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -85,10 +84,9 @@ class OidcProvider:
         headers = self._authenticated(form)
         endpoint = _checked(self._discovered().get("token_endpoint"), "token_endpoint")
         sent = self._fetch("POST", endpoint, urlencode(form), {**headers, **_FORM})
-        answer = _json_object(sent.body) or {}
         if sent.status != 200:
-            raise _token_refusal(sent.status, str(answer.get("error", "")))
-        token = answer.get("id_token")
+            raise _token_refusal(sent.status, str(sent.document.get("error", "")))
+        token = sent.document.get("id_token")
         if not isinstance(token, str):
             raise IssuerUnavailable("the token endpoint sent no id_token")
         return self._verified(token, nonce)
@@ -170,8 +168,8 @@ class OidcProvider:
         if kept is not None and not anew and now - kept[0] < _KEPT_SECONDS:
             return kept[1]
         answer = self._fetch("GET", url, None, {})
-        found = _json_object(answer.body) if answer.status == 200 else None
-        if found is None:
+        found = answer.document if answer.status == 200 else {}
+        if not found:
             raise IssuerUnavailable(f"{url} answered {answer.status}, and no JSON object")
         self._kept[url] = now, found
         return found
@@ -219,11 +217,3 @@ def _checked(url: object, name: str) -> str:
     if not isinstance(url, str) or not is_https(url) or "#" in url:
         raise ConfigurationError(f"{name} must be a whole https:// URL without user name; it is {url!r}")
     return url
-
-
-def _json_object(body: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None

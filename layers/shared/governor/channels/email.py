@@ -52,11 +52,7 @@ class MailService(Protocol):
     """Sends one document to one address."""
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
-        """The service's id of the mail that it has taken.
-
-        Raises:
-            CloudError: it has not; `Throttled` and `Unavailable` may pass.
-        """
+        """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable` may pass."""
         ...
 
 
@@ -70,9 +66,12 @@ class EmailChannel(Channel):
     name = _NAME
 
     def __init__(self, service: MailService, *, sender: str, recipient: str) -> None:
-        self._service = service
-        self._sender = _checked(sender, "sender")
-        self._recipient = _checked(recipient, "recipient")
+        for role, address in (("sender", sender), ("recipient", recipient)):
+            if not is_address(address):
+                raise ConfigurationError(
+                    f"the {role} of the channel email must be one address like name@example.com"
+                )
+        self._service, self._sender, self._recipient = service, sender, recipient
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says."""
@@ -167,8 +166,3 @@ def _template() -> Template:
     )
     return environment.get_template("email.html")
 
-
-def _checked(address: str, role: str) -> str:
-    if not is_address(address):
-        raise ConfigurationError(f"the {role} of the channel email must be one address like name@example.com")
-    return address

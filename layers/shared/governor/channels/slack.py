@@ -52,11 +52,7 @@ _WHAT_TO_DO = {
 
 
 class SlackApi:
-    """Slack's Web API. No redirects and no retries, as for every channel.
-
-    Raises:
-        ConfigurationError: no bot token, or the address is not https.
-    """
+    """Slack's Web API. Raises: ConfigurationError for no bot token, or an address that is not https."""
 
     def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
@@ -69,18 +65,10 @@ class SlackApi:
     def call(
         self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`.
-
-        Raises:
-            DeliveryError: Slack said no for another reason, or did not answer.
-        """
+        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises: DeliveryError."""
         body = json.dumps({"parse": "none", **arguments}).encode()
         answer = post(self._https, _NAME, f"{self._url}/{method}", body, self._headers)
-        try:
-            found = json.loads(answer.body)
-        except (ValueError, RecursionError):
-            found = None
-        data = found if isinstance(found, dict) else {}
+        data = answer.document
         code = str(data.get("error", ""))
         if (answer.status == 200 and data.get("ok")) or code in unless:
             return data
@@ -176,11 +164,7 @@ class SlackWebhookChannel(HttpsChannel):
 
 
 def _place(thread: str) -> tuple[str, str]:
-    """Conversation and time stamp.
-
-    Raises:
-        ValueError: the thread was not given by this channel.
-    """
+    """Conversation and time stamp. Raises: ValueError for what this channel never gave as a thread."""
     found = _THREAD.fullmatch(thread)
     if found is None:
         raise ValueError("the thread of a Slack message must be what Delivered.thread said")

@@ -7,6 +7,7 @@ turned into links or mentions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 
 from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip
 from governor.domain.alerts.alert import Section
@@ -18,7 +19,6 @@ _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
 _LINE_CHARACTERS, _CELL_CHARACTERS = 1000, 40
 _FALLBACK = 3000
 """Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
-_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 ACTION_PREFIX = "governor."
 OPEN_ACTION = "governor.open"
 REASON_BLOCK, REASON_ACTION = "governor.reason", "governor.reason_text"
@@ -166,12 +166,6 @@ def _mrkdwn(text: str) -> Block:
 
 def escaped(text: str, limit: int) -> str:
     """Escaped as Slack asks for, and cut between characters, never inside an escape."""
-    pieces, length = [], 0
-    for character in text:
-        piece = _ESCAPES.get(character, character)
-        length += len(piece)
-        if length > limit - 1:
-            pieces.append("…")
-            break
-        pieces.append(piece)
-    return "".join(pieces)
+    found = escape(clip(text, limit), quote=False)
+    # No character takes more than five.
+    return found if len(found) <= limit else escape(clip(text, limit // 5), quote=False)
