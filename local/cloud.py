@@ -370,7 +370,7 @@ def _relax_conditions(node: Any) -> None:
     if isinstance(node, dict):
         for key, value in node.items():
             if key == "Statement":
-                node[key] = [_relaxed(one) for one in value if not _is_tls_only(one)]
+                node[key] = [_relaxed(one) for one in value if not _denies_sometimes(one)]
             else:
                 _relax_conditions(value)
     elif isinstance(node, list):
@@ -378,8 +378,9 @@ def _relax_conditions(node: Any) -> None:
             _relax_conditions(value)
 
 
-def _is_tls_only(statement: dict[str, Any]) -> bool:
-    return "aws:SecureTransport" in json.dumps(statement.get("Condition", {}))
+def _denies_sometimes(statement: dict[str, Any]) -> bool:
+    """Without its condition it would deny always."""
+    return statement.get("Effect") == "Deny" and "Condition" in statement
 
 
 def _relaxed(statement: dict[str, Any]) -> dict[str, Any]:

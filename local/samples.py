@@ -65,7 +65,8 @@ def moved_to(sample: object, now: datetime) -> tuple[Any, timedelta | None]:
 def _events_in(event: Any) -> Iterator[Mapping[str, Any]]:
     if not isinstance(event, dict):
         return
-    for one in [json.loads(record["body"]) for record in event.get("Records", ())] or [event]:
+    queued = [json.loads(record["body"]) for record in event.get("Records", ()) if "body" in record]
+    for one in queued or [event]:
         if isinstance(one, dict) and one.get("detail-type") in _KINDS:
             yield one
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.workflow import episode_input
-from governor.contracts import events, http, payloads, rotation
+from governor.contracts import changes, events, http, payloads, rotation
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 
@@ -52,6 +52,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_rebalance_recommendation": lambda event: parse(events.RebalanceEvent, event).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
     "handle_notice": events.notice_of,
+    "write_audit": changes.changes_of,
     "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

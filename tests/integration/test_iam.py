@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,28 +53,14 @@ def guarded() -> Iterator[Stage]:
 def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: Stage) -> None:
     """With the credentials of the page's role: it answers a question, and releases no freeze."""
     table = guarded.scene.outputs["StateTableName"]
-    (role,) = (
-        one["Arn"]
-        for one in guarded.scene.cloud.client("iam").list_roles()["Roles"]
-        if "ServeApprovalFunctionRole" in one["RoleName"]
-    )
-    assumed = guarded.scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")
-    given = assumed["Credentials"]
-    page = boto3.client(
-        "dynamodb",
-        region_name=TARGET.region,
-        endpoint_url=guarded.scene.cloud.endpoint_url,
-        aws_access_key_id=given["AccessKeyId"],
-        aws_secret_access_key=given["SecretAccessKey"],
-        aws_session_token=given["SessionToken"],
-    )
+    page = _as_role(guarded, "ServeApproval", "dynamodb")
 
     def key(pk: str) -> dict[str, Any]:
         return {"pk": {"S": pk}, "sk": {"S": "BREAKER"}}
 
     freeze = "BREAKER#123456789012#us-east-1"
     page.get_item(TableName=table, Key=key("APPROVAL#none"))
-    for refused in (
+    attempts: tuple[Callable[[], Any], ...] = (
         lambda: page.get_item(TableName=table, Key=key(freeze)),
         lambda: page.update_item(TableName=table, Key=key(freeze)),
         lambda: page.delete_item(TableName=table, Key=key("APPROVAL#none")),
@@ -91,9 +77,25 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
                 {"Update": {"TableName": table, "Key": key(freeze), "UpdateExpression": "SET a = pk"}},
             ]
         ),
-    ):
+    )
+    for refused in attempts:
         with pytest.raises(ClientError, match="AccessDenied"):
             refused()
+
+
+def _as_role(guarded: Stage, function: str, service: str) -> Any:
+    """A client with the credentials of a function's role."""
+    roles = guarded.scene.cloud.client("iam").list_roles()["Roles"]
+    (role,) = (one["Arn"] for one in roles if f"{function}FunctionRole" in one["RoleName"])
+    given = guarded.scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
+    return boto3.client(
+        service,  # type: ignore[call-overload]
+        region_name=TARGET.region,
+        endpoint_url=guarded.scene.cloud.endpoint_url,
+        aws_access_key_id=given["AccessKeyId"],
+        aws_secret_access_key=given["SecretAccessKey"],
+        aws_session_token=given["SessionToken"],
+    )
 
 
 def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
@@ -105,6 +107,42 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
 
     assert 303 == decide(guarded.personal(link), "approve", typed_instance_id=instance_id)[0]
     assert "terminated" == guarded.outcome(instance_id)
+    _audit_is_whole(guarded, instance_id)
+
+
+def _audit_is_whole(guarded: Stage, instance_id: str) -> None:
+    """Question, deliveries, answer, each action with its request to EC2, and the end."""
+    s3, bucket = guarded.scene.cloud.client("s3"), guarded.scene.outputs["AuditBucketName"]
+    name = guarded.episode(instance_id).ref.execution_name
+
+    def documents() -> list[dict[str, Any]]:
+        keys = [one["Key"] for one in s3.list_objects_v2(Bucket=bucket, Prefix="audit/").get("Contents", ())]
+        own = sorted(key for key in keys if f"/{name}/" in key)
+        return [json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in own]
+
+    def told() -> list[str] | None:
+        found = [one["what"] for one in documents()]
+        return found if "outcome sent" in found else None
+
+    sequence = guarded.eventually(told, "the audit does not come")
+    expected = ["opened", "question made", "asked", "answered", "rechecked", "step begun", "done"]
+    positions = [sequence.index(one) for one in (*expected, "snapshots made", "closed", "outcome sent")]
+    assert positions == sorted(positions)
+    assert "delivery" in sequence
+    found = documents()
+    done = {one["after"]["step"]: one["request_ids"] for one in found if one["what"] == "done"}
+    assert {"stop": 1, "terminate": 2} == {step: len(requests) for step, requests in done.items()}
+    assert all(requests for requests in done.values())
+    assert "link:alice@example.com" in {one["who"] for one in found if one["what"] == "answered"}
+    assert "TaskToken" not in json.dumps(found)
+    assert "task_token" not in json.dumps(found)
+    assert "Enabled" == s3.get_bucket_versioning(Bucket=bucket)["Status"]
+    key = next(one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"] if name in one["Key"])
+    writer = _as_role(guarded, "WriteAudit", "s3")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        writer.delete_object(Bucket=bucket, Key=key)
+    with pytest.raises(ClientError, match="PreconditionFailed"):
+        writer.put_object(Bucket=bucket, Key=key, Body=b"{}", IfNoneMatch="*")
 
 
 def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage) -> None:

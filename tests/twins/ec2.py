@@ -123,7 +123,7 @@ class MemoryEc2:
 
     # InstanceController
 
-    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         instance = self._checked("stop", instance_id, dry_run, self.protection(target, instance_id).stop)
         request = instance.spot_request_id and self.spot_requests.get(instance.spot_request_id)
         one_time = instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
@@ -134,30 +134,38 @@ class MemoryEc2:
         if not dry_run:
             state = "stopped" if self.instant else "stopping"
             self.instances[instance_id] = replace(instance, state=state, public_ip=None)
+        return self._request_id(dry_run)
 
     # InstanceStarter
 
-    def start(self, target: Target, instance_id: str) -> None:
+    def start(self, target: Target, instance_id: str) -> str | None:
         """It runs at once, since `started_at`."""
         instance = self._checked("start", instance_id, False, False)
         if instance.state not in ("stopped", "pending", "running"):
             raise WrongState(f"{instance_id} is {instance.state}")
         self.instances[instance_id] = replace(instance, state="running", launch_time=self.started_at)
+        return self._request_id(False)
 
-    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         protected = self.protection(target, instance_id).termination
         instance = self._checked("terminate", instance_id, dry_run, protected)
         if not dry_run:
             state = "terminated" if self.instant else "shutting-down"
             self.instances[instance_id] = replace(instance, state=state)
+        return self._request_id(dry_run)
 
-    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         assert companion is Step.CANCEL_SPOT_REQUEST
         request = instance.spot_request_id or ""
         self.calls.append(("cancel_spot_request", request, dry_run))
         self._raise_planned("cancel_spot_request")
         if not dry_run:
             self.cancelled.add(request)
+        return self._request_id(dry_run)
+
+    def _request_id(self, dry_run: bool) -> str | None:
+        """Numbered by the call."""
+        return None if dry_run else f"request-{len(self.calls)}"
 
     def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
         self.calls.append((operation, instance_id, dry_run))

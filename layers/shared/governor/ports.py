@@ -122,20 +122,21 @@ class InstanceTagger(Protocol):
 class InstanceController(Protocol):
     """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing.
 
-    `prepare` carries out a step that goes right before a stop or a termination.
+    `prepare` carries out a step that goes right before a stop or a termination. Each returns the id of the
+    request, by which CloudTrail finds it; `None` for a dry run.
 
     Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
     """
 
-    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None: ...
-    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None: ...
-    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None: ...
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None: ...
 
 
 class InstanceStarter(Protocol):
     """The only way to start an instance again. Raises: NoCapacity, or as `InstanceController`."""
 
-    def start(self, target: Target, instance_id: str) -> None: ...
+    def start(self, target: Target, instance_id: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +279,13 @@ class Workflow(Protocol):
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """Hands the decision to the waiting task; false when that task no longer waits."""
+
+
+class Archive(Protocol):
+    """Documents that are written once and stay."""
+
+    def keep(self, key: str, document: str) -> bool:
+        """Keep the document; false where one of that key is kept already, which stays as it is."""
 
 
 class DeadLetters(Protocol):

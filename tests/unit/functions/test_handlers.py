@@ -36,6 +36,7 @@ from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.sum_up_month import SumUpMonth
 from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.usecases.write_audit import WriteAudit
 from governor.wiring import answers, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
@@ -83,6 +84,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "hooks": MemoryLifecycleHooks({("trainers", "save-work"): timedelta(seconds=600)}),
         "market": StaticSpotMarket(),
         "dead_letters": None,
+        "archive": SimpleNamespace(keep=lambda *_: True),
         "undoer": SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")),
         "queue": SimpleNamespace(later=lambda *_: None),
         "failures": SimpleNamespace(park=lambda *_: None, keep=lambda *_: None),
@@ -240,6 +242,7 @@ CASES = (
         {"told": ["i-0123456789abcdef0"]},
         asking,
     ),
+    Case("write_audit/answered", lambda known: known.fill(WriteAudit), {"kept": 1}, asking, Parts),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
-from tests.iam import ACCOUNT, ROOT, Request, Value, allows, functions, members, own_statements
+from local.templates import load_template
+from tests.iam import ACCOUNT, ROOT, Request, Value, allows, functions, members, own_statements, written_out
 from tests.rights import TABLE, USED, may
 
 GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
@@ -18,6 +20,7 @@ WITHOUT_KEYS = (
     *READS, *WRITES, *DELETES, "dynamodb:Scan", "dynamodb:PartiQLSelect", "dynamodb:PartiQLUpdate",
     "dynamodb:BatchWriteItem", "dynamodb:ExportTableToPointInTime", "dynamodb:DeleteTable",
 )  # fmt: skip
+STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
 ON_THE_INTERNET = {"ServeApproval", "ServeApi", "HandleSlackAction"}
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
 WARNED = {"HandleSpotInterruption", "HandleLifecycleAction"}
@@ -72,6 +75,10 @@ def test_a_role_reaches_the_table_by_named_partitions_alone(function: str) -> No
     named = [one for one in functions()[function] if "dynamodb:" in str(one["Action"])]
 
     assert named == [one for one in own_statements()[function] if "dynamodb:" in str(one["Action"])]
+    if function == "WriteAudit":
+        (stream,) = named
+        assert (stream["Resource"], STREAM) == ("${StateTable.Arn}/stream/*", set(stream["Action"]))
+        named = []
     assert [] == [action for action in WITHOUT_KEYS if may(function, action, None)]
     assert [] == [action for action in WITHOUT_KEYS if may(function, action, "SOMETHING#else")]
     for statement in named:
@@ -200,6 +207,40 @@ def test_some_calls_are_nobodys(action: str) -> None:
     """Whatever the instance carries."""
     for role in (*functions().values(), *(role for role, _ in members().values())):
         assert not allows(role, Request(action, INSTANCE, {**GOVERNED, **MARKS}))
+
+
+# the audit
+
+AUDIT = "${AuditBucket.Arn}/audit/day=2026-11-22/an-episode/1.json"
+DELETIONS = ("s3:DeleteObject", "s3:DeleteObjectVersion", "s3:BypassGovernanceRetention")
+ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"}
+
+
+def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
+    """Each role of the stack and of its members with each call, beside the policy of the bucket itself."""
+    roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
+    administrator = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
+    bucket = _bucket_policy()
+
+    assert {"WriteAudit"} == {
+        n for n, role in roles.items() if allows(role, Request("s3:PutObject", AUDIT, ONCE))
+    }
+    for role in roles.values():
+        assert not allows(role, Request("s3:PutObject", AUDIT, {"aws:SecureTransport": "true"}))
+        assert [] == [one for one in DELETIONS if allows(role, Request(one, AUDIT))]
+        assert not allows(role, Request("s3:PutBucketPolicy", "${AuditBucket.Arn}"))
+    assert allows([*administrator, *bucket], Request("s3:PutObject", AUDIT, ONCE))
+    for action in ("s3:PutObject", *DELETIONS):
+        assert not allows([*administrator, *bucket], Request(action, AUDIT, {"aws:SecureTransport": "true"}))
+    assert not allows(
+        [*administrator, *bucket], Request("s3:GetObject", AUDIT, {"aws:SecureTransport": "false"})
+    )
+
+
+def _bucket_policy() -> list[dict[str, Any]]:
+    policy = load_template(ROOT / "template.yaml")["Resources"]["AuditBucketPolicy"]["Properties"]
+    found: list[dict[str, Any]] = written_out(policy["PolicyDocument"]["Statement"], {})
+    return found
 
 
 # who may assume a member role

@@ -92,6 +92,15 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
         alarm = RESOURCES["KeyRotationErrorsAlarm"]["Properties"]
         assert [{"Name": "FunctionName", "Value": {"Ref": name}}] == alarm["Dimensions"]
         return
+    if name == "WriteAuditFunction":
+        # The stream hands over again what failed; an alarm tells at once, and a queue what was given up.
+        stream, alarm = (RESOURCES[one]["Properties"] for one in ("AuditStream", "AuditErrorsAlarm"))
+        assert {"OnFailure": {"Destination": {"Fn::GetAtt": ["EventFailures", "Arn"]}}} == stream[
+            "DestinationConfig"
+        ]
+        assert "MaximumRetryAttempts" not in stream
+        assert [{"Name": "FunctionName", "Value": {"Ref": name}}] == alarm["Dimensions"]
+        return
     if name in QUEUED:
         queue, dead_letters = QUEUED[name]
         redrive = RESOURCES[queue]["Properties"]["RedrivePolicy"]

@@ -24,6 +24,7 @@ VARIABLES = {
     "DEAD_LETTER_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/events",
     "DELIVERY_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/deliveries",
     "DELIVERY_FAILURES_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/failures",
+    "AUDIT_BUCKET": "audit",
     "EMAIL_SENDER": "governor@example.com",
 }
 SIGN_IN = {"OIDC_ISSUER": "https://issuer.example.com", "OIDC_CLIENT_ID": "gpu-governor"}

@@ -143,20 +143,22 @@ class Ec2Tags(Adapter):
 class Ec2Controller(Adapter):
     """The port `InstanceController`."""
 
-    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        _write("ec2:StopInstances", dry_run, self._clients.client("ec2", target), InstanceIds=[instance_id])
-
-    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+    def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         client = self._clients.client("ec2", target)
-        _write("ec2:TerminateInstances", dry_run, client, InstanceIds=[instance_id])
+        return _request_id(_write("ec2:StopInstances", dry_run, client, InstanceIds=[instance_id]))
 
-    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
+    def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
+        client = self._clients.client("ec2", target)
+        return _request_id(_write("ec2:TerminateInstances", dry_run, client, InstanceIds=[instance_id]))
+
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 # Left open, a persistent request would launch a successor.
                 ids = [instance.spot_request_id or ""]
                 client = self._clients.client("ec2", instance.target)
-                _write("ec2:CancelSpotInstanceRequests", dry_run, client, SpotInstanceRequestIds=ids)
+                cancel = partial(_write, "ec2:CancelSpotInstanceRequests", dry_run, client)
+                return _request_id(cancel(SpotInstanceRequestIds=ids))
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
@@ -166,8 +168,9 @@ class Ec2Controller(Adapter):
 class Ec2Starter(Adapter):
     """The port `InstanceStarter`."""
 
-    def start(self, target: Target, instance_id: str) -> None:
-        call("ec2:StartInstances", self._clients.client("ec2", target), InstanceIds=[instance_id])
+    def start(self, target: Target, instance_id: str) -> str | None:
+        client = self._clients.client("ec2", target)
+        return _request_id(call("ec2:StartInstances", client, InstanceIds=[instance_id]))
 
 
 class EbsSnapshots(Adapter):
@@ -217,6 +220,10 @@ def _write(operation: str, dry_run: bool, client: Any, **parameters: Any) -> Any
     if dry_run:
         raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
     return answer
+
+
+def _request_id(answer: Mapping[str, Any] | None) -> str | None:
+    return None if answer is None else answer.get("ResponseMetadata", {}).get("RequestId")
 
 
 def _in_batches(instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]) -> dict[str, str]:

@@ -38,6 +38,7 @@ class Settings:
     delivery_queue_url: str = ""
     delivery_failures_url: str = ""
     dead_letter_queue_url: str = ""
+    audit_bucket: str = ""
     link_key_secret_arn: str = ""
     api_id: str = ""
     """The HTTP API that takes answers."""

@@ -6,6 +6,7 @@ A question is decided once, and a keep or an exemption holds from that moment.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.approval import (
@@ -20,7 +21,8 @@ from governor.domain.approvals.approval import (
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
-from governor.errors import ConflictError, Held, NotFound
+from governor.domain.units import as_utc
+from governor.errors import ConflictError, GovernorError, Held, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
 from governor.stores.table import (
@@ -147,6 +149,26 @@ class Episodes(Store):
             check(keys.episode(episode.ref), not_begun),
             *_standing(episode.ref, standing),
         )
+
+    def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
+        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer.
+
+        Never fails: what it is about has happened whether or not it can be written down.
+        """
+        key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
+        with suppress(GovernorError):
+            self._table.write(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
+
+    def note_refused(self, approval: Approval, decision: Decision, why: str) -> None:
+        """Keep an answer that was refused, for the audit alone; the first of its kind by the same person.
+
+        Never fails.
+        """
+        key = keys.approval(approval.approval_id)[0], f"REFUSED#{decision.answer.value}#{decision.by}"
+        refused: Document = {"what": "refused", "episode": approval.episode.execution_name, "reason": why}
+        refused |= {"evidence_hash": approval.evidence_hash, "refused": decision}
+        with suppress(GovernorError):
+            self._table.write(update(key, refused, absent(), until=decision.at + _APPROVALS_KEPT))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
+from governor.adapters.s3 import AuditBucket
 from governor.adapters.secrets import AlertSeal
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
-from governor.ports import Announcer, DeadLetters, Undoer, Workflow
+from governor.ports import Announcer, Archive, DeadLetters, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
@@ -27,6 +28,7 @@ class Parts(Basics):
     seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
     """Opens its client at its first message: the page sends few, and would start later for it."""
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
+    archive: cached_property[Archive] = over(AuditBucket, "audit_bucket", opens="s3")
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")

@@ -78,6 +78,14 @@ class Decide:
             DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
         """
         approval = self._approval(approval_id)
+        try:
+            return self._decide(approval, decision, typed_instance_id, losses_accepted)
+        except DecisionRefused as error:
+            self.state.note_refused(approval, decision, str(error))
+            raise
+
+    def _decide(self, approval: Approval, decision: Decision, typed: str | None, accepted: bool) -> Decided:
+        approval_id = approval.approval_id
         if _is_the_same(approval.decision, decision):
             return self._again(approval)
         now, episode = self.clock.now(), self._episode(approval)
@@ -85,7 +93,7 @@ class Decide:
             return self._hold(approval, episode, decision)
         check_decision(approval, decision, now)
         check_terms(episode.terms, episode.plan, decision)
-        _check_confirmed(episode, decision, typed_instance_id, losses_accepted)
+        _check_confirmed(episode, decision, typed, accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
             if approval.first_yes is None and stored.first_yes == decision:

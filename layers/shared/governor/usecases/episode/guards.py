@@ -6,7 +6,8 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -21,7 +22,7 @@ from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime, iso
-from governor.errors import Held, Interrupted, MustWait, SafetyError
+from governor.errors import GovernorError, Held, Interrupted, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -54,6 +55,18 @@ class Guards:
     inspect: InspectInstance
     state: StateTable
     snapshots: Snapshotter
+
+    @contextmanager
+    def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
+        """Keep for the audit why the step was not done: a guard, a freeze, a cap, or EC2 refused it."""
+        try:
+            yield
+        except (Throttled, Unavailable):
+            raise  # Nothing refused it: it is tried again.
+        except GovernorError as error:
+            why = f"{type(error).__name__}: {error}"
+            self.state.journal(ref, "refused", self.clock.now(), step=step.value, reason=why)
+            raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Lets the step through, with the facts it was let through on.

@@ -34,23 +34,24 @@ class PutAway:
             Protected, Unsupported, WrongState, NotFound, AccessDenied: EC2 said no.
             Throttled, Unavailable: the same call may succeed later.
         """
-        if step not in (Step.STOP, Step.TERMINATE):
-            raise SafetyError(f"{step.value} is not something this function does")
-        cleared = self.guards.clear(ref, step)
-        must_be_rechecked(cleared, (step,))
-        must_be_recent(cleared, self.clock.now())
-        steps, state, real = cleared.episode.plan.steps, cleared.instance.state, not cleared.dry_run
-        if step.value in cleared.episode.steps_done and state in _TOOK_EFFECT[step]:
+        with self.guards.journaled(ref, step):
+            if step not in (Step.STOP, Step.TERMINATE):
+                raise SafetyError(f"{step.value} is not something this function does")
+            cleared = self.guards.clear(ref, step)
+            must_be_rechecked(cleared, (step,))
+            must_be_recent(cleared, self.clock.now())
+            steps, state, real = cleared.episode.plan.steps, cleared.instance.state, not cleared.dry_run
+            if step.value in cleared.episode.steps_done and state in _TOOK_EFFECT[step]:
+                return cleared.dry_run
+            stopped_before = step is Step.TERMINATE and Step.STOP in steps and real
+            wanted = "stopped" if stopped_before else "running"
+            if state != wanted:
+                raise SafetyError(f"the instance is {state}, not {wanted}")
+            if step is Step.TERMINATE and real:
+                self.guards.completed_snapshots(cleared)
+                self._snapshots_must_be_recent(cleared)
+            self._carry_out(cleared, step)
             return cleared.dry_run
-        stopped_before = step is Step.TERMINATE and Step.STOP in steps and real
-        wanted = "stopped" if stopped_before else "running"
-        if state != wanted:
-            raise SafetyError(f"the instance is {state}, not {wanted}")
-        if step is Step.TERMINATE and real:
-            self.guards.completed_snapshots(cleared)
-            self._snapshots_must_be_recent(cleared)
-        self._carry_out(cleared, step)
-        return cleared.dry_run
 
     def _carry_out(self, cleared: Cleared, step: Step) -> None:
         """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
@@ -63,21 +64,25 @@ class PutAway:
         try:
             # Noted before the call, so that the event it causes is known to be our own.
             self.state.note_step(ref, step.value, self.clock.now())
-            self._prepare(cleared, step)
+            requests = self._prepare(cleared, step)
             call = self.controller.stop if step is Step.STOP else self.controller.terminate
-            call(instance.target, instance.instance_id, dry_run=cleared.dry_run)
+            requests.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
         except (Throttled, Unavailable):
             raise  # It may have taken effect; a retry goes on with the same count.
         except GovernorError:
             self.state.give_back(ref.execution_name, step.value)
             raise
+        if not cleared.dry_run:
+            self.state.journal(ref, "done", self.clock.now(), step=step.value, request_ids=requests)
 
-    def _prepare(self, cleared: Cleared, main: Step) -> None:
+    def _prepare(self, cleared: Cleared, main: Step) -> list[str | None]:
         """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""
+        requests = []
         for companion in companions(cleared.episode.plan.steps, main):
             if (reason := unmet(companion, cleared.instance)) is not None:
                 raise SafetyError(reason)
-            self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run)
+            requests.append(self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run))
+        return requests
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""

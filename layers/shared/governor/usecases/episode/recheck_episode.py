@@ -73,6 +73,7 @@ class RecheckEpisode:
         elif (ended := self._no_longer_idle(cleared, now, waits=held_back is not None)) is not None:
             return ended
         if held_back is not None:
+            self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
             return held_back
         self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")

@@ -42,20 +42,21 @@ class TakeSnapshot:
             SnapshotFailed: EC2 made a set that lacks a volume.
             Throttled, Unavailable, SnapshotUnderWay: the same call may succeed later.
         """
-        cleared = self.guards.clear(ref, Step.SNAPSHOT)
-        after_stop = Step.STOP in cleared.episode.plan.steps
-        must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
-        stops_first = after_stop and not cleared.dry_run
-        wanted = "stopped" if stops_first else "running"
-        if cleared.instance.state != wanted:
-            raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
-        recorded = cleared.episode.snapshots
-        if not recorded:
-            found = self._of_earlier_try(cleared) or self._create(cleared)
-            if cleared.dry_run:
-                return (), True
-            recorded = self.state.set_snapshots(ref, found)
-        return tuple(sorted(recorded)), False
+        with self.guards.journaled(ref, Step.SNAPSHOT):
+            cleared = self.guards.clear(ref, Step.SNAPSHOT)
+            after_stop = Step.STOP in cleared.episode.plan.steps
+            must_be_rechecked(cleared, (Step.STOP,) if after_stop else (Step.SNAPSHOT,))
+            stops_first = after_stop and not cleared.dry_run
+            wanted = "stopped" if stops_first else "running"
+            if cleared.instance.state != wanted:
+                raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
+            recorded = cleared.episode.snapshots
+            if not recorded:
+                found = self._of_earlier_try(cleared) or self._create(cleared)
+                if cleared.dry_run:
+                    return (), True
+                recorded = self.state.set_snapshots(ref, found)
+            return tuple(sorted(recorded)), False
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
         ref, target, tags = cleared.episode.ref, cleared.instance.target, self._tags(cleared)

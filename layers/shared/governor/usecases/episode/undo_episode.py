@@ -45,6 +45,12 @@ class UndoEpisode:
 
         Raises: CloudError. Nothing was started, unless EC2's answer was lost: trying again finds it running.
         """
+        answer, now = self._undo(ref, by, channel), self.clock.now()
+        if not answer.done:
+            self.state.journal(ref, "refused", now, step="start", reason=answer.text, by=by, channel=channel)
+        return answer
+
+    def _undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         episode = self.state.episode(ref)
         if episode is None:
             return UndoAnswer(False, "there is no such episode")
@@ -61,11 +67,12 @@ class UndoEpisode:
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
         self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
         try:
-            self.starter.start(target, ref.instance_id)
+            request = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
             return UndoAnswer(False, _no_capacity(instance, error))
         except (AccessDenied, WrongState, Unsupported) as error:
             return UndoAnswer(False, f"EC2 refused to start it: {error}")
+        self.state.journal(ref, "done", self.clock.now(), step="start", request_ids=[request], by=by)
         if self._note(ref, by):
             self._tell(episode, by, channel)
         return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")

@@ -1,0 +1,18 @@
+"""Keeps every question, answer, refusal and action in the audit bucket. Invoked by the table's stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor.contracts.changes import changes_of
+from governor.observability import logger, observed
+from governor.usecases.write_audit import WriteAudit
+from governor.wiring.parts import Parts
+
+
+@observed(Parts().fill(WriteAudit))
+def handler(event: dict[str, Any], context: Any, write_audit: WriteAudit) -> dict[str, Any]:
+    """A batch of changes to `{"kept"}`: how many documents are new."""
+    kept = write_audit(changes_of(event))
+    logger.info("kept", extra={"kept": kept})
+    return {"kept": kept}

@@ -1,0 +1,116 @@
+"""The audit: one document for each change of an episode, its question, its journal or its deliveries.
+
+This module must not know where changes come from, nor where documents are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from governor.domain.episode.episode import episode_from_execution_name
+from governor.domain.units import UtcDatetime, iso
+
+_MEANS = (
+    ("outcome_told_at", "outcome sent"),
+    ("undone_by", "undone"),
+    ("outcome", "closed"),
+    ("brake", "held"),
+    ("decision", "answered"),
+    ("first_yes", "first yes"),
+    ("void_reason", "canceled"),
+    ("snapshots", "snapshots made"),
+    ("steps_done", "step begun"),
+    ("cleared_step", "rechecked"),
+    ("stage", "asked"),
+)
+"""Attributes that say what happened, most telling first."""
+_INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
+_UNSEEN = frozenset({"task_token"})
+"""Whoever has it may end the wait of a workflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of one item: the item before and after, empty where there was or is none.
+
+    `sequence` orders the changes of an item, and is the same when one is told twice.
+    """
+
+    pk: str
+    sk: str
+    operation: str
+    at: UtcDatetime
+    sequence: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    principal: str | None = None
+    """Who changed it, where it was the table itself: DynamoDB deletes what has expired."""
+
+    @property
+    def subject(self) -> str:
+        """The execution name of the episode; of a message about none what that is about."""
+        item = self.after or self.before
+        return str(item.get("episode") or self.pk.partition("#")[2])
+
+    @property
+    def key(self) -> str:
+        """Where its document is kept: the same for the same change."""
+        return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}.json"
+
+    def document(self) -> dict[str, Any]:
+        """Return who did what, when and to what, with the attributes that changed."""
+        item = self.after or self.before
+        changed = {
+            name
+            for name in {*self.before, *self.after} - _UNSEEN
+            if self.before.get(name) != self.after.get(name)
+        }
+        plan = item.get("plan")
+        return {
+            "what": self._what(changed),
+            "who": self._who(changed),
+            "when": iso(self.at),
+            "episode": self.subject,
+            **_place(self.subject),
+            "evidence_hash": item.get("evidence_hash"),
+            "plan_hash": plan and hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+            "request_ids": item.get("request_ids"),
+            "operation": self.operation,
+            "item": f"{self.pk} / {self.sk}",
+            "sequence": self.sequence,
+            "before": {name: self.before[name] for name in sorted(changed & self.before.keys())},
+            "after": {name: self.after[name] for name in sorted(changed & self.after.keys())},
+        }
+
+    def _what(self, changed: set[str]) -> str:
+        if not self.after:
+            return "removed"
+        if not self.before and self.sk in _INSERTED:
+            return _INSERTED[self.sk]
+        if self.pk.startswith("DELIVERIES#"):
+            return "delivery"
+        if "what" in self.after:
+            return str(self.after["what"])  # an entry of a journal
+        return next((words for name, words in _MEANS if name in changed and self.after.get(name)), "changed")
+
+    def _who(self, changed: set[str]) -> str:
+        for name in ("decision", "brake", "first_yes", "refused"):
+            answer = self.after.get(name)
+            if name in changed and answer:
+                return str(answer["by"])
+        by = [
+            str(self.after[name]) for name in ("undone_by", "by") if name in changed and self.after.get(name)
+        ]
+        return by[0] if by else self.principal or "gpu-governor"
+
+
+def _place(subject: str) -> dict[str, str | None]:
+    try:
+        ref = episode_from_execution_name(subject)
+    except ValueError:
+        return {"account": None, "region": None, "instance_id": None}
+    return {"account": ref.account, "region": ref.region, "instance_id": ref.instance_id}
