@@ -18,8 +18,8 @@ from governor.domain.money.cost import Meter
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
-from governor.stores import StateTable
-from governor.stores.table import delete, put
+from governor.stores import StateTable, keys
+from governor.stores.table import delete, put, update
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
@@ -203,6 +203,56 @@ def test_the_lock_is_taken_once(table: StateTable) -> None:
 
     record = table.record(TARGET, INSTANCE_ID)
     assert (ref(1), 1) == (record.open_episode, record.episodes)
+
+
+def test_a_lock_of_the_release_before_holds_and_is_moved(table: StateTable) -> None:
+    """That release knows the record alone: an episode that it opened goes on, and no other one begins."""
+    table.take_lock(ref(1))
+    table._table.write(delete(keys.lock(TARGET, INSTANCE_ID)))
+
+    for record in (table.record(TARGET, INSTANCE_ID), table.records(TARGET)[INSTANCE_ID]):
+        assert (ref(1), 1) == (record.open_episode, record.episodes)
+    assert table.take_lock(ref(2)) is False
+    assert table.take_lock(ref(1)) is True
+    assert table._table.get(keys.lock(TARGET, INSTANCE_ID)) is not None
+
+
+def test_a_lock_of_the_release_before_is_freed_by_a_close(opened: StateTable) -> None:
+    """It was opened before the update."""
+    opened._table.write(delete(keys.lock(TARGET, INSTANCE_ID)))
+
+    assert opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None) is True
+    assert opened.record(TARGET, INSTANCE_ID).open_episode is None
+    assert opened.take_lock(ref(2)) is True
+
+
+def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
+    """What faces the internet writes answers to the record: the lock has a partition of its own."""
+    record = keys.instance(TARGET, INSTANCE_ID)
+    opened._table.write(update(record, {}, remove=["open_episode", "episodes"]))
+
+    for known in (opened.record(TARGET, INSTANCE_ID), opened.records(TARGET)[INSTANCE_ID]):
+        assert (ref(1), 1) == (known.open_episode, known.episodes)
+    assert opened.take_lock(ref(2)) is False
+    assert opened.close_episode(ref(1), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None) is True
+    assert Outcome.STOPPED is opened.record(TARGET, INSTANCE_ID).last_outcome
+
+    # Nor does it open anything: what it writes there can only keep others from beginning.
+    opened._table.write(update(record, {"open_episode": ref(7).execution_name, "episodes": 7}))
+    assert ref(7) == opened.record(TARGET, INSTANCE_ID).open_episode
+    assert opened.take_lock(ref(8)) is False
+
+
+def test_a_lock_that_a_rollback_left_is_freed(opened: StateTable) -> None:
+    """The release before closed the episode and freed the record alone."""
+    opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    left = {"open_episode": ref(1).execution_name}
+    opened._table.write(update(keys.lock(TARGET, INSTANCE_ID), left))
+
+    opened.free_lock(ref(2))
+    assert ref(1) == opened.record(TARGET, INSTANCE_ID).open_episode
+    opened.free_lock(ref(1))
+    assert opened.record(TARGET, INSTANCE_ID).open_episode is None
 
 
 def test_a_used_number_opens_nothing(opened: StateTable) -> None:

@@ -131,6 +131,7 @@ def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) 
     assert {
         "SWEEP": epoch(30),
         "REQUEST": epoch(400),
+        "LOCK": None,
         "EPISODE": None,
         "INSTANCE": None,
     } == lives

@@ -48,7 +48,7 @@ WRITERS = {
     "DIGEST": {"DeliverAlert"},
     "POLICY": {"DeliverAlert"},
     "CAPS": {"PutAway"},
-    "LOCK": set(),
+    "LOCK": {"SweepTarget", "OpenEpisode", *ENDS},
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
 READS_THE_LAST_POLICY = {

@@ -5,7 +5,7 @@ A question is decided once, and a keep or an exemption holds from that moment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -50,15 +50,20 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 class Episodes(Store):
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Open the episode on the instance record: set `open_episode` and count it.
+        """Open the episode on the lock of its instance: set `open_episode` and count it.
 
         True when this call took it, or the same episode already holds it (a repeated invocation).
         False when another episode is open or this number has been used.
         """
-        key = _record(ref)
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
-        return self._table.holds(update(key, locked, is_free)) or self._is_locked_by(ref)
+        may = is_free | _is_held_by(ref)
+        return self._table.wins(*(update(key, locked, may) for key in _locks(ref)))
+
+    def free_lock(self, ref: EpisodeRef) -> None:
+        """Free what a closed episode still holds: the release before this one freed the record alone."""
+        for key in _locks(ref):
+            self._table.holds(update(key, {}, _is_held_by(ref), remove=["open_episode"]))
 
     def save_opened(self, episode: Episode) -> Episode:
         """Write the episode and its pending approval once; return the stored one (first wins).
@@ -73,7 +78,7 @@ class Episodes(Store):
             self._table.transact(
                 insert(keys.episode(ref), episode),
                 insert(keys.approval(question.approval_id), question, until=until),
-                check(_record(ref), _is_held_by(ref)),
+                check(_locks(ref)[0], _is_held_by(ref)),
             )
         except ConflictError:
             stored = self.episode(ref)
@@ -213,24 +218,23 @@ class Episodes(Store):
         }
         for _ in range(_ATTEMPTS):
             stored = self._table.get(keys.episode(ref))
-            is_held = self._is_locked_by(ref)
-            is_over = stored["phase"] == Phase.CLOSED if stored else not is_held
+            held = [key for key in _locks(ref) if self._is_locked_by(ref, key)]
+            is_over = stored["phase"] == Phase.CLOSED if stored else not held
             if is_over:
                 return False
             # Without an episode freeing the lock is the whole close, unless one is saved this moment.
             gone = check(keys.episode(ref), absent())
             writes = [update(keys.episode(ref), closed, _OPEN) if stored else gone]
-            if is_held:
-                writes.append(_freeing(ref, outcome, quiet_until, opened=stored is not None))
+            if held:
+                writes += _freeing(ref, held, outcome, quiet_until, opened=stored is not None)
             if ledger is not None:
                 writes += booking(ledger)
             if self._table.wins(*writes):
                 return True
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
 
-    def _is_locked_by(self, ref: EpisodeRef) -> bool:
-        record = self._table.get(_record(ref)) or {}
-        return record.get("open_episode") == ref.execution_name
+    def _is_locked_by(self, ref: EpisodeRef, key: Key) -> bool:
+        return (self._table.get(key) or {}).get("open_episode") == ref.execution_name
 
     def approval(self, approval_id: str) -> Approval | None:
         return self._table.read(Approval, keys.approval(approval_id))
@@ -292,6 +296,14 @@ def _record(ref: EpisodeRef) -> Key:
     return keys.instance(ref.target, ref.instance_id)
 
 
+def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
+    """Where the lock is, and where the release before this one reads it: a rollback brings that one back.
+
+    Both are written and read for one release; locked is what either says.
+    """
+    return keys.lock(ref.target, ref.instance_id), _record(ref)
+
+
 def _standing(ref: EpisodeRef, hold: Hold) -> list[Write]:
     """The write of a standing answer to the record of the instance, if there is one."""
     standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
@@ -307,9 +319,11 @@ def _is_held_by(ref: EpisodeRef) -> Condition:
     return where("open_episode", "=", ref.execution_name)
 
 
-def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None, *, opened: bool) -> Write:
+def _freeing(
+    ref: EpisodeRef, held: Sequence[Key], outcome: Outcome, quiet_until: datetime | None, *, opened: bool
+) -> list[Write]:
     values: Document = {"last_outcome": outcome, **({"untold": ref.execution_name} if opened else {})}
-    remove = ["open_episode"]
+    remove: list[str] = []
     add: dict[str, int] = {}
     if outcome is not Outcome.FAILED:
         remove.append("failures")
@@ -319,4 +333,8 @@ def _freeing(ref: EpisodeRef, outcome: Outcome, quiet_until: datetime | None, *,
         remove += ["quiet_until", "quiet_launch_time"]
     else:
         values |= {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
-    return update(_record(ref), values, _is_held_by(ref), remove=remove, add=add)
+    lock, record = _locks(ref)
+    freed = [update(lock, {}, _is_held_by(ref), remove=["open_episode"])] if lock in held else []
+    if record not in held:
+        return [*freed, update(record, values, remove=remove, add=add)]
+    return [*freed, update(record, values, _is_held_by(ref), remove=[*remove, "open_episode"], add=add)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 
@@ -29,10 +30,13 @@ class Instances(Store):
     def records(self, target: Target) -> dict[str, InstanceRecord]:
         """Return all records of a target by instance id; an unreadable one says so in `problem`."""
         found = {}
+        locks = {lock["sk"]: lock for lock in self._table.query(keys.lock_pk(target))}
         for item in self._table.query(keys.target_pk(target), "INSTANCE#"):
             instance_id = item["sk"].partition("#")[2]
             try:
-                found[instance_id] = self._read(target, instance_id, item)
+                found[instance_id] = self._read(
+                    target, instance_id, item, locks.get(keys.lock(target, instance_id)[1])
+                )
             except CloudError as error:
                 # One damaged record must not end the sweep of all others; nothing follows from it either.
                 found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
@@ -40,11 +44,22 @@ class Instances(Store):
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
         """Return one record; an empty one when there is none yet."""
-        return self._read(target, instance_id, self._table.get(keys.instance(target, instance_id)) or {})
+        item = self._table.get(keys.instance(target, instance_id)) or {}
+        return self._read(target, instance_id, item, self._table.get(keys.lock(target, instance_id)))
 
-    def _read(self, target: Target, instance_id: str, item: Document) -> InstanceRecord:
+    def _read(
+        self, target: Target, instance_id: str, item: Document, lock: Document | None
+    ) -> InstanceRecord:
+        """Return the record with its lock, which the release before this one keeps in the record: an episode
+        that either names is open."""
         named = {"account": target.account, "region": target.region, "instance_id": instance_id}
-        return next(self._table.records(InstanceRecord, [{**item, **named}]))
+        stored, *own = self._table.records(
+            InstanceRecord, [{**one, **named} for one in (item, lock) if one is not None]
+        )
+        for one in own:
+            is_open, episodes = one.open_episode or stored.open_episode, max(one.episodes, stored.episodes)
+            stored = replace(stored, open_episode=is_open, episodes=episodes)
+        return stored
 
     def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
         """Note when the instance was tagged, or that it no longer is."""

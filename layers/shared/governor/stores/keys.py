@@ -16,6 +16,16 @@ def instance(target: Target, instance_id: str) -> Key:
     return target_pk(target), f"INSTANCE#{instance_id}"
 
 
+def lock_pk(target: Target) -> str:
+    """The partition of the locks of an account and Region, which nothing on the internet's side writes."""
+    return f"LOCK#{target.account}#{target.region}"
+
+
+def lock(target: Target, instance_id: str) -> Key:
+    """The lock of an instance."""
+    return lock_pk(target), f"LOCK#{instance_id}"
+
+
 def episode(ref: EpisodeRef) -> Key:
     return f"EPISODE#{ref.execution_name}", "EPISODE"
 

@@ -13,6 +13,8 @@ from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
 from governor.domain.policy.policy import Breaker, Mode, Policy
 from governor.domain.sweep.verdict import Hold
 from governor.errors import DecisionRefused, Throttled, Unavailable
+from governor.stores import keys
+from governor.stores.table import update
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW, QUIET_BEFORE, TARGET
 from tests.twins import MemoryWorkflow
@@ -217,6 +219,18 @@ def test_a_dead_workflow_of_an_instance_that_left_is_closed_too() -> None:
 
     assert Outcome.FAILED is stored_episode(world, ref).outcome
     assert "stopped" == world.ec2.instances[instance_id].state
+
+
+def test_a_lock_that_a_rollback_left_is_freed_by_the_sweep() -> None:
+    """The release before closed the episode and freed the record alone: the instance was left for ever."""
+    world, instance_id, ref = asked()
+    world.state.close_episode(ref, Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+    left = update(keys.lock(TARGET, instance_id), {"open_episode": ref.execution_name})
+    world.state._table.write(left)
+    world.workflow.executions[ref.execution_name] = False
+    world.sweep(61)
+
+    assert world.state.record(TARGET, instance_id).open_episode is None
 
 
 def test_a_lock_without_an_episode_is_freed() -> None:

@@ -141,6 +141,7 @@ class CloseDead:
         episode = self.state.episode(ref)
         record = self.state.record(ref.target, ref.instance_id)
         if episode is not None and episode.phase is Phase.CLOSED:
+            self.state.free_lock(ref)
             return self._notify_late(episode, record.quiet_until, now)
         if episode is None and record.open_episode != ref:
             return False
