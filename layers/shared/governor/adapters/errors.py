@@ -5,38 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    CredentialRetrievalError,
-    HTTPClientError,
-    IncompleteReadError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-)
-from botocore.exceptions import ConnectionError as NetworkError
+from botocore import exceptions
 from botocore.parsers import ResponseParserError
 
-from governor.errors import (
-    AccessDenied,
-    CloudError,
-    ConflictError,
-    GovernorError,
-    NoCapacity,
-    NotFound,
-    Protected,
-    Throttled,
-    Unavailable,
-    Unsupported,
-    WrongState,
-)
+from governor import errors
 
 DRY_RUN_OK = "DryRunOperation"
 """The error code by which EC2 says that a dry run would have succeeded."""
 
-_CODES: dict[type[CloudError], str] = {
-    Throttled: """
+_CODES: dict[type[errors.CloudError], str] = {
+    errors.Throttled: """
         Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown
         RequestLimitExceeded RequestThrottled RequestThrottledException PriorRequestNotComplete
         LimitExceeded LimitExceededException ExecutionLimitExceeded ProvisionedThroughputExceededException
@@ -44,23 +22,23 @@ _CODES: dict[type[CloudError], str] = {
         SnapshotCreationPerVolumeRateExceeded ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded
         KMSThrottling KMSThrottlingException
     """,
-    Unavailable: """
+    errors.Unavailable: """
         InternalError InternalFailure InternalServerError InternalServiceError InternalServiceException
         ServiceUnavailable ServiceUnavailableException Unavailable RequestTimeout RequestTimeoutException
     """,
-    AccessDenied: """
+    errors.AccessDenied: """
         UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure
         ExpiredToken ExpiredTokenException UnrecognizedClientException InvalidClientTokenId
         SignatureDoesNotMatch OptInRequired KMSAccessDenied KMSAccessDeniedException
     """,
-    NoCapacity: """
+    errors.NoCapacity: """
         InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
         InsufficientCapacityOnHost ReservationCapacityExceeded
     """,
-    Protected: "OperationNotPermitted OperationNotPermittedException",
-    Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
-    WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
-    NotFound: """
+    errors.Protected: "OperationNotPermitted OperationNotPermittedException",
+    errors.Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
+    errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
+    errors.NotFound: """
         ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
         ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist
     """,
@@ -70,43 +48,43 @@ _BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split
 
 
 _NETWORK = (
-    NetworkError,
-    HTTPClientError,
-    IncompleteReadError,
+    exceptions.ConnectionError,
+    exceptions.HTTPClientError,
+    exceptions.IncompleteReadError,
     ResponseParserError,
-    CredentialRetrievalError,
-    MetadataRetrievalError,
+    exceptions.CredentialRetrievalError,
+    exceptions.MetadataRetrievalError,
 )
 """botocore's errors when the network, or what answers in between, failed."""
 
 
-def translate(error: ClientError, operation: str) -> GovernorError:
+def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
     details = error.response.get("Error", {})
     code, message = str(details.get("Code", "")), details.get("Message", "")
     text = f"{operation} failed: {code}: {message}"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code == "ConditionalCheckFailedException":
-        return ConflictError(text)
+        return errors.ConflictError(text)
     if code == "TransactionCanceledException":
         return _translate_transaction(error, operation, text)
     found = _BY_CODE.get(code)
     if found is None and code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
-        found = NotFound
+        found = errors.NotFound
     if found is None and status >= 500:
-        found = Unavailable
+        found = errors.Unavailable
     if found is None and status == 429:
-        found = Throttled
-    return (found or CloudError)(text, operation=operation, code=code)
+        found = errors.Throttled
+    return (found or errors.CloudError)(text, operation=operation, code=code)
 
 
-def _translate_transaction(error: ClientError, operation: str, text: str) -> GovernorError:
+def _translate_transaction(error: exceptions.ClientError, operation: str, text: str) -> errors.GovernorError:
     """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a retry."""
     reasons = error.response.get("CancellationReasons") or []
     codes = {reason.get("Code") for reason in reasons}
     if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
-        return ConflictError(text)
+        return errors.ConflictError(text)
     busy = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
-    kind = Throttled if codes & busy else CloudError
+    kind = errors.Throttled if codes & busy else errors.CloudError
     return kind(text, operation=operation, code="TransactionCanceledException")
 
 
@@ -115,16 +93,16 @@ def aws_errors(operation: str) -> Iterator[None]:
     """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's errors."""
     try:
         yield
-    except ClientError as error:
+    except exceptions.ClientError as error:
         raise translate(error, operation) from error
-    except (BotoCoreError, ResponseParserError) as error:
+    except (exceptions.BotoCoreError, ResponseParserError) as error:
         raise _kind_without_answer(error)(f"{operation} failed: {error}", operation=operation) from error
 
 
-def _kind_without_answer(error: Exception) -> type[CloudError]:
+def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
     """What it means that no answer came. Wrong parameters are a plain CloudError: repeating never helps."""
     if isinstance(error, _NETWORK):
-        return Unavailable
-    if isinstance(error, (NoCredentialsError, PartialCredentialsError)):
-        return AccessDenied
-    return CloudError
+        return errors.Unavailable
+    if isinstance(error, (exceptions.NoCredentialsError, exceptions.PartialCredentialsError)):
+        return errors.AccessDenied
+    return errors.CloudError

@@ -172,8 +172,7 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
 
 
 def readable(alert: Alert) -> str:
-    """Return the text for subscribers who read it: the message, its link, what it is about, and why it
-    came."""
+    """Return the text for people: the message, its link, what it is about, and why it came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.link is not None and not any(alert.link in line for line in lines):
         lines += ["", f"{'Stop or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}"]

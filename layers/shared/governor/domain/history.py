@@ -9,17 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.domain.evidence import (
-    GpuReadings,
-    Series,
-    Window,
-    last_at_or_above,
-    latest,
-    measured_together,
-    peak,
-    plain,
-    unmeasured_until,
-)
+from governor.domain import evidence
+from governor.domain.evidence import GpuReadings, Series, Window
 from governor.domain.units import Percent, UtcDatetime
 
 LENGTH = timedelta(hours=24)
@@ -59,14 +50,14 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
     before = max(0, (launch_time - window.start) // window.period)
     run = replace(window, start=window.start + window.period * before)
     gpus = [GpuReadings(gpu.gpu, gpu.utilization[before:]) for gpu in history.gpus]
-    worked = [last_at_or_above(gpu.utilization, below_percent) for gpu in gpus]
-    idle_from = latest(*(run.bin_end(index) for index in worked if index is not None))
-    unknown_until = unmeasured_until(gpus, run)
+    worked = [evidence.last_at_or_above(gpu.utilization, below_percent) for gpu in gpus]
+    idle_from = evidence.latest(*(run.bin_end(index) for index in worked if index is not None))
+    unknown_until = evidence.unmeasured_until(gpus, run)
     if unknown_until is not None and (idle_from is None or unknown_until > idle_from):
         return None if unknown_until == run.end else IdleSpan(unknown_until, at_least=True)
     if idle_from is not None:
         return IdleSpan(max(idle_from, launch_time), at_least=False)
-    if peak(measured_together(gpus, run)) is None:
+    if evidence.peak(evidence.measured_together(gpus, run)) is None:
         return None
     return IdleSpan(max(window.start, launch_time), at_least=launch_time < window.start)
 
@@ -74,7 +65,7 @@ def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime
 def measured_time(history: History, since: UtcDatetime) -> timedelta:
     """How much of the time from `since` to the end of the history every GPU has readings of."""
     window = history.window
-    together = measured_together(history.gpus, window)
+    together = evidence.measured_together(history.gpus, window)
     ends = [window.bin_end(index) for index, seen in enumerate(together) if seen is not None]
     parts = (min(window.period, end - since) for end in ends)
     return sum((part for part in parts if part > timedelta(0)), timedelta(0))
@@ -82,8 +73,8 @@ def measured_time(history: History, since: UtcDatetime) -> timedelta:
 
 def history_document(history: History) -> dict[str, Any]:
     return {
-        **plain(history.window),
-        "gpus": plain(history.gpus),
+        **evidence.plain(history.window),
+        "gpus": evidence.plain(history.gpus),
         "memory_percent": list(history.memory_percent),
         "power_percent": list(history.power_percent),
     }

@@ -28,7 +28,6 @@ class StateTable(Brakes, Sweeps, Instances, Episodes, Ledger, Deliveries):
         self._table.write(put(_POLICY, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
-        """Return the last text that was kept."""
         item = self._table.get(_POLICY)
         return str(item["text"]) if item else None
 

@@ -162,7 +162,6 @@ def can_stop(facts: PlanFacts) -> str | None:
 
 
 def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
-    """The policy's action, or what replaces it, with the reasons."""
     rule = policy.plan
     if rule.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []

@@ -118,7 +118,6 @@ class Warned:
 
     @property
     def group(self) -> str | None:
-        """The Auto Scaling group that lets it go."""
         return self.waits.group if self.waits else None
 
     @property

@@ -26,8 +26,6 @@ _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
 class Kind(StrEnum):
-    """Of environments, by what keeps idle instances in them."""
-
     BATCH = "AWS Batch compute environment"
     KARPENTER = "Karpenter node pool"
     NODE_GROUP = "EKS node group"
@@ -71,8 +69,6 @@ class BatchEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class IdleMember:
-    """An instance that does nothing, and since when that is proved."""
-
     instance: Instance
     since: UtcDatetime
     usd_per_hour: UsdPerHour | None

@@ -59,8 +59,6 @@ _NEWEST_FIGURE = timedelta(minutes=20)
 
 
 class VerdictKind(StrEnum):
-    """What an instance is at the end of a sweep."""
-
     BUSY = "busy"
     IDLE = "idle"
     PARTLY_IDLE = "partly-idle"
@@ -562,7 +560,6 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
 
 
 def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
-    """Busy by work that ended then."""
     until = ended + policy.window
     return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=ended, not_before=until)
 
@@ -607,7 +604,6 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
 def idle_sentence(
     idle_for: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
 ) -> str:
-    """How long it has been idle, in the words of a message."""
     if released:
         return f"Idle for {span(idle_for)} and GPU memory is released."
     below = f"{policy.idle.utilization_below_percent:g}%"

@@ -15,11 +15,7 @@ from governor.stores import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """Return what the waiting task gets: plain JSON data, the same for the same decision.
-
-    Raises:
-        ValueError: the approval is pending; there is nothing to deliver.
-    """
+    """What the waiting task gets: plain JSON data. Raises: ValueError while the approval is pending."""
     decision, status = approval.decision, approval.status
     by = decision.by if decision else "the governor"
     match status:
@@ -54,10 +50,7 @@ class DeliverDecision:
         """True when the waiting task has taken the answer.
 
         False when nothing is decided, the episode no longer asks, or the task of that token no longer waits
-        (the next stage then finds the decision in the table).
-
-        Raises:
-            CloudError: the state table or Step Functions could not be reached; the decision stands.
+        (the next stage then finds the decision in the table). Raises: CloudError; the decision stands.
         """
         approval = self.state.approval(approval_id)
         if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:

@@ -22,8 +22,6 @@ _KEY_BYTES = 48
 
 
 class RotationStep(StrEnum):
-    """The steps of Secrets Manager, by its names."""
-
     CREATE = "createSecret"
     SET = "setSecret"
     TEST = "testSecret"
@@ -36,12 +34,9 @@ def new_key() -> str:
 
 
 def rotated(document: Mapping[str, str], make_key: Callable[[], str] = new_key) -> dict[str, str]:
-    """Return the document after a rotation.
+    """Return the document after a rotation. Raises: ConfigurationError where it names no key that signs.
 
     The first rotation only makes the next key known; from the second one on, it signs.
-
-    Raises:
-        ConfigurationError: the document names no key that signs.
     """
     keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
     current, following = document.get("current", ""), document.get("next", "")
@@ -62,12 +57,7 @@ class RotateKeys:
     make_key: Callable[[], str] = new_key
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Do the step for the version that Secrets Manager has named.
-
-        Raises:
-            ConfigurationError: the version is not part of a rotation, or the document does not hold keys.
-            CloudError: Secrets Manager said no; it repeats the step.
-        """
+        """Do the step for the version that Secrets Manager has named. Raises: ConfigurationError."""
         stages = self.secret.stages(version)
         if "AWSCURRENT" in stages:
             return

@@ -41,12 +41,10 @@ class ApprovalView:
 
     @property
     def can_decide(self) -> bool:
-        """Return whether an answer would be taken now."""
         return self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
 
     @property
     def can_hold(self) -> bool:
-        """Return whether the plan would be carried out, and a hold would still be taken now."""
         return can_hold(self.episode, self.approval, self.now)
 
     @property
@@ -66,7 +64,6 @@ class ApprovalView:
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Return since when it is known to be idle."""
         episode = self.episode
         if episode.history is None:
             return None

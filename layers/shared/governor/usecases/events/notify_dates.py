@@ -36,8 +36,6 @@ _Alerts = Mapping[str, tuple[str, Alert]]
 
 @dataclass(frozen=True, slots=True)
 class NotifyDates:
-    """Notifies the owners of governed instances to which something will happen."""
-
     clock: Clock
     policies: Policies
     accounts: Accounts

@@ -90,7 +90,6 @@ class Case(Attempt):
 
     @property
     def is_hooked(self) -> bool:
-        """Whether the instance is asked to save its work."""
         return self.checkpoint is not None and self.checkpoint.send
 
     @property

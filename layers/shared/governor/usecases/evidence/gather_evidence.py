@@ -110,8 +110,6 @@ class Gathered:
 
 @dataclass(slots=True)
 class _Work:
-    """One instance while its evidence comes together."""
-
     request: EvidenceRequest
     shape: Shape | None
     dimensions: tuple[Dimensions, ...] | None
@@ -185,8 +183,6 @@ class _Work:
 
 
 class _Asked(NamedTuple):
-    """One series, and what it is wanted for."""
-
     work: _Work
     figure: str
     metric: str

@@ -154,8 +154,6 @@ class _Sets:
 
 @dataclass(slots=True)
 class _Work:
-    """One instance while its figures come together."""
-
     request: HealthRequest
     agent: _Sets
     hardware: _Sets

@@ -13,20 +13,8 @@ from decimal import Decimal
 from governor.domain.episode.episode import Observation
 from governor.domain.episode.plan import Price
 from governor.domain.instance import Instance, Lifecycle, Target
-from governor.domain.money.cost import (
-    UNTAGGED,
-    Meter,
-    Rate,
-    Run,
-    count,
-    ended,
-    marginal_usd_per_hour,
-    month_of,
-    month_start,
-    new_meter,
-    running,
-    with_rates,
-)
+from governor.domain.money import cost
+from governor.domain.money.cost import Meter, Rate, Run
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
@@ -60,7 +48,7 @@ class CountCosts:
             if kind not in known:
                 known[kind] = self.prices.price(instance, policy)
             project = project_of(instance, policy.ownership)
-            found[instance.instance_id] = Rate(project, marginal_usd_per_hour(instance, known[kind]))
+            found[instance.instance_id] = Rate(project, cost.marginal_usd_per_hour(instance, known[kind]))
         return found
 
     def __call__(
@@ -75,21 +63,21 @@ class CountCosts:
 
         `before` is what the sweep before saw, those that no longer run included.
         """
-        this = self.state.meter(target, month_of(now))
+        this = self.state.meter(target, cost.month_of(now))
         # At its first sweep, a month needs the meter of the month before.
-        before_it = month_of(month_start(now) - timedelta(days=1))
+        before_it = cost.month_of(cost.month_start(now) - timedelta(days=1))
         last = self.state.meter(target, before_it) if this is None else None
         # At the very first sweep: what runs now is known to have run since its start.
-        since = (this or last or new_meter(target, now)).counted_until
+        since = (this or last or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
-        runs = [*running(instances, rates, now), *ended(before, launched, since, now)]
+        runs = [*cost.running(instances, rates, now), *cost.ended(before, launched, since, now)]
         if this is None and last is not None and not self._forward(last, last, runs, now):
             return
-        forward = with_rates(this or new_meter(target, now), rates.values())
+        forward = cost.with_rates(this or cost.new_meter(target, now), rates.values())
         self._forward(forward, this, runs, now)
 
     def _forward(self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime) -> bool:
-        counted = count(meter, runs, until)
+        counted = cost.count(meter, runs, until)
         if seen is not None and counted.counted_until == seen.counted_until:
             return True
         return self.state.bring_forward(counted, seen)
@@ -98,4 +86,4 @@ class CountCosts:
 def project_of(instance: Instance, rule: Ownership) -> str:
     """The first tag of the policy's list that is set."""
     named = (instance.tags.get(key, "").strip() for key in rule.project_tag_keys)
-    return next((value for value in named if value), UNTAGGED)
+    return next((value for value in named if value), cost.UNTAGGED)

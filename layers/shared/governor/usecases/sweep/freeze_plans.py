@@ -9,26 +9,8 @@ from datetime import timedelta
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.instance import Target
-from governor.domain.sweep.breaker import (
-    BreakerState,
-    Hub,
-    acts_unasked,
-    assess,
-    assess_hub,
-    count_turned,
-    is_freeze_over,
-    is_hub_freeze_over,
-    is_lifted,
-    left_of,
-    remember,
-)
-from governor.domain.sweep.messages import (
-    breaker_alert,
-    breaker_release,
-    breaker_reminder,
-    hub_alert,
-    hub_release,
-)
+from governor.domain.sweep import breaker, messages
+from governor.domain.sweep.breaker import BreakerState, Hub
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
 from governor.stores import StateTable
@@ -46,10 +28,10 @@ class FreezePlans:
     def __call__(self, sweep: Sweep) -> bool:
         """Freeze and release. True while a freeze is so young that its alert is all there is to say."""
         target, now, rule = sweep.target, sweep.now, sweep.base.breaker
-        turned = count_turned([case.change for case in sweep.cases])
+        turned = breaker.count_turned([case.change for case in sweep.cases])
         history = self.state.sweep_days(target)
-        why = assess(turned, rule, [day for day in history if day.day < now.date()])
-        learnt = remember(history, now.date(), turned, rule)
+        why = breaker.assess(turned, rule, [day for day in history if day.day < now.date()])
+        learnt = breaker.remember(history, now.date(), turned, rule)
         if learnt != tuple(history):
             sweep.attempt("sweep history", self.state.set_sweep_days, target, learnt)
         tripped = self.state.breaker(target)
@@ -88,26 +70,26 @@ class FreezePlans:
         hub, now, rule = self._counted(sweep), sweep.now, sweep.base.breaker
         state = hub.freeze
         if state is None:
-            found = assess_hub(hub, now, rule)
+            found = breaker.assess_hub(hub, now, rule)
             if found is None:
                 return None
             state = BreakerState(now, found[1], turned=found[0])
             if not self.state.freeze_hub(state):
                 state = self.state.hub().freeze or state
-        elif is_hub_freeze_over(hub, state, now, rule):
-            self._release(sweep, hub_release(self.hub, state, now), self.state.release_hub)
+        elif breaker.is_hub_freeze_over(hub, state, now, rule):
+            self._release(sweep, messages.hub_release(self.hub, state, now), self.state.release_hub)
             return None
         # Sweeps at the same time send the same message, which is delivered once.
         remind = timedelta(hours=rule.remind_after_hours)
         reminders = 0 if state.told_at is None else (now - state.tripped_at) // remind
-        alert = hub_alert(self.hub, state, left_of(hub, state, rule)[1], now, reminders)
+        alert = messages.hub_alert(self.hub, state, breaker.left_of(hub, state, rule)[1], now, reminders)
         self._notify(sweep, state, alert, self.state.keep_hub_freeze)
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
         """Count whoever turned and is not counted in this stretch, and whoever works again."""
         known, hub = self.state.turned(sweep.target), self.state.hub()
-        new = sorted(count_turned([case.change for case in sweep.cases]).who - known.keys())
+        new = sorted(breaker.count_turned([case.change for case in sweep.cases]).who - known.keys())
         back = sorted(case.id for case in sweep.cases if case.id in known and case.verdict.kind in WORKING)
         if not new and not back:
             return hub
@@ -120,18 +102,24 @@ class FreezePlans:
         left = [case for case in sweep.cases if case.id in state.held and case.verdict.kind not in LEFT_ALONE]
         self._notify_of(sweep, state, len(left))
         # A policy that cannot be read does not say that it asks.
-        unasked = any(case.unknown is not None or acts_unasked(case.policy) for case in left)
+        unasked = any(case.unknown is not None or breaker.acts_unasked(case.policy) for case in left)
         frozen_for = now - state.tripped_at
-        over = is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
-        if not over and not is_lifted(state, rule, now):
+        over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
+        if not over and not breaker.is_lifted(state, rule, now):
             return state.why
-        self._release(sweep, breaker_release(target, now), lambda: self.state.set_breaker(target, None))
+        self._release(
+            sweep, messages.breaker_release(target, now), lambda: self.state.set_breaker(target, None)
+        )
         return None
 
     def _notify_of(self, sweep: Sweep, state: BreakerState, left: int) -> None:
         target = sweep.target
         is_new = state.told_at is None
-        alert = breaker_alert(target, state) if is_new else breaker_reminder(target, state, left, sweep.now)
+        alert = (
+            messages.breaker_alert(target, state)
+            if is_new
+            else messages.breaker_reminder(target, state, left, sweep.now)
+        )
         self._notify(sweep, state, alert, lambda told: self.state.set_breaker(target, told))
 
     def _notify(

@@ -40,8 +40,6 @@ class SweepSummary:
 
 @dataclass(slots=True)
 class Case:
-    """One instance in this sweep."""
-
     instance: Instance
     applied: AppliedPolicy
     record: InstanceRecord

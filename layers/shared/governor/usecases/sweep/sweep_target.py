@@ -17,13 +17,7 @@ from datetime import timedelta
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.sweep.judging import (
-    after_reading,
-    figures_to_read,
-    judge_question,
-    wanted_figures,
-    window_to_prove,
-)
+from governor.domain.sweep import judging
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -119,7 +113,7 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> 
     windows = {}
     for case in to_read:
         case.gathered = gathered[case.id]
-        case.verdict = after_reading(
+        case.verdict = judging.after_reading(
             case.instance,
             case.record.hold,
             case.memory,
@@ -128,14 +122,16 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> 
             sweep.now,
             people_know=case.people_know,
         )
-        window = window_to_prove(case.instance, case.memory, case.verdict, case.policy)
+        window = judging.window_to_prove(case.instance, case.memory, case.verdict, case.policy)
         if window is not None and not case.people_know:
             windows[case.id] = window
     to_prove = [case for case in to_read if case.id in windows]
     longer = gather(sweep.target, [_longer(case, windows[case.id]) for case in to_prove], sweep.now)
     for case in to_prove:
         evidence, hold = longer[case.id].evidence, case.record.hold
-        case.proof = judge_question(case.instance, hold, evidence, case.policy, windows[case.id], sweep.now)
+        case.proof = judging.judge_question(
+            case.instance, hold, evidence, case.policy, windows[case.id], sweep.now
+        )
 
 
 def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
@@ -160,7 +156,7 @@ def _request(case: Case) -> EvidenceRequest:
         source=before.source,
         search=before.searched_at is None or case.now - before.searched_at >= again,
         per_gpu=case.checks_gpus,
-        figures=figures_to_read(case.memory, case.policy, case.now, people_know=case.people_know),
+        figures=judging.figures_to_read(case.memory, case.policy, case.now, people_know=case.people_know),
     )
 
 
@@ -173,7 +169,7 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
         dimensions=gathered.dimensions if gathered else None,
         source=gathered.source if gathered else None,
         search=False,
-        figures=wanted_figures(case.policy) | {"memory"},
+        figures=judging.wanted_figures(case.policy) | {"memory"},
         length=window,
     )
 
