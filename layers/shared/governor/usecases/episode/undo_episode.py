@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor import ports
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
@@ -13,15 +14,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
 from governor.domain.units import iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
-from governor.ports import (
-    Announcer,
-    Clock,
-    InstanceReader,
-    InstanceStarter,
-    Policies,
-    UndoAnswer,
-    policy_or_base,
-)
+from governor.ports import UndoAnswer, policy_or_base
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 
@@ -32,13 +25,13 @@ _log = logging.getLogger(__name__)
 class UndoEpisode:
     """Undoes a stop. Safe to repeat: an instance that runs is left as it is."""
 
-    clock: Clock
-    policies: Policies
+    clock: ports.Clock
+    policies: ports.Policies
     accounts: Accounts
-    instances: InstanceReader
-    starter: InstanceStarter
+    instances: ports.InstanceReader
+    starter: ports.InstanceStarter
     state: StateTable
-    announcer: Announcer
+    announcer: ports.Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         """Start the instance, or say why not and what to do instead.

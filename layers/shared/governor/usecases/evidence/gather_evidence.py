@@ -15,28 +15,8 @@ from functools import partial, reduce
 from statistics import median_low
 from typing import NamedTuple
 
-from governor.domain.evidence import (
-    END,
-    Dimensions,
-    Evidence,
-    GpuReadings,
-    MetricSource,
-    Series,
-    Window,
-    by_index,
-    coverage_percent,
-    gpu_label,
-    is_gpu,
-    last_at_or_above,
-    last_not_zero,
-    last_reading_end,
-    longest_hole,
-    merged,
-    newest_peak,
-    padded,
-    peak,
-    window_before,
-)
+from governor.domain import evidence
+from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import Metrics, Policy, WorkMetrics
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
@@ -89,7 +69,7 @@ class EvidenceRequest:
     @property
     def window(self) -> timedelta:
         """How far it looks back: at least as far as the end of a proof."""
-        return max(self.policy.window if self.length is None else self.length, END)
+        return max(self.policy.window if self.length is None else self.length, evidence.END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +133,7 @@ class _Work:
         if figure == "network":
             return _sum(self.series("in"), self.series("out"))
         found = list(self.figures.get(figure, {}).values())
-        return reduce(merged, found[1:], found[0]) if found else None
+        return reduce(evidence.merged, found[1:], found[0]) if found else None
 
     def parts(self, figure: str) -> list[Series]:
         """Every GPU's series, or both directions of the network; empty where one publishes nothing."""
@@ -167,14 +147,14 @@ class _Work:
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
-        known, label = self.figures.setdefault(asked.figure, {}), gpu_label(asked.dimensions)
-        known[label] = merged(known.get(label), series)
+        known, label = self.figures.setdefault(asked.figure, {}), evidence.gpu_label(asked.dimensions)
+        known[label] = evidence.merged(known.get(label), series)
 
     def silent(self) -> bool:
         return self.problem is None and not self.reporting()
 
     def reporting(self) -> int:
-        return sum(peak(series) is not None for series in self.readings.values())
+        return sum(evidence.peak(series) is not None for series in self.readings.values())
 
     def lacks_gpus(self) -> bool:
         """Whether it is read GPU by GPU, and some that its type has are not among them."""
@@ -230,7 +210,8 @@ class _Batch:
         """The window that looks back so far, and that of the figures of EC2."""
         now, period, lag = self._now, self._policy.period, self._policy.lag
         of_ec2 = max(period, _EC2_PERIOD)
-        return window_before(now, length, period, lag), window_before(now, max(length, of_ec2), of_ec2, lag)
+        own = evidence.window_before(now, length, period, lag)
+        return own, evidence.window_before(now, max(length, of_ec2), of_ec2, lag)
 
     def gather(self) -> dict[str, Gathered]:
         self._read_utilization(self._work)
@@ -273,7 +254,7 @@ class _Batch:
             request = work.request
             known = work.dimensions or ()
             # An aggregate under other dimensions than `InstanceId` alone is only found by a search, too.
-            has_gpus = any(is_gpu(dimensions) for dimensions in known)
+            has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known)
             use_known = bool(known) and (
                 request.per_gpu or request.source == MetricSource.PER_GPU or not has_gpus
             )
@@ -302,7 +283,7 @@ class _Batch:
         for work in self._work:
             work.searched = True
             sets = [dimensions for dimensions in found.get(work.instance_id, ()) if len(dimensions) > 1]
-            found_sets = [s for s in sets if is_gpu(s)] or sets
+            found_sets = [s for s in sets if evidence.is_gpu(s)] or sets
             # Of one that is not silent, a GPU is not forgotten because it was silent for three hours.
             kept = () if work.silent() else work.dimensions or ()
             work.dimensions = tuple(sorted({*found_sets, *kept}))
@@ -402,11 +383,11 @@ class _Batch:
     def _newest(self, work: _Work, length: timedelta) -> Evidence:
         """The evidence over the newest part of the window, from the same readings."""
         # All windows end at the same moment.
-        window, of_ec2 = self._windows(max(length, END))
+        window, of_ec2 = self._windows(max(length, evidence.END))
 
         def part(series: Series, figure: str = "") -> Series:
             by_ec2 = figure in _OF_EC2
-            whole = padded(series, self._ec2_window if by_ec2 else self._window)
+            whole = evidence.padded(series, self._ec2_window if by_ec2 else self._window)
             return whole[-(of_ec2 if by_ec2 else window).bins :]
 
         newest = replace(
@@ -424,7 +405,7 @@ class _Batch:
         """What was read of an instance; of the whole windows, unless others are given."""
         window, of_ec2 = window or self._window, of_ec2 or self._ec2_window
         source = MetricSource.NONE if work.silent() else work.source
-        gpus = sorted(work.readings, key=by_index) if source is not MetricSource.NONE else ()
+        gpus = sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
         values: dict[str, float | None] = dict.fromkeys(FIGURES)
         last_active: dict[str, datetime] = {}
         last_measured: dict[str, datetime] = {}
@@ -437,16 +418,17 @@ class _Batch:
             own = of_ec2 if figure in _OF_EC2 else window
             # Every GPU and both directions of the network: one alone says nothing about the others.
             parts = work.parts(figure) or [highest]
-            measured[figure] = round(min(map(coverage_percent, parts)), 3)
-            last_measured[figure] = min(last_reading_end(part, own) for part in parts)
-            hole_minutes[figure] = max(longest_hole(part, own) for part in parts) / timedelta(minutes=1)
-            top = peak(highest)
+            measured[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
+            last_measured[figure] = min(evidence.last_reading_end(part, own) for part in parts)
+            hole = max(evidence.longest_hole(part, own) for part in parts)
+            hole_minutes[figure] = hole / timedelta(minutes=1)
+            top = evidence.peak(highest)
             if top is not None:
                 values[figure] = round(top * self._scale(work, figure), 3)
-                last_active[figure] = own.bin_end(last_at_or_above(highest, top) or 0)
+                last_active[figure] = own.bin_end(evidence.last_at_or_above(highest, top) or 0)
         works = None
         for name, series in work.jobs:
-            last = last_not_zero(series)
+            last = evidence.last_not_zero(series)
             if last is not None and window.bin_end(last) > last_active.get(WORK, window.start):
                 last_active[WORK], works = window.bin_end(last), name
         return Evidence(
@@ -460,7 +442,7 @@ class _Batch:
             power_percent_of_limit=values["power"],
             cpu_percent=values["cpu"],
             network_bytes_per_second=values["network"],
-            agentless_power_percent=peak(work.series("agentless") or ()),
+            agentless_power_percent=evidence.peak(work.series("agentless") or ()),
             measured_percent=measured,
             read=work.read,
             read_problem=work.problem,
@@ -495,7 +477,7 @@ class _Batch:
         if "memory" not in work.figures or ("all" in work.readings and work.expected != 1):
             return None
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        peaks = [newest_peak(one, window, length) for one in work.parts("memory")]
+        peaks = [evidence.newest_peak(one, window, length) for one in work.parts("memory")]
         known = [value for value in peaks if value is not None]
         if not known or len(known) < len(peaks):
             return None

@@ -13,18 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 
-from governor.domain.evidence import (
-    Dimensions,
-    Series,
-    Window,
-    by_index,
-    gpu_label,
-    is_gpu,
-    mean,
-    merged,
-    peak,
-    window_before,
-)
+from governor.domain import evidence
+from governor.domain.evidence import Dimensions, Series, Window
 from governor.domain.health.health import KNOWN_XIDS, Finding, GpuFigures, health_findings
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Health, Metrics, Policy
@@ -67,7 +57,7 @@ def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
     """The highest mean that one GPU can have where all together have this one: if the others are at zero, and
     itself measured no longer than a mean needs to be believed."""
     share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
-    return (mean(series) or 0.0) * gpus * share
+    return (evidence.mean(series) or 0.0) * gpus * share
 
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
@@ -84,7 +74,7 @@ def _throttled(series: Series, gpus: int, rule: Health) -> bool:
 
 
 def _any(series: Series, _gpus: int, _rule: Health) -> bool:
-    return (peak(series) or 0.0) > 0
+    return (evidence.peak(series) or 0.0) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +137,8 @@ class _Sets:
     @classmethod
     def of(cls, listed: Iterable[Dimensions]) -> _Sets:
         """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is that."""
-        gpus = tuple(sorted(one for one in listed if is_gpu(one)))
-        aggregate = tuple(sorted((one for one in listed if not is_gpu(one)), key=len)[:1])
+        gpus = tuple(sorted(one for one in listed if evidence.is_gpu(one)))
+        aggregate = tuple(sorted((one for one in listed if not evidence.is_gpu(one)), key=len)[:1])
         return cls(aggregate, gpus) if aggregate and len(gpus) > 1 else cls(gpus or aggregate)
 
 
@@ -183,7 +173,7 @@ class _Work:
                 continue
             # Known by the dimensions of their sum: none has to be listed first.
             for dimensions in sets.later or sets.first:
-                if sets.later or gpu_label(dimensions) in suspects[_XIDS]:
+                if sets.later or evidence.gpu_label(dimensions) in suspects[_XIDS]:
                     for number, one in _NUMBERS.items():
                         yield self, one, (*dimensions, ("Xid", str(number))), one.of_gpu
         if self.reading.works and self.request.advice:
@@ -198,14 +188,14 @@ class _Work:
 
     def note(self, figure: _Figure, dimensions: Dimensions, series: Series) -> None:
         """A series is listed for hours after its last reading: only what was read counts as measured."""
-        is_measured = peak(series) is not None
+        is_measured = evidence.peak(series) is not None
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
-        own, label = self.figures[figure.name], gpu_label(dimensions)
-        own[label] = merged(own.get(label), series)
+        own, label = self.figures[figure.name], evidence.gpu_label(dimensions)
+        own[label] = evidence.merged(own.get(label), series)
 
     def judged(self, window: Window) -> HealthReading:
-        labels = sorted({label for found in self.figures.values() for label in found}, key=by_index)
+        labels = sorted({label for found in self.figures.values() for label in found}, key=evidence.by_index)
         gpus = [
             GpuFigures(
                 gpu=label,
@@ -237,7 +227,7 @@ class ReadHealth:
         listing = cache(partial(self.metrics.list_series, target))
         found: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
-            window = window_before(now, rule.window, rule.period, group[0].policy.lag)
+            window = evidence.window_before(now, rule.window, rule.period, group[0].policy.lag)
             work = _listed(group, names, listing)
             self._fetch(target, names, window, [read for one in work for read in one.first_reads()])
             self._fetch(target, names, window, [read for one in work for read in one.later_reads()])
