@@ -10,22 +10,8 @@ from decimal import Decimal
 
 from governor.channels.message import Message, Table, one_line
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
+from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer
-from governor.domain.approvals.messages import (
-    STAGE_OF,
-    STAGES,
-    STEP_TEXT,
-    Words,
-    idle_text,
-    news_text,
-    next_step,
-    people_text,
-    price_text,
-    readable,
-    silence_text,
-    stage_words,
-    verb,
-)
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
 from governor.domain.evidence import gpu_rows
@@ -61,7 +47,7 @@ def message_of(
     expires, for alerts of a release that did not say so.
     """
     asked = episode if alert.kind in QUESTIONS else None
-    shown = episode if alert.kind in STAGE_OF else None
+    shown = episode if alert.kind in messages.STAGE_OF else None
     held = shown if shown is not None and asked is None and shown.gives_notice else None
     words = _words(alert, shown, now or alert.at, expires_at)
     return Message(
@@ -90,13 +76,15 @@ def message_of(
     )
 
 
-def _words(alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None) -> Words:
+def _words(
+    alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None
+) -> messages.Words:
     """Return the words of a stage of the episode, or those that the alert brings."""
     if episode is not None:
-        return stage_words(episode, STAGE_OF[alert.kind], now, deadline_of(alert) or until)
+        return messages.stage_words(episode, messages.STAGE_OF[alert.kind], now, deadline_of(alert) or until)
     lead, sections = _taken_apart(alert.lines)
     asks = alert.kind in OPEN
-    return Words(
+    return messages.Words(
         alert.subject,
         lead[0] if lead else "",
         tuple(lead[1:]),
@@ -136,8 +124,8 @@ def digest_of(
 ) -> Message:
     """Return one message about several questions of the same stage to the same people."""
     first, now = alerts[0], now or alerts[0].at
-    stage = STAGE_OF[first.kind]
-    _, _, prefix = STAGES[stage]
+    stage = messages.STAGE_OF[first.kind]
+    _, _, prefix = messages.STAGES[stage]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
     cost = f", {usd(sum(known, Decimal(0)))}/day" if known else ""
@@ -159,7 +147,7 @@ def digest_of(
         stage=first.kind.value,
         at=first.at,
         happens=_silence_of(episodes, acting),
-        lead=tuple(filter(None, (news_text(episodes[0], stage, now), _people_of(episodes)))),
+        lead=tuple(filter(None, (messages.news_text(episodes[0], stage, now), _people_of(episodes)))),
         sections=tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True)),
         why=first.why,
         acts=acting > 0,
@@ -190,9 +178,9 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
         episode=digest_id,
         stage=first.kind.value,
         at=now,
-        happens=readable(reason),
+        happens=messages.readable(reason),
         lead=(
-            f"{next_step(reason)} GPU Governor tries again where an instance stays idle.",
+            f"{messages.next_step(reason)} GPU Governor tries again where an instance stays idle.",
             "More of them within the hour come as one message, too.",
         ),
         sections=(Section("Affected instances", tuple(listed)),),
@@ -210,7 +198,7 @@ def reason_of(alert: Alert) -> str:
 def _silence_of(episodes: Sequence[Episode], acting: int) -> str:
     if not acting:
         return "If nobody answers, nothing happens to any of them."
-    number, doing = len(episodes), verb(episodes[0].plan)
+    number, doing = len(episodes), messages.verb(episodes[0].plan)
     which = "all of them" if acting == number else f"{acting} of these {number}, as said below"
     return f"If nobody answers in time, GPU Governor {doing}s {which}."
 
@@ -226,14 +214,14 @@ def _people_of(episodes: Sequence[Episode]) -> str:
 
 def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
     instance, plan = episode.instance, episode.plan
-    idle, _ = idle_text(episode, now)
-    steps = "; then ".join(STEP_TEXT[step] for step in plan.steps)
+    idle, _ = messages.idle_text(episode, now)
+    steps = "; then ".join(messages.STEP_TEXT[step] for step in plan.steps)
     return Section(
-        f"{instance.name} ({instance.instance_type}), idle {idle}, {price_text(episode)}",
+        f"{instance.name} ({instance.instance_type}), idle {idle}, {messages.price_text(episode)}",
         (
-            silence_text(episode, deadline_of(alert), now),
-            *((people_text(episode),) if episode.terms.people_needed > 1 else ()),
-            f"If you {verb(plan)} it: {steps}.",
+            messages.silence_text(episode, deadline_of(alert), now),
+            *((messages.people_text(episode),) if episode.terms.people_needed > 1 else ()),
+            f"If you {messages.verb(plan)} it: {steps}.",
             *((f"It loses {'; '.join(plan.losses)}.",) if plan.losses else ()),
             f"{instance.instance_id} in {instance.target}, owner {alert.owner}, project {alert.project}.",
         ),

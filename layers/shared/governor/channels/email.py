@@ -165,4 +165,3 @@ def _template() -> Template:
         loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template("email.html")
-

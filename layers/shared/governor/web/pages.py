@@ -12,20 +12,8 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Answer
-from governor.domain.approvals.messages import (
-    STEP_TEXT,
-    cost_lines,
-    idle_text,
-    notice_until,
-    people_text,
-    readable,
-    restart_text,
-    silence_text,
-    stage_name,
-    unasked_text,
-    verb,
-)
 from governor.domain.approvals.terms import Role, may, may_undo, permits
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.evidence import gpu_rows
@@ -93,7 +81,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
-    idle, measured = idle_text(episode, episode.closed_at or view.now)
+    idle, measured = messages.idle_text(episode, episode.closed_at or view.now)
     return _render(
         "approval.html",
         form,
@@ -102,20 +90,20 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         plan=episode.plan,
         picture=picture.utilization_svg(episode),
         rows=gpu_rows(episode.evidence),
-        costs=cost_lines(episode),
+        costs=messages.cost_lines(episode),
         per_day=None if price is None else usd(price * 24),
         idle=idle,
         measured=measured,
-        verb=verb(episode.plan),
+        verb=messages.verb(episode.plan),
         saved=None if saved is None or saved <= 0 else usd(saved),
         idle_cost=view.idle_cost,
-        restart=restart_text(episode),
+        restart=messages.restart_text(episode),
         rebuild=_rebuild(episode),
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
         latest=_latest(view),
-        silence=silence_text(episode, view.approval.expires_at, view.now),
-        people_needed=people_text(episode),
+        silence=messages.silence_text(episode, view.approval.expires_at, view.now),
+        people_needed=messages.people_text(episode),
         notice=_notice(view),
         told=_told(view.deliveries, episode.time_zone),
         person=visitor.person,
@@ -135,14 +123,14 @@ def _notice(view: ApprovalView) -> str:
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
-    return unasked_text(episode, view.now, notice_until(episode, view.deliveries))
+    return messages.unasked_text(episode, view.now, messages.notice_until(episode, view.deliveries))
 
 
 def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
     """Return the state of each message. No addresses: the holder of a link need not know who else has one."""
     lines = []
     for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
-        stage = stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
+        stage = messages.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
         what = f"{_when(delivery.at, zone)}, {stage} by {delivery.channel}"
         if delivery.channel == NOWHERE:
             lines.append(f"{_when(delivery.at, zone)}, {stage}: {delivery.refused}")
@@ -179,15 +167,15 @@ def _digest_row(view: ApprovalView, link: str) -> Mapping[str, object]:
     if decision is not None:
         status = f"{_ANSWERED[decision.answer]} {people(decision.by)}"
     else:
-        status = readable(view.approval.void_reason or "the time to decide is over")
+        status = messages.readable(view.approval.void_reason or "the time to decide is over")
     return {
         "view": view,
         "episode": episode,
         "link": link,
-        "measured": idle_text(episode, view.now)[1],
-        "silence": silence_text(episode, view.approval.expires_at, view.now),
-        "cost": cost_lines(episode)[0],
-        "plan": "; then ".join(STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
+        "measured": messages.idle_text(episode, view.now)[1],
+        "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
+        "cost": messages.cost_lines(episode)[0],
+        "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
         "losses": "; ".join(episode.plan.losses),
         "status": status,
     }
@@ -246,8 +234,8 @@ def _when(moment: UtcDatetime | None, zone: str) -> str:
 
 TEMPLATES.filters.update(
     when=_when_here,
-    step=STEP_TEXT.__getitem__,
-    readable=readable,
+    step=messages.STEP_TEXT.__getitem__,
+    readable=messages.readable,
     usd=usd,
     span=span,
     people=people,
