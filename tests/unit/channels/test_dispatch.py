@@ -442,7 +442,7 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
     assert ("slack-thread", False, "Decide") == (
         told["C0ALL"].thread,
         told["C0ALL"].is_outcome,
-        told["C0ALL"].link_text,
+        told["C0ALL"].button,
     )
     office.post.world.state.void(APPROVAL_ID, "it woke up", expired=False)
     assert Dispatched(0, 0) == office.post.dispatch([sealed(replace(first, dedup_id="late"))])

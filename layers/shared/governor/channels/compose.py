@@ -6,7 +6,9 @@ Pure. This module must not know any channel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from decimal import Decimal
+from typing import Any
 
 from governor.channels.message import Message, Table, one_line
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
@@ -53,27 +55,25 @@ def message_of(
     return Message(
         kind=alert.kind,
         severity=alert.severity,
-        title=words.title,
         facts=alert.about,
         episode=subject_of(alert),
         stage=alert.dedup_id.removesuffix(f"-{subject_of(alert)}") or alert.kind.value,
         at=alert.at,
-        happens=words.happens,
-        lead=words.lead,
-        sections=words.sections,
-        details=words.details,
         why=alert.why,
-        acts=words.acts,
         data=alert.facts,
         evidence=_evidence(shown, now or alert.at) if shown else None,
         picture_png=picture_png if shown else None,
         link=link,
-        link_text=words.button,
         approval_id=one.approval_id if (one := asked or held) else None,
         answers=answers_of(asked) if asked else brakes_of(held) if held else (),
         thread=thread,
         is_outcome=alert.kind in ENDS,
+        **_given(words),
     )
+
+
+def _given(words: messages.Words) -> dict[str, Any]:
+    return {one.name: getattr(words, one.name) for one in fields(messages.Words)}
 
 
 def _words(
@@ -133,60 +133,61 @@ def digest_of(
     deadlines = [found for alert in alerts if (found := deadline_of(alert)) is not None]
     by = f" Answer by {day_and_time(min(deadlines), episodes[0].time_zone, now)}" if deadlines else ""
     acting = sum(episode.acts_on_silence for episode in episodes)
-    return Message(
-        kind=first.kind,
-        severity=first.severity,
+    words = messages.Words(
         title=f"{prefix}{len(episodes)} idle GPU instances{cost}{plus}. Stop them?{by}",
-        facts=Facts(
-            account=_one_of(episode.ref.account for episode in episodes),
-            region=_one_of(episode.ref.region for episode in episodes),
-            owner=_one_of(alert.owner for alert in alerts),
-            project=_one_of(alert.project for alert in alerts),
-        ),
-        episode=digest_id,
-        stage=first.kind.value,
-        at=first.at,
         happens=_silence_of(episodes, acting),
         lead=tuple(filter(None, (messages.news_text(episodes[0], stage, now), _people_of(episodes)))),
         sections=tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True)),
-        why=first.why,
+        button="Stop or keep them",
         acts=acting > 0,
-        link=link,
-        link_text="Stop or keep them",
     )
+    return _several(alerts, words, first.why, first.at, link, digest_id)
 
 
 def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, now: UtcDatetime) -> Message:
     """Return one message about workflows that failed for one cause; it lists every instance and owner."""
-    first, reason = alerts[0], reason_of(alerts[0])
-    owners = list(dict.fromkeys(alert.owner for alert in alerts))
+    reason = reason_of(alerts[0])
+    why = alerts[0].why if len({alert.owner for alert in alerts}) == 1 else _WHY_SEVERAL
     listed = (
         f"{one_line(alert.subject, 120)} {alert.instance_id} in {Target(alert.account, alert.region)}, "
         f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}."
         for alert in alerts
     )
-    return Message(
-        kind=first.kind,
-        severity=max((alert.severity for alert in alerts), key=list(Severity).index),
+    words = messages.Words(
         title=f"{len(alerts)} workflows of GPU instances failed for one cause",
-        facts=Facts(
-            account=_one_of(alert.account for alert in alerts),
-            region=_one_of(alert.region for alert in alerts),
-            owner=_one_of(owners),
-            project=_one_of(alert.project for alert in alerts),
-        ),
-        episode=digest_id,
-        stage=first.kind.value,
-        at=now,
         happens=messages.readable(reason),
         lead=(
             f"{messages.next_step(reason)} GPU Governor tries again where an instance stays idle.",
             "More of them within the hour come as one message, too.",
         ),
         sections=(Section("Affected instances", tuple(listed)),),
-        why=first.why if len(owners) == 1 else _WHY_SEVERAL,
+        button="See the records",
+    )
+    return _several(alerts, words, why, now, link, digest_id)
+
+
+def _several(
+    alerts: Sequence[Alert],
+    words: messages.Words,
+    why: str,
+    at: UtcDatetime,
+    link: str | None,
+    digest_id: str,
+) -> Message:
+    account, region, owner, project = (
+        _one_of(getattr(alert, name) for alert in alerts)
+        for name in ("account", "region", "owner", "project")
+    )
+    return Message(
+        kind=alerts[0].kind,
+        severity=max((alert.severity for alert in alerts), key=list(Severity).index),
+        facts=Facts(account, region, owner, project),
+        episode=digest_id,
+        stage=alerts[0].kind.value,
+        at=at,
+        why=why,
         link=link,
-        link_text="See the records",
+        **_given(words),
     )
 
 

@@ -139,7 +139,7 @@ def _text_lines(message: Message, cut: str) -> Iterator[str]:
     for section in message.sections:
         yield from _section_lines(section)
     if message.link is not None:
-        yield from ("", f"{message.link_text}:", message.link)
+        yield from ("", f"{message.button}:", message.link)
     yield ""
     yield from (f"{label}: {value}" for label, value in message.rows)
     for section in message.details:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
-from governor.domain.approvals.messages import stage_name
+from governor.domain.approvals.messages import Words, stage_name
 from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
@@ -52,8 +52,8 @@ class Table:
             raise ValueError(f"every row of the table {self.caption!r} needs one cell for each column")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Words):
     """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
     text that anybody who can launch an instance chooses.
 
@@ -73,23 +73,15 @@ class Message:
 
     kind: AlertKind
     severity: Severity
-    title: str
     facts: Facts
     episode: str
     stage: str
     at: UtcDatetime
-    happens: str = ""
-    lead: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
-    details: tuple[Section, ...] = ()
     why: str = ""
-    acts: bool = False
     data: Mapping[str, object] = field(default_factory=dict, repr=False)
     evidence: Table | None = None
     picture_png: bytes | None = field(default=None, repr=False)
     link: str | None = field(default=None, repr=False)
-    link_text: str = "See the record"
-    """The text of the button to the page."""
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()
     thread: str | None = None

@@ -82,7 +82,7 @@ def pagerduty_event(message: Message) -> dict[str, object]:
         },
     }
     if message.link is not None:
-        event["links"] = [{"href": message.link, "text": message.link_text}]
+        event["links"] = [{"href": message.link, "text": message.button}]
     return event
 
 

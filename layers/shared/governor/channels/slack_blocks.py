@@ -74,7 +74,7 @@ def _folded(message: Message) -> Iterator[Block]:
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
     buttons = [_answer_button(message, answer) for answer in answers]
     if message.link is not None:
-        text = _plain(message.link_text)
+        text = _plain(message.button)
         buttons.append({"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link})
     if buttons:
         yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}

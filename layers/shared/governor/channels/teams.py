@@ -53,7 +53,7 @@ def _envelope(message: Message, cut: str) -> Element:
         "body": list(_body(message, cut)),
     }
     if message.link is not None:
-        card["actions"] = [{"type": "Action.OpenUrl", "title": message.link_text, "url": message.link}]
+        card["actions"] = [{"type": "Action.OpenUrl", "title": message.button, "url": message.link}]
     attachment = {
         "contentType": "application/vnd.microsoft.card.adaptive",
         "contentUrl": None,

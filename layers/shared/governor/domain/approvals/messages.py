@@ -45,11 +45,12 @@ class Words:
     """
 
     title: str
-    happens: str
+    happens: str = ""
     lead: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     details: tuple[Section, ...] = ()
     button: str = "See the record"
+    """The text of the button to the page."""
     acts: bool = False
 
     @property
