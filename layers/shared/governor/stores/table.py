@@ -27,10 +27,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of the stored item: a comparison of one attribute, or two conditions with AND or OR.
-
-    An attribute `a.b` is the entry `b` of the map `a`.
-    """
+    """A comparison of one attribute (`a.b`: entry `b` of map `a`), or two conditions with AND or OR."""
 
     operator: str
     left: Any

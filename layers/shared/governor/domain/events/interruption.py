@@ -122,11 +122,7 @@ class Warned:
 
     @property
     def ends_at(self) -> UtcDatetime:
-        """When it will happen: as stated, or two minutes after the warning.
-
-        Hooks are written for two minutes: one that is ended too early has lost less than one that was
-        promised an hour.
-        """
+        """As stated, or two minutes after the warning: a hook that ends too early has lost the least."""
         return self.stated_end or self.at + _NOTICE
 
     @property
@@ -148,19 +144,13 @@ class Warned:
         return f"EC2 takes {what} back and will {self.plan} it at about {clock(self.ends_at, 'UTC', self.at)}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether it speaks of an earlier run of the instance, or of an end that has long passed.
-
-        Events may come an hour late, and what EC2 stops or starts again keeps its id.
-        """
+        """Whether it is of an earlier run, or of an end that is long past: events may come an hour late."""
         if self.at < instance.launch_time:
             return True
         return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
 
     def stands_until(self, now: UtcDatetime) -> UtcDatetime:
-        """Until when nobody else may touch the instance, which is saving its work.
-
-        EC2 may be late; what runs still was spared. A far end that an event may state binds nobody for long.
-        """
+        """Until when nobody else may touch it. EC2 may be late; a far end that is stated binds nobody."""
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
@@ -219,10 +209,7 @@ class HookAnswer:
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
-    """By the instance's tag, else by the policy; never where it could do harm or has no effect.
-
-    On a rebalance recommendation the policy alone says whether; the tag can only forbid it.
-    """
+    """By the tag, else by the policy; never where it could do harm. On a rebalance a tag only forbids."""
     wanted, why = warned.response.wants_hook(policy.events), "the policy says so"
     signal = policy.events.signal_gpu_processes
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()

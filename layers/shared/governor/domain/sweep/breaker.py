@@ -90,10 +90,7 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
 
 
 def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
-    """Whether plans may be carried out again.
-
-    Where some of those `left` would be acted on `unasked`, a freeze never ends by time alone.
-    """
+    """Whether plans may be carried out again; never by time alone where some would be acted on `unasked`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
@@ -122,9 +119,7 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
 
 
 def remember(history: Sequence[SweepDay], today: date, turned: Turned, rule: Breaker) -> tuple[SweepDay, ...]:
-    """The history with this sweep in it, oldest day first. What froze the plans is learnt, too: should it
-    come again it is known, and the shares still hold.
-    """
+    """The history with this sweep in it, oldest day first. What froze the plans is learnt, too."""
     first = today - timedelta(days=rule.history_days)
     days = {one.day: one for one in history if first <= one.day <= today}
     known = days.get(today, SweepDay(today, 0, 0))

@@ -80,10 +80,7 @@ def after_reading(
     *,
     people_know: bool,
 ) -> Verdict:
-    """The verdict by what was read over the idle window.
-
-    Where people know of its idleness only utilization was read: it shows whether work resumed.
-    """
+    """The verdict by the idle window: by utilization alone where people know of the idleness."""
     judged = judge_utilization_only if people_know else judge
     verdict = judged(instance, hold, evidence, policy, now)
     if verdict.kind is VerdictKind.NO_DATA:
@@ -97,10 +94,7 @@ def after_reading(
 def _is_late(
     memory: Memory | None, verdict: Verdict, evidence: Evidence, policy: Policy, now: datetime
 ) -> bool:
-    """Whether nobody is alerted yet: readings may still come, or a short hole is over.
-
-    Readings that always come late, or with ever new holes, are silence in the end.
-    """
+    """Whether nobody is alerted yet. Readings that always come late, or with ever new holes, are silence."""
     started = _late_before(memory, now) or now
     if verdict.is_late:
         return now - started < LATE
@@ -206,10 +200,7 @@ def is_released(evidence: Evidence, policy: Policy) -> bool:
 
 
 def sooner_window(policy: Policy) -> timedelta | None:
-    """The window of a proof while memory is released; `None` where that shortens nothing.
-
-    It never does where something may be done unasked.
-    """
+    """The window of a proof while memory is released; `None` where it is no shorter, or may act unasked."""
     unasked = policy.mode is Mode.AUTO or policy.approval.on_expiry == "act"
     return policy.released_window if not unasked and policy.released_window < policy.ask_window else None
 

@@ -37,10 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The environment an instance belongs to. `name` is empty where its tags do not tell.
-
-    `cluster` is the Kubernetes cluster it is part of, where there is one.
-    """
+    """The environment of an instance; `name` is empty where no tag tells, `cluster` outside of Kubernetes."""
 
     kind: Kind
     service: str

@@ -38,10 +38,7 @@ class Finding:
 def findings(
     instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
 ) -> tuple[Finding, ...]:
-    """All findings about one instance, the worst first; empty when its telemetry is right.
-
-    `dimensions` are the per-GPU dimension sets that exist, `None` when they were not looked for.
-    """
+    """All findings, the worst first. `dimensions` are per-GPU sets, `None` when they were not looked for."""
     found = _findings(instance, evidence, dimensions, policy)
     return tuple(sorted(found, key=lambda finding: list(Health).index(finding.health)))
 

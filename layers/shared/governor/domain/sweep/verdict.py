@@ -71,10 +71,7 @@ class VerdictKind(StrEnum):
 
 
 def known_kind(name: str) -> VerdictKind | None:
-    """The verdict of that name; `None` for one that this release does not know.
-
-    Earlier releases wrote `resting` for an instance that was idle and about which nobody was asked yet.
-    """
+    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a question."""
     try:
         return VerdictKind.IDLE if name == "resting" else VerdictKind(name)
     except ValueError:
@@ -181,10 +178,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
 
 
 def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
-    """From when on an instance can be judged: after the grace, and when the window can be covered at all.
-
-    Without the second condition a young instance would be called silent for want of a past.
-    """
+    """From when on an instance can be judged: after the grace, and when the window can be covered at all."""
     bins = policy.window // policy.period
     needed = policy.period * _needed_bins(bins, policy.idle.minimum_coverage_percent)
     grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)

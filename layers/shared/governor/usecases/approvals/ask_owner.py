@@ -81,10 +81,7 @@ class AskOwner:
         return Asked(heard=is_heard)
 
     def _is_theirs(self, episode: Episode) -> bool:
-        """Whether the topic mails it to somebody who is asked. Other subscribers start no clock.
-
-        Raises: NobodyListens.
-        """
+        """Whether the topic mails it to one who is asked; others start no clock. Raises: NobodyListens."""
         asked = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(asked), *list_addresses(asked)})
 

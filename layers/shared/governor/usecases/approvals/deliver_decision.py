@@ -68,12 +68,9 @@ class ConcludeApproval:
     state: Episodes
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
-        """Return the answer document; its `decision` is `expired` when nobody answered.
+        """Return the answer document; its `decision` is `expired` when nobody answered. Raises: SafetyError.
 
         With `answered` a task has ended because somebody answered: the answer is read and nothing expires.
-
-        Raises:
-            SafetyError: the episode or its approval does not exist, or the table holds no answer.
         """
         approval_id = asked_about(self.state, ref).approval_id
         approval = None

@@ -69,12 +69,7 @@ class Guards:
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Lets the step through, with the facts it was let through on.
-
-        Raises:
-            MustWait: plans are frozen, or silence is no answer yet.
-            Interrupted, SafetyError, CloudError: as `check`.
-        """
+        """Let the step through, with the facts it was let through on. Raises: MustWait, or as `check`."""
         cleared = self.check(ref, step)
         if (why := self.held_back(cleared)) is not None:
             raise MustWait(why)

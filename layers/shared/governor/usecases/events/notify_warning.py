@@ -157,10 +157,7 @@ class NotifyWarning:
         return self.once(f"mass#{place}#{int(since.timestamp())}", notify)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
-        """What runs in that zone on capacity that can be taken back, or in that group, by its owner.
-
-        Nobody's are none where nothing runs there, and `None` where that is not known.
-        """
+        """What may be taken back there, by owner; nobody's are none, or `None` where that is not known."""
         group, zone = case.warned.group, case.instance.availability_zone
 
         def is_meant(one: Instance) -> bool:

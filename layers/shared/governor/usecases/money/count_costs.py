@@ -59,10 +59,7 @@ class CountCosts:
         before: Mapping[str, Observation],
         now: UtcDatetime,
     ) -> None:
-        """Counts up to now. Where another sweep has meanwhile, the next one counts on from there.
-
-        `before` is what the sweep before saw, those that no longer run included.
-        """
+        """Count up to now. `before` is what the last sweep saw, those that no longer run included."""
         this = self.state.meter(target, cost.month_of(now))
         # At its first sweep, a month needs the meter of the month before.
         before_it = cost.month_of(cost.month_start(now) - timedelta(days=1))

@@ -28,10 +28,7 @@ _TOLD_UNTIL_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The month so far. `problems`: what could not be sent.
-
-    `costs`: the most expensive project first. `published`: those of them that get a metric of their own.
-    """
+    """The month so far. `problems`: what could not be sent. `published`: costs that get an own metric."""
 
     month: str
     costs: tuple[ProjectCost, ...]

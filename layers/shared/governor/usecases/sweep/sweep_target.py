@@ -98,10 +98,7 @@ class SweepTarget:
 
 
 def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> None:
-    """Give every case its verdict, and its proof where a question may start.
-
-    Two batches of reads at most: the idle window of all, a longer one where a question may start.
-    """
+    """Give each case its verdict, and its proof where a question may start, in two batches of reads."""
     _spread_gpu_checks(sweep, catalogue)
     to_read = []
     for case in sweep.cases:
@@ -175,10 +172,7 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
 
 
 def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
-    """Set and remove the marks that differ from the verdicts.
-
-    A dry run leaves no tag behind; the state table remembers that it was tried.
-    """
+    """Set and remove marks that differ from the verdicts; the table remembers what a dry run tried."""
     to_write: dict[tuple[bool, bool], list[str]] = defaultdict(list)
     for case in sweep.cases:
         dry_run = case.policy.mode is Mode.OBSERVE
