@@ -11,6 +11,7 @@ from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer
+from local.receiver_checks import slack_problems
 from tests.unit.channels.builders import FakeHttps, FixedClock, make_message, make_outcome
 
 TOKEN = "xoxb-secret-part"
@@ -221,6 +222,20 @@ def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
     ((method, said),) = slack.asked
     assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (method, said["channel"], said["user"])
     assert "Taken: &lt;!channel&gt;" == said["text"]
+
+
+def test_the_answer_to_a_yes_has_a_button_that_holds() -> None:
+    """For the person who pressed; its blocks are those of any message."""
+    slack = FakeSlack(ok({"ok": True}))
+    SlackApi(TOKEN, slack, FixedClock()).send_ephemeral(FIRST, "U01ANN", "Recorded <now>.", "approval-1")
+    ((_, said),) = slack.asked
+    text, actions = said["blocks"]
+
+    assert [] == slack_problems(said["blocks"])
+    assert "Recorded &lt;now&gt;." == text["text"]["text"]
+    assert ("governor.hold", "approval-1") == tuple(
+        actions["elements"][0][key] for key in ("action_id", "value")
+    )
 
 
 def test_a_ephemeral_that_is_not_taken_says_why() -> None:

@@ -32,6 +32,8 @@ class Slack:
 
     action: Action = Action.STOP
     said: list[tuple[str, str, str]] = field(default_factory=list)
+    holds: list[str | None] = field(default_factory=list)
+    """Of each of them, the approval that its button holds."""
     private_failure: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -52,11 +54,12 @@ class Slack:
             clock,
         )
 
-    def answer_privately(self, thread: str, user_id: str, text: str) -> None:
+    def answer_privately(self, thread: str, user_id: str, text: str, held: str | None) -> None:
         """As the Protocol says."""
         if self.private_failure is not None:
             raise self.private_failure
         self.said.append((thread, user_id, text))
+        self.holds.append(held)
 
     def press(
         self, answer: str, *, user: str = "U0BOB", reason: str = "", secret: str = SECRET, age: int = 0
@@ -98,8 +101,9 @@ def test_a_press_decides_and_is_told_to_who_pressed() -> None:
         approval.decision.person,
     )
     assert [
-        ("C0ML:1.2", "U0BOB", "Recorded: approved. Until EC2 is called, pressing Keep still holds it.")
+        ("C0ML:1.2", "U0BOB", "Recorded: approved. Until EC2 is called, you can still hold it.")
     ] == slack.said
+    assert [APPROVAL_ID] == slack.holds
 
 
 @pytest.mark.parametrize(("secret", "age"), [("x" * 32, 0), (SECRET, 301)])
@@ -189,7 +193,8 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
     slack.press(button, reason="demo")
 
     assert ApprovalStatus.APPROVED is slack.status
-    assert "pressing Keep still holds it" in slack.said[0][2]
+    assert "you can still hold it" in slack.said[0][2]
+    assert [APPROVAL_ID, None] == slack.holds
     assert says == slack.said[1][2]
     approval = slack.world.state.approval(APPROVAL_ID)
     assert approval is not None

@@ -28,7 +28,14 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, alert_document
 from governor.domain.alerts.owner import Owner
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
-from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.approvals.messages import (
+    Stage,
+    first_yes_alert,
+    outcome_alert,
+    stage_alert,
+    undo_alert,
+    waiting_alert,
+)
 from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import (
@@ -506,6 +513,21 @@ def test_what_comes_between_says_what_is_next(
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+@pytest.mark.parametrize("status", [ApprovalStatus.APPROVED, ApprovalStatus.EXPIRED])
+def test_what_waits_can_be_held_from_its_message(status: ApprovalStatus) -> None:
+    """A freeze or a cap holds it back: the message says so, leads to the page and has the button."""
+    episode = episode_of(on_expiry="act")
+    approval = Approval("approval-1", episode.ref, "hash", status, NOW, DEADLINE, timedelta(days=30))
+    alert = waiting_alert(episode, approval, "the cap of 5 actions an hour is reached", 24, NOW, LINK)
+    needed = {**ABOUT, "waits": "has not begun and waits", "next": "hold, keep or exempt it on its page"}
+    found = texts(alert, episode)
+    del found["slack text"]
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+    message = message_of(queued(alert), episode, link=LINK)
+    assert (Answer.HOLD, Answer.KEEP) == message.answers[:2]
 
 
 # what is no question

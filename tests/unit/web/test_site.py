@@ -707,6 +707,7 @@ class DigestWorld(World):
 BOTH: dict[str, Any] = {f"pick-{ID}": "yes", "pick-other": "yes"}
 
 ONE: dict[str, Any] = {"pick-other": "yes"}
+FIRST: dict[str, Any] = {f"pick-{ID}": "yes"}
 
 
 def test_a_digest_leads_to_the_page_of_each() -> None:
@@ -752,6 +753,50 @@ def test_only_what_is_ticked_is_answered() -> None:
 
     world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **ONE)
     assert (ApprovalStatus.PENDING, ApprovalStatus.KEPT) == world.statuses()
+
+
+def test_a_digest_shows_how_far_each_has_come_and_holds_it() -> None:
+    """After a yes: what was asked, what is done, and a button that holds this one alone."""
+    world = DigestWorld()
+    after = world.post("approve", losses="accepted", **FIRST).body
+    row = after.split("Which of them?")[1]
+
+    assert "In progress: 0 of 2 steps are done. It can still be held." in row
+    assert 1 == row.count("If nobody answers")  # of the other one, which is still open
+    assert ('form="hold-1"' in row, 'form="hold-2"' in row) == (True, False)
+
+    held = world.post("hold", **FIRST).body
+    assert "held: nothing more is done" in held
+    assert 'form="hold-1"' not in held
+    assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == world.statuses()
+    approval = world.state.approval(ID)
+    assert approval is not None
+    assert approval.brake is not None
+
+
+def test_a_digest_says_when_it_is_too_late_to_hold() -> None:
+    """EC2 was asked meanwhile: no button, and a press from an old page is refused with the time."""
+    world = DigestWorld()
+    world.post("approve", losses="accepted", **BOTH)
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
+
+    page = world.get().body
+    assert ("EC2 was asked to stop it." in page, 'form="hold-1"' in page) == (True, False)
+    assert "too late to hold it" in world.post("hold", **FIRST).body
+
+
+def test_a_held_record_says_so_and_how_a_stopped_instance_starts_again() -> None:
+    """Before its termination it is only stopped: what stands beside the button is true of that."""
+    world = World(Action.TERMINATE)
+    world.post("approve", typed_instance_id=world.ref.instance_id)
+    assert ": approved</h1>" in world.get().body
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW}, became=Outcome.STOPPED)
+    assert 303 == world.post("hold").status
+    page = world.get().body
+    undo = page.split('id="undo"')[1].split("</form>")[0]
+
+    assert ": held</h1>" in page
+    assert ("A stopped instance holds no capacity" in undo, "cannot be started" in undo) == (True, False)
 
 
 def test_a_digest_takes_no_question_that_is_not_in_it() -> None:

@@ -50,7 +50,8 @@ def message_of(
     """
     asked = episode if alert.kind in QUESTIONS else None
     shown = episode if alert.kind in messages.STAGE_OF else None
-    held = shown if shown is not None and asked is None and shown.gives_notice else None
+    waits = alert.kind is AlertKind.APPROVED_WAITS
+    held = episode if waits or (shown and asked is None and shown.gives_notice) else None
     words = _words(alert, shown, now or alert.at, expires_at)
     return Message(
         kind=alert.kind,
@@ -89,7 +90,11 @@ def _words(
         lead[0] if lead else "",
         tuple(lead[1:]),
         sections,
-        button="Decide" if asks else "See the record",
+        button="Decide"
+        if asks
+        else "Hold or keep it"
+        if alert.kind is AlertKind.APPROVED_WAITS
+        else "See the record",
         acts=alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
-from governor.channels.slack_blocks import escaped, slack_blocks, slack_text
+from governor.channels.slack_blocks import escaped, hold_blocks, slack_blocks, slack_text
 from governor.channels.transport import HttpsChannel, failure, https_url, post
 from governor.errors import ConfigurationError
 from governor.https import Https
@@ -82,10 +82,11 @@ class SlackApi:
             advice=_WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage"),
         )
 
-    def send_ephemeral(self, thread: str, user_id: str, text: str) -> None:
+    def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
         """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm` says."""
         channel, _ = _place(thread)
-        self.call("chat.postEphemeral", {"channel": channel, "user": user_id, "text": escaped(text, 3000)})
+        said = {"text": escaped(text, 3000), **({"blocks": hold_blocks(text, held)} if held else {})}
+        self.call("chat.postEphemeral", {"channel": channel, "user": user_id, **said})
 
 
 class SlackAppChannel(Channel):

@@ -26,9 +26,10 @@ from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 
-Confirm = Callable[[str, str, str], None]
-"""Sends a text to one person of a thread, as an ephemeral message: thread, user id, text. Raises:
-DeliveryError."""
+Confirm = Callable[[str, str, str, str | None], None]
+"""Sends a text to one person of a thread, as an ephemeral message: thread, user id, text, and the approval
+that its button holds, if any. Raises: DeliveryError."""
+_APPROVED = "Recorded: approved. Until EC2 is called, you can still hold it."
 _ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -93,7 +94,8 @@ class SlackActions:
             return SlackReply(200)
         text = self._decide(answer, now)
         try:
-            self.confirm(answer.thread, answer.user_id, text)
+            held = answer.approval_id if text == _APPROVED else None
+            self.confirm(answer.thread, answer.user_id, text, held)
         except Exception as error:  # noqa: BLE001 - the decision stands, whether or not it can be confirmed
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
@@ -131,7 +133,7 @@ class SlackActions:
         if until is not None:
             return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
         if answer.answer is Answer.APPROVE:
-            return "Recorded: approved. Until EC2 is called, pressing Keep still holds it."
+            return _APPROVED
         return "Recorded: exempted."
 
 

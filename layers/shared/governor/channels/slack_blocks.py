@@ -50,6 +50,12 @@ def slack_text(message: Message) -> str:
     return escaped(clip(text, _LINE_CHARACTERS), _FALLBACK)
 
 
+def hold_blocks(text: str, approval_id: str) -> list[Block]:
+    """Return a text with the button that holds what was approved."""
+    button = _button(Answer.HOLD, approval_id)
+    return [*_texts([_line(text)]), {"type": "actions", "block_id": "governor.answers", "elements": [button]}]
+
+
 def _head(message: Message) -> Iterator[Block]:
     """Everything a reader needs before the buttons, in few lines."""
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
@@ -74,7 +80,9 @@ def _folded(message: Message) -> Iterator[Block]:
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
     buttons = [_answer_button(message, answer) for answer in answers]
     if message.link is not None:
-        text = _plain(message.button)
+        # Beside the answers it names what they lack.
+        enough = {Answer.APPROVE, Answer.HOLD} & set(answers)
+        text = _plain("Open its page" if enough else message.button)
         buttons.append({"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link})
     if buttons:
         yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}
@@ -97,13 +105,13 @@ def _line(text: str) -> str:
     return escaped(text, _SECTION - 100)
 
 
+def _button(answer: Answer, approval_id: str | None) -> Block:
+    action, text = f"{ACTION_PREFIX}{answer.value}", _plain(ANSWER_TEXT[answer])
+    return {"type": "button", "action_id": action, "text": text, "value": approval_id}
+
+
 def _answer_button(message: Message, answer: Answer) -> Block:
-    button: Block = {
-        "type": "button",
-        "action_id": f"{ACTION_PREFIX}{answer.value}",
-        "text": _plain(ANSWER_TEXT[answer]),
-        "value": message.approval_id,
-    }
+    button = _button(answer, message.approval_id)
     if answer is Answer.APPROVE:
         name = dict(message.rows).get("Instance", message.facts.region)
         question = f"{name}: GPU Governor checks once more, stops it and snapshots its volumes."

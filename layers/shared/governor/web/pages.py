@@ -98,6 +98,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         saved=None if saved is None or saved <= 0 else usd(saved),
         idle_cost=view.idle_cost,
         restart=messages.restart_text(episode),
+        start=messages.restart_text(episode, only_stopped=True),
         rebuild=_rebuild(episode),
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
@@ -152,7 +153,7 @@ def digest_page(
     return _render(
         "digest.html",
         form,
-        rows=[_digest_row(view, link) for view, link in zip(views, links, strict=True)],
+        rows=[_digest_row(view, link, form.visitor) for view, link in zip(views, links, strict=True)],
         total=usd(sum(known, Decimal(0))),
         unpriced=len(prices) - len(known),
         is_open=any(view.can_decide for view in views),
@@ -162,12 +163,13 @@ def digest_page(
     )
 
 
-def _digest_row(view: ApprovalView, link: str) -> Mapping[str, object]:
+def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str, object]:
     episode, decision = view.episode, view.approval.decision
     if decision is not None:
-        status = f"{_ANSWERED[decision.answer]} {people(decision.by)}"
+        status = f"{_ANSWERED[decision.answer]} {people(decision.by)}. {_progress(view)}"
     else:
-        status = messages.readable(view.approval.void_reason or "the time to decide is over")
+        why = messages.readable(view.approval.void_reason or "the time to decide is over")
+        status = f"{why} {_progress(view)}"
     return {
         "view": view,
         "episode": episode,
@@ -177,8 +179,22 @@ def _digest_row(view: ApprovalView, link: str) -> Mapping[str, object]:
         "cost": messages.cost_lines(episode)[0],
         "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
         "losses": "; ".join(episode.plan.losses),
-        "status": status,
+        "status": status.strip(),
+        "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }
+
+
+def _progress(view: ApprovalView) -> str:
+    """Return how far the plan of a question that is over has come, as a sentence."""
+    episode, brake = view.episode, view.approval.brake
+    if episode.outcome is not None:
+        return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
+    if brake is not None:
+        return f"{messages.readable(brake.why)} Nothing more is done."
+    if not view.can_hold:
+        return "" if episode.begun_at is None else f"EC2 was asked to {messages.verb(episode.plan)} it."
+    done = sum(step.value in episode.steps_done for step in episode.plan.steps)
+    return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
 
 
 def _rebuild(episode: Episode) -> Mapping[str, str]:

@@ -169,6 +169,7 @@ class ApprovalSite:
                 text = f"not recorded: {error}"
             else:
                 text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
+                text = "held: nothing more is done" if decided.holds else text
             results.append((view.episode.instance.name, text))
         return self._page(request, visitor, results=results)
 

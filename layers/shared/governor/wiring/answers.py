@@ -34,8 +34,8 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
     def make(stored: Mapping[str, str]) -> SlackActions:
         token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
 
-        def send_ephemeral(thread: str, user_id: str, text: str) -> None:
-            SlackApi(token, https, parts.clock, api_url).send_ephemeral(thread, user_id, text)
+        def send_ephemeral(thread: str, user_id: str, text: str, held: str | None) -> None:
+            SlackApi(token, https, parts.clock, api_url).send_ephemeral(thread, user_id, text, held)
 
         return parts.fill(
             SlackActions,

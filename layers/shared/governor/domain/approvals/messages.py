@@ -12,7 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.alert import Alert, AlertKind, Section, Severity, alert_of
+from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Section, Severity, alert_of
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
@@ -82,6 +82,7 @@ _STAGE_NAMES: Mapping[str, str] = {
     Stage.REMIND: "reminder",
     Stage.ESCALATE: "escalation",
     Stage.WAIT: "waits",
+    **{kind.value: "questions" for kind in QUESTIONS},
 }
 _SUBJECT = 98
 """Characters that SNS takes as a subject."""
@@ -130,12 +131,12 @@ def saving_text(plan: Plan) -> str:
     return f"{doing} it saves {usd(per_day)} a day after storage costs."
 
 
-def restart_text(episode: Episode) -> str:
+def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
     """Return what may stand in the way of having it back; nothing where it is neither stopped nor
-    terminated."""
+    terminated. `only_stopped`: before, or without, the termination that is planned."""
     kind, steps = episode.instance.instance_type, episode.plan.steps
     zone = episode.instance.availability_zone or "its zone"
-    if Step.TERMINATE in steps:
+    if Step.TERMINATE in steps and not only_stopped:
         return (
             "It cannot be started again. It can be rebuilt from its snapshots, with another id and address, "
             f"when EC2 has capacity for {kind}."
@@ -363,13 +364,11 @@ def waiting_alert(
     """Return that a step waits, and why, with what to do; sent once an episode."""
     doing = _ing(episode.plan)
     lead = [f"{sentence(why)} It is checked again until that is over, for {hours} h at the most."]
-    if approval.status is ApprovalStatus.EXPIRED:
-        lead.append("Until it begins, it can still be kept, exempted or held on its page.")
-    elif episode.mode is Mode.ASK:
+    if episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED:
         lead.append("The approval stands; nobody needs to answer again.")
     lead.append(
-        "Next step: none, if it can wait. To keep the instance, set the exemption tag on it. An operator can "
-        "lift a freeze or raise a cap in the policy."
+        "Next step: none, if it can wait. To keep the instance, hold, keep or exempt it on its page. An "
+        "operator can lift a freeze or raise a cap in the policy."
     )
     words = Words(
         title=_titled("{name} waits: nothing is done to it yet", episode.instance.name),
@@ -502,7 +501,7 @@ def _end(
             until=f" until {day_and_time(until, zone, at)}" if until else "",
             done="terminated" if episode.plan.destroys else "stopped",
         ),
-        happens=f"{readable(reason)[:-1]} ({clock(at, zone, at)})." if saved else readable(reason),
+        happens=f"{readable(reason)} Done on {clock(at, zone, at)}." if saved else readable(reason),
         lead=tuple(filter(None, lead)),
         details=_sections({"Restarting later": (restart_text(episode),)}) if acted else (),
     )

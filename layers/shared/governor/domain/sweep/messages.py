@@ -90,6 +90,7 @@ def exemption_alert(
     lines = [
         f"GPU Governor leaves {which} alone, because any value of the tag {exemption.tag_key} exempts.",
         f"Next step: write the tag as {exemption} if that is meant; otherwise remove it.",
+        "The instances:",
         *bullets([f"{named(one)}: {tag}" for one, tag in kept], _NAMED),
     ]
     kind, dedup_id = AlertKind.EXEMPTION_UNUSUAL, f"exemption-{target}-{iso(now)}-{owner.key}"
@@ -134,9 +135,9 @@ def hub_alert(hub: Target, state: BreakerState, left: int, now: UtcDatetime, rem
         f"Since {since}, no instance of any account is stopped or terminated, and nobody is asked. "
         "Approved steps wait.",
         sentence(state.why),
-        f"{left} have not worked since. The freeze ends when most of them have, or when you lift it.",
-        "Next step: look at some of them. If their metrics are wrong, repair them (`governor doctor` names "
-        "which). If they are really idle, set `breaker.lift_freezes_before` in the policy to the time now.",
+        f"{left} of them have not worked since. The freeze ends when most have, or when you lift it.",
+        "Next step: `governor doctor` names those whose metrics are wrong, and how to repair them. If they "
+        "are really idle, set `breaker.lift_freezes_before` in the policy to the time now.",
     ]
     severity = Severity.WARNING if reminders else Severity.CRITICAL
     subject = "GPU Governor froze all plans in all accounts"
