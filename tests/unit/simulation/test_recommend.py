@@ -9,6 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
@@ -42,6 +43,8 @@ _NUMBERS = count()
 PAUSES = [*bins((BUSY, 0.5), (IDLE, 1.75), (BUSY, 0.5), (IDLE, 2.25)) * 3, *bins((BUSY, 1.5), (IDLE, 6)) * 2]
 """Three pauses each of 105 and of 135 minutes, too short to ask about, and two rests of 6 h."""
 NEVER = Breaker(minimum_instances=100)
+SHORT_WINDOWS = (60, 90, 120, 150)
+"""Each candidate is a replay of all instances; few tests choose a longer wait."""
 
 
 def machine(past: Sequence[float], project: str | None = None) -> Recording:
@@ -60,24 +63,26 @@ def chosen(
     by: str = "project",
     policies: Policies | None = None,
     at_most: float = 0.05,
+    windows: Sequence[int] = SHORT_WINDOWS,
 ) -> Recommendation:
-    """A recommendation on these recordings."""
+    """A recommendation on these recordings, out of these candidates."""
     policies = policies or StaticPolicies(Policy(breaker=NEVER))
     groups = grouping(by, policies.base().policy.ownership)
-    return recommend(
-        policies,
-        recordings,
-        groups,
-        wrong_at_most=at_most,
-        approval_delay=timedelta(minutes=30),
-        progress=lambda *_: None,
-    )
+    with mock.patch("simulation.recommend.WINDOWS", windows):
+        return recommend(
+            policies,
+            recordings,
+            groups,
+            wrong_at_most=at_most,
+            approval_delay=timedelta(minutes=30),
+            progress=lambda *_: None,
+        )
 
 
 @pytest.fixture(scope="module")
 def fleet() -> Recommendation:
     """Pauses make every wait up to two hours wrong; eight instances over ten days."""
-    return chosen([machine(PAUSES * 8, "speech") for _ in range(8)])
+    return chosen([machine(PAUSES * 8, "speech") for _ in range(8)], windows=WINDOWS)
 
 
 def test_the_shortest_wait_that_is_wrong_seldom_enough_is_chosen(fleet: Recommendation) -> None:
@@ -191,10 +196,9 @@ def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
     assert parse_policy(yaml.safe_dump({**base, **yaml.safe_load(printed)}))
 
 
-def test_nothing_is_printed_twice_for_a_group_that_is_like_all() -> None:
+def test_nothing_is_printed_twice_for_a_group_that_is_like_all(fleet: Recommendation) -> None:
     """Its choice is that of everyone."""
-    found = chosen([machine(PAUSES * 8, "speech") for _ in range(8)])
-    assert {"approval": {"ask_after_minutes": 150, "ask_after_released_minutes": 90}} == found.document()
+    assert {"approval": {"ask_after_minutes": 150, "ask_after_released_minutes": 90}} == fleet.document()
 
 
 RELEASING = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 8
@@ -210,10 +214,10 @@ def waits_after(found: Recommendation, recordings: Sequence[Recording]) -> list[
 
 def test_a_group_that_waits_as_long_but_longer_once_released_gets_its_override() -> None:
     """Both waits are compared, or the group would be asked after the shorter one."""
-    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 2, *bins((BUSY, 0.5), (IDLE, 3.25)) * 10] * 8
-    vision = [machine(past, "vision") for _ in range(24)]
+    past = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 5, *bins((BUSY, 0.5), (IDLE, 3.25)) * 5] * 8
+    vision = [machine(past, "vision") for _ in range(7)]
     speech = [with_memory(machine(RELEASING, "speech"), [2.0] * len(RELEASING)) for _ in range(6)]
-    found = chosen([*vision, *speech], at_most=0.12)
+    found = chosen([*vision, *speech], at_most=0.45)
     assert [(120, 90), (120, 120)] == waits_after(found, [vision[0], speech[0]])
     assert "  speech: ask after 120 min, whether GPU memory is released or not." in shown(found)
 
@@ -264,10 +268,9 @@ def test_a_strict_limit_needs_more_questions() -> None:
     assert "Too few questions: 100 in the first half, 230 needed." in shown(found)
 
 
-def test_json_holds_both_waits() -> None:
+def test_json_holds_both_waits(fleet: Recommendation) -> None:
     """Of each candidate, of the choice and of the policy as it is."""
-    found = chosen([machine(PAUSES * 8, "speech") for _ in range(8)])
-    told = json.loads(advice.as_json(found, grouping("project", Ownership()), ()))
+    told = json.loads(advice.as_json(fleet, grouping("project", Ownership()), ()))
     both = ("ask_after_minutes", "ask_after_released_minutes")
     for part, minutes in (
         (told["everyone"], (150, 90)),
@@ -306,7 +309,7 @@ overrides:
 def test_only_waits_that_the_idle_window_allows_are_tried() -> None:
     """A question never comes before the window is idle."""
     policy = Policy(idle=IdleRule(window_minutes=240), approval=ApprovalRule(ask_after_minutes=240))
-    found = chosen([machine(PAUSES)], policies=StaticPolicies(policy))
+    found = chosen([machine(PAUSES)], policies=StaticPolicies(policy), windows=WINDOWS)
     assert [one for one in WINDOWS if one >= 240] == [one.wait.minutes for one in found.everyone.trials]
     with pytest.raises(ReplayError, match="longer than the longest wait"):
         chosen(
