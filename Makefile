@@ -30,7 +30,7 @@ demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answ
 up: env-project env-cloud ## like demo, and keeps the cloud running for a look until Ctrl-C
 	@$(VENV)/python -m cli.demo --keep
 
-test: env-project env-cloud ## the whole suite, its two halves side by side
+test: env-project env-cloud ## the whole suite, its parts side by side
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)
 
 test-unit: env-project ## unit and contract tests only

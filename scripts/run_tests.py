@@ -1,8 +1,9 @@
-"""`make test` and `make check`: the suite, its two halves side by side, since the local cloud mostly waits.
+"""`make test` and `make check`: the suite, its three parts side by side, since the local cloud mostly waits.
 
-What the integration tests say is seen at once, what all others say after it. The last line sums both up.
-`--checks` runs the checks that are no tests, too, before the tests that are quick. All other arguments go to
-both halves.
+Integration tests that share one deployed stack are a part, those on engines of their own another, and what
+needs no cloud the third. What the first says is seen at once, what the others say after it. The last line
+sums all up. `--checks` runs the checks that are no tests, too, before the third. All other arguments go to
+every part.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import IO
 
 Command = Sequence[str]
 WHOLE = "not browser and not fuzz"
-INTEGRATION, OTHERS = f"integration and {WHOLE}", f"not integration and {WHOLE}"
+PARTS = (
+    f"integration and not apart and {WHOLE}",
+    f"integration and apart and {WHOLE}",
+    f"not integration and {WHOLE}",
+)
 CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template")
 _ONE_AFTER_ANOTHER = """
 import json, subprocess, sys
@@ -29,28 +35,35 @@ sys.exit(sum(subprocess.run(one, stderr=subprocess.STDOUT).returncode != 0 for o
 _CLOSING = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s", re.MULTILINE)
 
 
-def side_by_side(shown: Command, *kept: Command) -> int:
-    """Runs the first command beside all others, one after another; prints what these have printed at the end.
+def side_by_side(shown: Command, *beside: Sequence[Command]) -> int:
+    """Runs the first command beside rows of others; prints what these have printed at the end.
 
     0 when all have succeeded. The last line says how many tests have passed and failed.
     """
-    with tempfile.TemporaryFile() as output:
-        commands = json.dumps([list(command) for command in kept])
-        beside = subprocess.Popen([sys.executable, "-c", _ONE_AFTER_ANOTHER, commands], stdout=output)
-        try:
-            with subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
-                assert first.stdout is not None
-                said = _passed_on(first.stdout)
-            failed = (first.returncode != 0) + beside.wait()
-        finally:
-            beside.kill()
-        output.seek(0)
-        said += _passed_on(output)
+    with ExitStack() as rows:
+        outputs = [rows.enter_context(tempfile.TemporaryFile()) for _ in beside]
+        running = [_row(row, output) for row, output in zip(beside, outputs, strict=True)]
+        for one in running:
+            rows.callback(one.kill)
+        with subprocess.Popen(shown, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
+            assert first.stdout is not None
+            said = _passed_on(first.stdout)
+        failed = first.returncode != 0
+        for one, output in zip(running, outputs, strict=True):
+            failed += one.wait()
+            output.seek(0)
+            said += _passed_on(output)
     counts = closing_counts(said.decode(errors="replace"))
     bad = counts["failed"] + counts["error"] + counts["errors"]
     # A command that has failed without counting a test is a failure all the same.
     print(f"{counts['passed']} passed, {max(bad, failed)} failed, {counts['skipped']} skipped", flush=True)
     return int(failed > 0)
+
+
+def _row(commands: Sequence[Command], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Starts commands that run one after another; its status is how many have failed."""
+    listed = json.dumps([list(command) for command in commands])
+    return subprocess.Popen([sys.executable, "-c", _ONE_AFTER_ANOTHER, listed], stdout=output)
 
 
 def closing_counts(said: str) -> Counter[str]:
@@ -76,8 +89,8 @@ def _passed_on(source: IO[bytes]) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 1 when anything has failed."""
     rest = [one for one in arguments if one != "--checks"]
-    halves = [[sys.executable, "-m", "pytest", "-m", marked, *rest] for marked in (INTEGRATION, OTHERS)]
-    return side_by_side(halves[0], *([CHECKS] if "--checks" in arguments else []), halves[1])
+    shared, apart, others = ([sys.executable, "-m", "pytest", "-m", marked, *rest] for marked in PARTS)
+    return side_by_side(shared, [apart], [*([CHECKS] if "--checks" in arguments else []), others])
 
 
 if __name__ == "__main__":

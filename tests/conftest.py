@@ -33,6 +33,14 @@ _AWS = {
 }
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of the tests on the local cloud, those that do not use the shared stack may run beside it."""
+    if {"integration", "local_cloud"} & set(item.path.parts) and "scene" not in getattr(
+        item, "fixturenames", ()
+    ):
+        item.add_marker(pytest.mark.apart)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests on the local cloud run last: its receivers answer until the session ends, and need sockets."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 
 import jsonschema
 import pytest
@@ -18,6 +19,12 @@ from governor.errors import PolicyError
 from tests.builders import make_instance
 
 EXAMPLES = ("inference-fleet", "notebooks", "sandbox-account", "training-cluster")
+
+
+@cache
+def by_schema() -> jsonschema.Draft202012Validator:
+    """The schema as editors use it; making and checking it takes half a second."""
+    return jsonschema.Draft202012Validator(policy_schema())
 
 
 def test_an_empty_document_is_the_defaults() -> None:
@@ -211,7 +218,7 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
     ((_, _, said),) = refusal(text)
     assert said.startswith(reason)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(dict(read_document(text).settings), policy_schema())
+        by_schema().validate(dict(read_document(text).settings))
 
 
 @pytest.mark.parametrize(
@@ -285,7 +292,7 @@ def test_a_name_with_space_around_it_is_refused(name: str) -> None:
 
     assert ("overrides.1.name", True) == (path, "no space before or after it" in said)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(dict(read_document(text).settings), policy_schema())
+        by_schema().validate(dict(read_document(text).settings))
 
 
 def test_overrides_apply_in_order_to_whom_they_match() -> None:
@@ -401,7 +408,7 @@ def test_the_schema_refuses_what_the_parser_refuses(text: str) -> None:
     """Ranges and what an override sets included: a mistake is seen while it is typed."""
     refusal(text)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(dict(read_document(text).settings), policy_schema())
+        by_schema().validate(dict(read_document(text).settings))
 
 
 def test_an_override_may_set_a_part_of_a_section() -> None:
@@ -413,7 +420,7 @@ def test_an_override_may_set_a_part_of_a_section() -> None:
             match: {}
             set: {exemption: {tag_value: us}, health: {hot_periods: 3}, vetoes: {cpu_percent: null}}
     """
-    jsonschema.validate(dict(read_document(text).settings), policy_schema())
+    by_schema().validate(dict(read_document(text).settings))
     policy = parse_policy(text).applied_to(make_instance()).policy
 
     assert "Keep=us" == str(policy.exemption)
@@ -426,7 +433,7 @@ def test_what_readers_copy_is_good_by_the_schema(request: pytest.FixtureRequest,
     text = (request.config.rootpath / path).read_text()
     text = text.split("```yaml\n")[1].split("```")[0] if path.endswith(".md") else text
 
-    jsonschema.validate(dict(read_document(text).settings), policy_schema())
+    by_schema().validate(dict(read_document(text).settings))
 
 
 def test_the_document_in_the_docs_is_a_policy(request: pytest.FixtureRequest) -> None:

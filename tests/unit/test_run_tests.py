@@ -1,4 +1,4 @@
-"""`make test` fails when any of its halves does, and shows what both have said."""
+"""`make test` fails when any of its parts does, and shows what all have said."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ def program(text: str, status: int) -> list[str]:
     return [sys.executable, "-c", f"print({text!r}); raise SystemExit({status})"]
 
 
-@pytest.mark.parametrize(("shown", "kept"), [(0, 0), (1, 0), (0, 1), (1, 2)])
-def test_a_half_that_fails_is_a_suite_that_fails(
-    shown: int, kept: int, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("statuses", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 0, 2), (1, 1, 1)])
+def test_a_part_that_fails_is_a_suite_that_fails(
+    statuses: tuple[int, int, int], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Whichever it is."""
-    status = run_tests.side_by_side(program("cloud", shown), program("checks", 0), program("rules", kept))
-    failed = (shown != 0) + (kept != 0)
+    cloud, apart, rules = map(program, ("cloud", "apart", "rules"), statuses)
+    status = run_tests.side_by_side(cloud, [apart], [program("checks", 0), rules])
+    failed = sum(one != 0 for one in statuses)
     assert bool(failed) == bool(status)
-    said = f"cloud\nchecks\nrules\n0 passed, {failed} failed, 0 skipped\n"
+    said = f"cloud\napart\nchecks\nrules\n0 passed, {failed} failed, 0 skipped\n"
     assert said == capfd.readouterr().out
 
 
 def test_what_comes_after_a_check_that_fails_runs_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     """One run tells everything that is wrong."""
-    assert 1 == run_tests.side_by_side(
-        program("cloud", 0), program("checks", 1), program("3 passed in 1s", 0)
-    )
+    row = [program("checks", 1), program("3 passed in 1s", 0)]
+    assert 1 == run_tests.side_by_side(program("cloud", 0), row)
     assert capfd.readouterr().out.endswith("3 passed in 1s\n3 passed, 1 failed, 0 skipped\n")
 
 
-def test_the_last_line_sums_up_both_halves() -> None:
+def test_the_last_line_sums_up_all_parts() -> None:
     """As pytest closes: with and without a frame, skips and errors among them."""
     said = (
         "tests/a.py::x 3 passed in words\n== 1 failed, 20 passed, 2 skipped in 1.23s ==\n"
@@ -46,8 +46,12 @@ def test_the_last_line_sums_up_both_halves() -> None:
     assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
 
-def test_what_the_suite_leaves_out_is_what_the_halves_leave_out(pytestconfig: pytest.Config) -> None:
-    """And nothing else: together they are what pytest runs by itself."""
+@pytest.mark.parametrize("marks", [(), ("integration",), ("integration", "apart")])
+def test_every_test_runs_in_one_part(marks: tuple[str, ...], pytestconfig: pytest.Config) -> None:
+    """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
+    known = {name: name in marks for name in ("integration", "apart", "browser", "fuzz")}
+    running = [eval(part, {}, known) for part in run_tests.PARTS]
+    assert 1 == sum(running)
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
 
