@@ -28,7 +28,6 @@ from botocore import loaders
 from local.service_models import remember_service_models
 
 LIBRARIES = (
-    "boto3.session",
     "botocore.client",
     "botocore.httpsession",
     "botocore.paginate",

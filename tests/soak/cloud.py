@@ -144,6 +144,8 @@ class Cloud:
         self.lost_events: list[str] = []
         self.on_mail: Callable[[Mail], None] = lambda _: None
         self.on_deed: Callable[[Deed], None] = lambda _: None
+        self.rivals: Callable[[], None] = lambda: None
+        """What everybody else does, all at one moment."""
         self.channels = {"slack_signing_secret": "s" * 32}
         self._numbers = itertools.count(1)
         self._agenda: list[tuple[datetime, int, Callable[[], None]]] = []

@@ -27,6 +27,7 @@ _WRITES = (
     "sns.publish",
     "ses.send",
 )
+_FAULTS = [kind for kind in Kind if kind is not Kind.RIVALS]
 _MAY_REPEAT = ("ses.send", "table.")
 """Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
 channel's answer is lost, or the record of it. Everything else must not repeat a message."""
@@ -51,15 +52,15 @@ class Violation:
 
 
 def points(scenario: Scenario) -> Iterator[Point]:
-    """All of a scenario. A function is only repeated where it is about to change something."""
+    """All of a scenario. Others act only where something is about to change."""
     recorder = NoFaults()
     cloud = scenario.play(recorder)
     end = _end(cloud) + _AFTER_THE_END
     for number, (moment, name) in enumerate(recorder.calls, start=1):
         if moment > end:
             return
-        for kind in Kind:
-            if kind is not Kind.TWICE or name in _WRITES:
+        for kind in [Kind.RIVALS] if scenario.rivals is not None else _FAULTS:
+            if kind not in (Kind.TWICE, Kind.RIVALS) or name in _WRITES:
                 yield Point(scenario.name, number, kind)
 
 

@@ -29,6 +29,8 @@ class Kind(StrEnum):
     """The service is down for a while, from this call on."""
     TWICE = "twice"
     """The same event is worked on a second time, from beginning to end, at this moment."""
+    RIVALS = "rivals"
+    """Everybody else acts at this moment."""
 
 
 class World(Protocol):
@@ -40,6 +42,10 @@ class World(Protocol):
     def inside(self) -> list[tuple[str, Any]]: ...
     def again(self) -> None:
         """Work on the present event a second time."""
+
+    @property
+    def rivals(self) -> Callable[[], None]:
+        """What everybody else does."""
 
 
 class Faults(Protocol):
@@ -106,6 +112,9 @@ class CrashPoint:
                 raise Unavailable(f"{name} is down", operation=name)
             case Kind.TWICE:
                 world.again()
+                return call()
+            case Kind.RIVALS:
+                world.rivals()
                 return call()
 
 

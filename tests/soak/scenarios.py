@@ -5,18 +5,24 @@ Times are short, so that a run takes a few simulated hours; the order of things 
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from governor.domain.episode.episode import Outcome
+from governor.domain.evidence import Evidence, evidence_document, evidence_hash
 from governor.domain.instance import Instance, Lifecycle, SpotRequestType, Volume
+from governor.domain.sweep.breaker import BreakerState
+from governor.stores import keys
 from tests.builders import make_instance
 from tests.soak import invariants
 from tests.soak.cloud import Cloud, Mail
 from tests.soak.faults import Faults
+from tests.unit.adapters.golden import ADDED
 
 ID = "i-0123456789abcdef0"
 ALICE = "alice@example.com"
@@ -64,6 +70,8 @@ class Answers:
     answer: str
     after: float = 300.0
     fields: Mapping[str, str] = field(default_factory=dict)
+    to: str = "approval-requested"
+    """The kind of message that is answered."""
 
 
 class Person:
@@ -75,7 +83,7 @@ class Person:
 
     def got(self, mail: Mail) -> None:
         """A mail has come."""
-        is_question = mail.kind == "approval-requested"
+        is_question = mail.kind == self._answers.to
         if mail.to != self._address or not is_question or mail.link is None or mail.episode in self._answered:
             return
         self._answered.add(mail.episode)
@@ -103,6 +111,8 @@ class Scenario:
     spot: SpotRequestType | None = None
     script: tuple[tuple[float, Callable[[Cloud], None]], ...] = ()
     hours: float = 10.0
+    rivals: Callable[[Cloud], None] | None = None
+    """What everybody else does at one moment, in the middle of a call; only that is tried."""
 
     def play(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
         """Return the cloud after the story."""
@@ -115,6 +125,8 @@ class Scenario:
                 person.got(mail)
 
         cloud.on_mail = got
+        if self.rivals is not None:
+            cloud.rivals = partial(self.rivals, cloud)
         cloud.ec2.add(instance(**self.changes))
         if self.spot is not None:
             cloud.ec2.spot_requests["sir-1"] = self.spot
@@ -153,6 +165,65 @@ def _abort(cloud: Cloud) -> None:
     for name, run in list(cloud.runs.items()):
         if run.status == "RUNNING":
             cloud.abort(name)
+
+
+def _freeze(cloud: Cloud) -> None:
+    """Far more instances of all accounts turn idle than usual."""
+    cloud.state.freeze_hub(BreakerState(cloud.moment, "many turned idle", turned=12))
+
+
+def _lift(cloud: Cloud) -> None:
+    """An operator lifts all freezes by the policy."""
+    cloud.policy += f'breaker: {{lift_freezes_before: "{cloud.moment:%Y-%m-%dT%H:%M:%SZ}"}}\n'
+
+
+_FULL = "caps: {owner_actions_per_hour: 0}\n"
+
+
+def _make_room(cloud: Cloud) -> None:
+    """There is room under the cap again."""
+    cloud.policy = cloud.policy.replace(_FULL, "")
+
+
+def _update(cloud: Cloud) -> None:
+    """The stack is updated from release 2428e04, which has stored what there is of the question."""
+    digests = {}
+    for episode in invariants.episodes(cloud):
+        before = _evidence_of_2428e04(episode.evidence)
+        key, digests[episode.evidence_hash] = keys.episode(episode.ref), evidence_hash(before)
+        cloud.memory.items[key]["evidence"] = zlib.compress(json.dumps(evidence_document(before)).encode())
+    for item in cloud.memory.items.values():
+        if "evidence_hash" in item:
+            item["evidence_hash"] = digests[item["evidence_hash"]]
+            for added in ADDED & item.keys():
+                del item[added]
+
+
+def _evidence_of_2428e04(evidence: Evidence) -> Evidence:
+    """An hour of it, without what later releases look at."""
+    window = replace(evidence.window, start=evidence.window.end - timedelta(hours=1))
+    gpus = [replace(gpu, utilization=gpu.utilization[-window.bins :]) for gpu in evidence.gpus]
+    return replace(
+        evidence,
+        window=window,
+        gpus=tuple(gpus),
+        samples=(),
+        memory_newest_percent=None,
+        last_measured={},
+        longest_hole_minutes={},
+    )
+
+
+def _everybody(cloud: Cloud) -> None:
+    """Two sweeps, three people who do not agree, and somebody in EC2."""
+    cloud.sweep()
+    links = {mail.to: mail.link for mail in cloud.mails if mail.kind == "approval-requested" and mail.link}
+    for person, answer in ((ALICE, "approve"), ("bob@example.com", "keep"), ("dora@example.com", "hold")):
+        if person in links:
+            fields = {"losses": "accepted", "typed_instance_id": ID, "keep_date": "2026-11-25"}
+            cloud.press(person, links[person], answer, **fields)
+    cloud.ec2.by_hand(ID, "stop")
+    cloud.sweep()
 
 
 _YES = {ALICE: Answers("approve", fields={"losses": "accepted"})}
@@ -255,6 +326,54 @@ SCENARIOS = (
         Outcome.HELD,
         people={**_YES_TO_END, "dora@example.com": Answers("hold", after=900.0)},
         hours=8.0,
+    ),
+    Scenario(
+        "frozen while an approved step waits",
+        policy(),
+        _AWAY,
+        Outcome.STOPPED,
+        people=_YES,
+        script=((200.0, _freeze), (3_600.0, _lift)),
+    ),
+    Scenario(
+        "a cap is reached while an approved step waits",
+        policy() + _FULL,
+        _AWAY,
+        Outcome.STOPPED,
+        people=_YES,
+        script=((3_600.0, _make_room),),
+    ),
+    Scenario(
+        "held during the notice of mode auto",
+        policy("auto"),
+        _STAYS,
+        Outcome.HELD,
+        people={ALICE: Answers("hold", to="idle-found")},
+        hours=5.0,
+    ),
+    Scenario(
+        "kept during the notice of mode auto",
+        policy("auto"),
+        _STAYS,
+        Outcome.HELD,
+        people={ALICE: Answers("keep", to="idle-found", fields={"keep_date": "2026-11-25"})},
+        hours=5.0,
+    ),
+    Scenario(
+        "asked by release 2428e04, answered after the update",
+        policy(),
+        _AWAY,
+        Outcome.STOPPED,
+        people=_YES,
+        script=((250.0, _update),),
+    ),
+    Scenario(
+        "two sweeps, three deciders and somebody in EC2 at once",
+        policy(action="terminate"),
+        _GONE | _AWAY | _STAYS,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+        rivals=_everybody,
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),
     Scenario(
