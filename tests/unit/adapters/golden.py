@@ -62,6 +62,7 @@ ADDED = frozenset(
 )
 """Fields that it did not know. It ignores what it does not know."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may"}
+ADDED |= {"placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)
@@ -237,9 +238,18 @@ def from_text(value: dict[str, Any]) -> dict[str, Any]:
     return {"B": base64.b64decode(value["B"])} if "B" in value else value
 
 
+def _known(item: dict[str, Any]) -> dict[str, Any]:
+    """The attributes that are neither retired nor new, in maps, too."""
+    return {
+        name: {"M": _known(value["M"])} if "M" in value else value
+        for name, value in item.items()
+        if name not in RETIRED | ADDED
+    }
+
+
 def comparable(item: dict[str, Any]) -> dict[str, Any]:
     """An item with what is packed unpacked, and without what differs from run to run, or is new."""
-    plain_item = {name: value for name, value in item.items() if name not in {"version", *RETIRED, *ADDED}}
+    plain_item = _known({name: value for name, value in item.items() if name != "version"})
     for name, value in plain_item.items():
         if "B" in value:
             text = zlib.decompress(base64.b64decode(value["B"])).decode()

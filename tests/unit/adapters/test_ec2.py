@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from governor.adapters import ec2
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
 from governor.domain.episode.plan import MAIN_STEPS, Step
@@ -87,6 +89,27 @@ def run_instance(aws: Clients, **more: Any) -> str:
 
 
 # reading
+
+
+def test_what_a_relaunch_needs_is_read_but_not_the_user_data() -> None:
+    """It may hold secrets: no call of the layer names the attribute."""
+    kinds = ["interface", "efa", "efa-only"]
+    full = described(
+        Placement={"AvailabilityZone": "us-east-1a", "GroupName": "trainers"},
+        NetworkInterfaces=[{"InterfaceType": kind} for kind in kinds],
+    )
+    client = Ec2Client(describe_instances=[page(full), page(described(Placement={"GroupName": ""}))])
+    instances = Ec2Instances(FakeClients(client))
+    found, plain = instances.describe(TARGET, "i-1"), instances.describe(TARGET, "i-1")
+
+    assert found is not None
+    assert found.launch is not None
+    assert ("trainers", "3, 2 of them with EFA") == (found.launch.placement_group, found.launch.network)
+    assert plain is not None
+    assert plain.launch is not None
+    assert (None, None) == (plain.launch.placement_group, plain.launch.network)
+    layer = Path(ec2.__file__).parents[1]
+    assert not [path for path in layer.rglob("*.py") if "userdata" in path.read_text().lower()]
 
 
 def test_every_fact_is_read() -> None:

@@ -545,7 +545,8 @@ def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> N
     world = World(Action.TERMINATE)
     world.post("approve", typed_instance_id="i-0123456789abcdef0")
     world.state.set_snapshots(world.ref, {"snap-1": "vol-0123456789abcdef0"})
-    world.change(instance=replace(world.episode.instance, launch=LaunchFacts(image_id="ami-1")))
+    facts = LaunchFacts(image_id="ami-1", placement_group="trainers", network_interfaces=4, efa_interfaces=3)
+    world.change(instance=replace(world.episode.instance, launch=facts))
     world.state.note_step(world.ref, "terminate", NOW)
     world.end(outcome)
 
@@ -553,6 +554,7 @@ def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> N
 
     assert "Start it again" not in page
     assert all(part in page for part in ("ami-1", "Snapshot of /dev/xvda", "snap-1"))
+    assert all(part in page for part in ("trainers", "4, 3 of them with EFA", "User data", "Not kept"))
 
 
 def test_an_undo_needs_the_form_of_its_page() -> None:

@@ -297,6 +297,7 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
 
 
 def _launch(found: Mapping[str, Any]) -> LaunchFacts:
+    interfaces = found.get("NetworkInterfaces", ())
     return LaunchFacts(
         image_id=found.get("ImageId"),
         subnet_id=found.get("SubnetId"),
@@ -305,6 +306,10 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
         instance_profile_arn=(found.get("IamInstanceProfile") or {}).get("Arn"),
         private_ip=found.get("PrivateIpAddress"),
         ebs_optimized=bool(found.get("EbsOptimized")),
+        placement_group=(found.get("Placement") or {}).get("GroupName") or None,
+        network_interfaces=len(interfaces),
+        # `efa`, or `efa-only` for one without an address.
+        efa_interfaces=sum(one.get("InterfaceType", "").startswith("efa") for one in interfaces),
     )
 
 

@@ -53,7 +53,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What one needs to launch the like of an instance again (`RunInstances`), as far as EC2 still tells."""
+    """What one needs to launch the like of an instance again (`RunInstances`), as far as EC2 still tells.
+
+    User data is not among it: it may hold secrets, so it is never read.
+    """
 
     image_id: str | None = None
     subnet_id: str | None = None
@@ -62,6 +65,19 @@ class LaunchFacts:
     instance_profile_arn: str | None = None
     private_ip: str | None = None
     ebs_optimized: bool = False
+    placement_group: str | None = None
+    network_interfaces: int | None = None
+    """`None` in episodes of earlier releases."""
+    efa_interfaces: int = 0
+    """How many of them have EFA."""
+
+    @property
+    def network(self) -> str | None:
+        """Its network interfaces in words; `None` where EC2 named none."""
+        if not self.network_interfaces:
+            return None
+        efa = f", {self.efa_interfaces} of them with EFA" if self.efa_interfaces else ""
+        return f"{self.network_interfaces}{efa}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,6 +209,10 @@ def _rebuild(episode: Episode) -> Mapping[str, str]:
         "Key pair": launch.key_name if launch else None,
         "Instance profile": launch.instance_profile_arn if launch else None,
         "Private address": launch.private_ip if launch else None,
+        "Placement group": launch.placement_group if launch else None,
+        "Network interfaces": launch.network if launch else None,
+        "Launch template": instance.tags.get("aws:ec2launchtemplate:id"),
+        "User data": "Not kept, because it may hold secrets. See how the instance was launched.",
     }
     devices = {volume.volume_id: volume.device for volume in instance.volumes}
     for snapshot, volume in sorted(episode.snapshots.items()):

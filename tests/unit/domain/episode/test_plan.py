@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.episode.plan import MAIN_STEPS, PlanFacts, Price, Step, companions, draw_plan, unmet
-from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Protection, SpotRequestType, Volume
 from governor.domain.policy.policy import Action, PlanRule, Policy, Prices
 from tests.builders import make_facts, make_instance
 
@@ -213,6 +213,23 @@ def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
     assert (Step.SNAPSHOT, Step.TERMINATE) == plan.steps
     assert any("root volume" in loss and "in no snapshot" in loss for loss in plan.losses)
     assert not any("root volume" in loss for loss in draw_plan(make_facts(), TERMINATE).losses)
+
+
+def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only() -> None:
+    """A stopped instance keeps it, and may find no capacity in its group. Earlier releases knew none."""
+    facts = LaunchFacts(placement_group="trainers", network_interfaces=32, efa_interfaces=31)
+    clustered = make_facts(make_instance(launch=facts))
+    ends, stops = draw_plan(clustered, TERMINATE), draw_plan(clustered, STOP)
+    unknown = draw_plan(make_facts(make_instance(launch=LaunchFacts())), TERMINATE)
+
+    assert {
+        "network interfaces (32, 31 of them with EFA) that are deleted with it",
+        "its place in the placement group trainers",
+        "user data, if it has any: no copy is kept, because it may hold secrets",
+    } <= set(ends.losses)
+    assert not any("user data" in loss or "network" in loss for loss in stops.losses)
+    assert stops.stays[-1].endswith("free capacity of its type in the placement group trainers")
+    assert not any("network" in loss or "group" in loss for loss in unknown.losses)
 
 
 def test_a_volume_of_unknown_size_makes_the_saving_unknown() -> None:

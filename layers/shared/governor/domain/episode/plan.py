@@ -6,11 +6,19 @@ saves. The one rule above all: nothing that destroys is ever planned without a s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from governor.domain.instance import Instance, Lifecycle, Protection, Shape, SpotRequestType, managed_by
+from governor.domain.instance import (
+    Instance,
+    LaunchFacts,
+    Lifecycle,
+    Protection,
+    Shape,
+    SpotRequestType,
+    managed_by,
+)
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
 
@@ -245,12 +253,21 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
             for volume in instance.volumes
             if volume.delete_on_termination
         ]
+        losses += _launched_with(instance.launch or LaunchFacts())
         if Step.STOP not in steps:
             losses.append(
                 "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; "
                 "they are crash-consistent"
             )
     return tuple(losses)
+
+
+def _launched_with(facts: LaunchFacts) -> Iterator[str]:
+    if facts.network:
+        yield f"network interfaces ({facts.network}) that are deleted with it"
+    if facts.placement_group:
+        yield f"its place in the placement group {facts.placement_group}"
+    yield "user data, if it has any: no copy is kept, because it may hold secrets"
 
 
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
@@ -265,7 +282,9 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
         days = policy.plan.snapshot_retention_days
         stays.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
     if Step.TERMINATE not in steps:
-        stays.append("the instance itself; starting it again depends on free capacity of its type")
+        group = facts.instance.launch and facts.instance.launch.placement_group
+        where = f" in the placement group {group}" if group else ""
+        stays.append(f"the instance itself; starting it again depends on free capacity of its type{where}")
     return tuple(stays)
 
 
