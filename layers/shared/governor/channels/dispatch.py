@@ -70,13 +70,12 @@ have not taken it, and what they said. Raises: CloudError."""
 class Dispatched:
     """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest asks."""
 
-    taken: int
-    refused: int
+    taken: int = 0
+    refused: int = 0
     left: int = 0
     retry_after_seconds: int | None = None
 
-    def plus(self, other: Dispatched) -> Dispatched:
-        """Both together."""
+    def __add__(self, other: Dispatched) -> Dispatched:
         return Dispatched(
             self.taken + other.taken,
             self.refused + other.refused,
@@ -149,7 +148,7 @@ class Dispatch:
         """
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
-            return Dispatched(0, 0)
+            return Dispatched()
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
             # An end changes the first message of its episode, where the channel keeps them together.

@@ -35,11 +35,7 @@ _LINK_CHARACTERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`.
-
-    Raises:
-        ValueError: it is not, or there is no column.
-    """
+    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`."""
 
     caption: str
     columns: tuple[str, ...]

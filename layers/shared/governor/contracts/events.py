@@ -128,11 +128,7 @@ WARNINGS: Mapping[str, type[InterruptionEvent | RebalanceEvent]] = {
 
 
 def warned_of(event: object) -> Warned:
-    """Return the warning that an event holds.
-
-    Raises:
-        InputError: it is none, or misses what a warning needs.
-    """
+    """Return the warning that an event holds. Raises: InputError."""
     kind = event.get("detail-type") if isinstance(event, dict) else None
     return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
 
@@ -232,10 +228,9 @@ class CapacityBlockEvent(Envelope):
 
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
-    """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
+    """Return the date that an event announces; `None` for a Capacity Block event of another kind.
 
-    Raises:
-        InputError: it is neither a Health event nor one of a Capacity Block, or misses what one needs.
+    Raises: InputError.
     """
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
@@ -265,11 +260,7 @@ class QueueBatch(Event):
 
 
 def queued_event(body: str) -> Any:
-    """The event that a rule has put into a queue, as it was sent.
-
-    Raises:
-        InputError: the message holds no JSON.
-    """
+    """The event that a rule has put into a queue, as it was sent. Raises: InputError."""
     try:
         return json.loads(body)
     except ValueError as error:

@@ -53,11 +53,7 @@ class ApprovalApi:
     clock: Clock
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Never raises for what a client can send; a refusal says what to do.
-
-        Raises:
-            CloudError: the state table could not be reached.
-        """
+        """Never raises for what a client can send; a refusal says what to do. Raises: CloudError."""
         try:
             if request.approval_id is None:
                 briefs = [_brief(view) for view in self.show.open_in(self.targets)]
