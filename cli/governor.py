@@ -14,92 +14,18 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 import boto3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import doctor, health, policy, simulate
+from cli import doctor, health, policy, policy_versions, simulate
+from cli.api import Api, find_api
 from cli.errors import CommandError
 from governor.channels.message import clip
 from governor.domain.units import printable
 
-_SECONDS = 30
 _CELL_CHARACTERS = 40
 """Of a table; a tag may have 256, and an id of ours has 32."""
-
-
-class Api:
-    """The stack's API."""
-
-    def __init__(self, url: str, session: boto3.Session) -> None:
-        self._url = url.rstrip("/")
-        self._session = session
-
-    def call(self, method: str, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The answer's document.
-
-        Raises:
-            CommandError: it was refused, or could not be reached.
-        """
-        body = b"" if document is None else json.dumps(document).encode()
-        signed = AWSRequest(
-            method, f"{self._url}{path}", data=body, headers={"Content-Type": "application/json"}
-        )
-        credentials = self._session.get_credentials()
-        if credentials is None:
-            raise CommandError("there are no AWS credentials: sign in, or set AWS_PROFILE")
-        region = self._session.region_name or "us-east-1"
-        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", region).add_auth(signed)
-        request = Request(
-            str(signed.url), data=body or None, method=method, headers=dict(signed.headers.items())
-        )
-        try:
-            with urlopen(request, timeout=_SECONDS) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
-                return found
-        except HTTPError as error:
-            with error:
-                raise CommandError(_refusal(error)) from None
-        except (URLError, OSError, ValueError) as error:
-            raise CommandError(f"{self._url} could not be reached: {error}") from None
-
-
-def _refusal(error: HTTPError) -> str:
-    """What the API said; what only API Gateway or a proxy can have said is put into words."""
-    try:
-        said = json.loads(error.read())
-        text = said.get("error") or said.get("message")
-    except (ValueError, AttributeError):
-        said, text = {}, None
-    if error.code in (401, 403) and "error" not in said:
-        return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
-    return printable(str(text)) if text else f"the API answered {error.code} without a reason: try again"
-
-
-def find_api(stack: str, session: boto3.Session) -> str:
-    """The API's address, from `GOVERNOR_API_URL` or the stack's outputs.
-
-    Raises:
-        CommandError: no such stack, or it may not be read.
-    """
-    known = os.environ.get("GOVERNOR_API_URL")
-    if known:
-        return known
-    try:
-        described = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-    except (ClientError, BotoCoreError) as error:
-        raise CommandError(
-            f"the stack {stack!r} could not be read ({error}): give --stack-name, or set GOVERNOR_API_URL"
-        ) from None
-    outputs = {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", ())}
-    if "ApiUrl" not in outputs:
-        raise CommandError(f"the stack {stack!r} has no output ApiUrl: is it a stack of GPU Governor?")
-    return outputs["ApiUrl"]
 
 
 def _list(api: Api, arguments: argparse.Namespace) -> None:
@@ -272,6 +198,17 @@ def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     explain.set_defaults(local=policy.explain)
     schema = commands.add_parser("schema", help="the JSON Schema, for editors")
     schema.set_defaults(local=policy.schema)
+    put = commands.add_parser("put", help="check a policy, and store it as the newest version")
+    put.add_argument("file", help="a YAML file, or - for standard input")
+    put.set_defaults(local=policy_versions.put)
+    show = commands.add_parser("show", help="the document in force, or another version of it")
+    show.add_argument("version", nargs="?", help="as history prints it")
+    show.set_defaults(local=policy_versions.show)
+    history = commands.add_parser("history", help="the newest versions, and which one is in force")
+    history.set_defaults(local=policy_versions.history)
+    accept = commands.add_parser("accept", help="accept a version that waits for a second person")
+    accept.add_argument("version", help="as the message or history names it")
+    accept.set_defaults(local=policy_versions.accept)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli.api import Api, described, find_api
 from cli.errors import CommandError
 from cli.policy_advice import refusals, warnings
 from cli.policy_meetings import meetings, policies_of
@@ -26,24 +27,20 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import printable
 from governor.errors import GovernorError, PolicyError, PolicyProblem
 
-_PARAMETER_CHARACTERS = 8_192
-"""Of an advanced parameter; the stack writes two lines of its own into it."""
-
 
 def check(arguments: argparse.Namespace) -> int:
     """Every mistake with its line and path, every dangerous combination; 1 when there is a mistake."""
     path = Path(arguments.file)
-    text = read(path)
+    return checked(path, read(path), production=arguments.production)
+
+
+def checked(path: Path, text: str, *, production: bool = False) -> int:
+    """Print what is wrong with a document, or not wise; 1 when it cannot be used."""
     try:
         book = parse_policy(text)
     except PolicyError as error:
         _print_errors(path, error.problems)
         return 1
-    if len(text) > _PARAMETER_CHARACTERS:
-        print(
-            f"{path}: warning: it has {len(text)} characters, and the SSM parameter that holds the policy "
-            f"{_PARAMETER_CHARACTERS}; leave out comments, and settings that are the defaults"
-        )
     for problem in book.retired:
         print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
     met = meetings(book)
@@ -72,7 +69,7 @@ def check(arguments: argparse.Namespace) -> int:
         _print_errors(path, (*met.problems, *refused))
         return 1
     version = book.base().version
-    if arguments.production and not _is_fit(path, [*alone, *met.policies]):
+    if production and not _is_fit(path, [*alone, *met.policies]):
         return 1
     print(f"{path}: ok, version {version}, mode {book.base().policy.mode.value}")
     return 0
@@ -136,14 +133,16 @@ def schema(_: argparse.Namespace) -> int:
 
 
 def deployed(stack: str, session: boto3.Session) -> str:
-    """The document that a stack uses now.
+    """The document that a stack uses now: as its API says or, where it has none in its bucket, the parameter.
 
     Raises:
-        CommandError: the stack or its parameter cannot be read.
+        CommandError: the stack, its API or its parameter cannot be read.
     """
+    outputs, _ = described(stack, session)
     try:
-        described = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
-        outputs = {one["OutputKey"]: one["OutputValue"] for one in described.get("Outputs", ())}
+        if "PolicyBucketName" in outputs:
+            return str(Api(find_api(stack, session), session).call("GET", "/api/policy")["document"])
+        # A stack of the release before.
         found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
         raise CommandError(

@@ -30,6 +30,7 @@ from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChan
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.sum_up_month import SumUpMonth
+from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
 from governor.web.site import ApprovalSite
@@ -51,6 +52,7 @@ def _answering(respond: RespondToWarnings) -> str:
 
 
 _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
+    (ReviewPolicy, "PlanSweep"),
     (SweepTarget, "SweepTarget"),
     (SumUpMonth, "SumUpMonth"),
     (CheckHealth, "CheckHealth"),

@@ -1,17 +1,26 @@
-"""Lists the targets of a sweep: every account of the policy in every Region of the policy."""
+"""Reviews the newest version of the policy, and lists the targets of a sweep: every account of the policy in
+force in every Region of it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from governor.observability import observed
-from governor.wiring.basics import Ready
+from governor.contracts.events import policy_writer
+from governor.errors import GovernorError
+from governor.observability import logger, observed
 from governor.wiring.parts import Parts
-from governor.wiring.policies import Places, swept_accounts
+from governor.wiring.policies import SweepPlan, sweep_plan
 
 
-@observed(swept_accounts(Parts()))
-def handler(event: dict[str, Any], context: Any, places: Ready[Places]) -> dict[str, Any]:
-    """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`."""
-    targets = [{"account": account, "region": region} for account, region in places()]
+@observed(sweep_plan(Parts()))
+def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
+    """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`; one about the policy to `{}`."""
+    if "detail-type" in event:
+        plan.review(policy_writer(event))
+        return {}
+    try:
+        plan.review()
+    except GovernorError:
+        logger.exception("the policy was not reviewed: the version before stays in force")
+    targets = [{"account": account, "region": region} for account, region in plan.places()]
     return {"targets": targets, "target_count": len(targets)}

@@ -1,5 +1,5 @@
-"""The questions as JSON, for the command line. API Gateway lets through only what AWS's IAM has
-authorised."""
+"""The questions and the policy in force as JSON, for the command line. API Gateway lets through only what
+AWS's IAM has authorised."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi
             method=http.method,
             caller=http.caller(),
             approval_id=http.path_parameters.get("approval_id"),
+            version=http.path_parameters.get("version", "") if "/api/policy" in http.route_key else None,
             document=http.json_object() if http.method == "POST" else {},
         )
     except InputError as error:

@@ -21,6 +21,9 @@ SEALING = {
     "        LOG_LEVEL: INFO\n": """        LOG_LEVEL: INFO
         ALERT_KEY_ARN: !GetAtt AlertKey.Arn
         ALARM_TOPIC_ARN: !Ref AlertTopic
+        ALERT_TOPIC_ARN: !Ref AlertTopic
+        TABLE_NAME: !Ref StateTable
+        POLICY_BUCKET: there-is-none-yet
 """,
     "\nResources:\n": """
 Resources:
@@ -34,8 +37,18 @@ Resources:
               Resource: "*"
             - Sid: Announce
 """,
+    **{
+        f"  {function}Logs:\n": f"""            - Sid: InForce
+              Effect: Allow
+              Action: dynamodb:GetItem
+              Resource: !GetAtt StateTable.Arn
+  {function}Logs:
+"""
+        for function in ("PlanSweep", "SumUpMonth", "CheckHealth")
+    },
 }
-"""What today's functions need beside: the key of alerts, and a look at whom a subscription is for."""
+"""What today's functions need beside: the key of alerts, a look at whom a subscription is for, and at the
+version of the policy that is in force."""
 READER = (
     "ownership: {contacts: {reader: {emails: [reader@example.com, alice@example.com]}}, "
     "default_contacts: [reader]}"
@@ -90,3 +103,15 @@ def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_afte
     assert earlier.scene.outputs.items() <= outputs.items()
     assert 303 == decide(earlier.personal(link), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)
+
+    # The parameter counts on, until a first version of the policy is stored; every role may read that.
+    earlier.scene.sweep()
+    assert earlier.state.version_in_force() is None
+    version = cloud.client("s3").put_object(
+        Bucket=outputs["PolicyBucketName"], Key="policy.yaml", Body=f"mode: ask\n{READER}\n".encode()
+    )["VersionId"]
+    earlier.eventually(
+        lambda: earlier.state.version_in_force() == version or None, "the first version is not in force"
+    )
+    next_id, _ = earlier.ask()
+    assert "ask" == earlier.episode(next_id).mode.value

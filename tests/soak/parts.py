@@ -294,6 +294,7 @@ def _parts(kind: type[Parts]) -> Parts:
         "policy_text": SimpleNamespace(
             read=lambda **_: _CLOUDS[-1].port("ssm.read", lambda: _CLOUDS[-1].policy) if _CLOUDS else ""
         ),
+        "documents": SimpleNamespace(newest=lambda: None),
         "clock": _Clock(),
         "table": _CloudTable(),
         "workflow": _Port("states", "cloud"),

@@ -43,6 +43,23 @@ class Policies(Protocol):
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """A version of the policy document; "null" is none. `author` is what the writer says, perhaps nothing."""
+
+    version: str
+    text: str
+    at: UtcDatetime
+    author: str = ""
+
+
+class PolicyDocuments(Protocol):
+    """The versions of the policy document."""
+
+    def newest(self) -> StoredPolicy | None: ...
+    def read(self, version: str, *, patient: bool = True) -> str: ...
+
+
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
     """Return the instance's policy; the base where its overrides contradict each other, or it is not known.
 

@@ -40,7 +40,7 @@ from governor.usecases.write_audit import WriteAudit
 from governor.wiring import answers, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
-from governor.wiring.policies import by_target, or_defaults, or_last, swept_accounts, use_case
+from governor.wiring.policies import by_target, or_defaults, or_last, sweep_plan, use_case
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
@@ -69,6 +69,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
     """Parts whose adapters are twins; a call of AWS that none of them takes fails the test."""
     twins: dict[str, Any] = {
         "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{PEOPLE}{document}"),
+        "documents": SimpleNamespace(newest=lambda: None),
         "clock": world.clock,
         "state": world.state,
         "log": MemoryEventLog(),
@@ -169,7 +170,7 @@ ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString":
 FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
 PLACE = {"account": "123456789012", "region": "us-east-1"}
 CASES = (
-    Case("plan_sweep/schedule", swept_accounts, {"targets": [PLACE], "target_count": 1}, kind=Parts),
+    Case("plan_sweep/schedule", sweep_plan, {"targets": [PLACE], "target_count": 1}, kind=Parts),
     Case(
         "sweep_target/own-account",
         lambda parts: by_target(parts, SweepTarget),
@@ -245,6 +246,9 @@ CASES = (
     Case("write_audit/answered", lambda known: known.fill(WriteAudit), {"kept": 1}, asking, Parts),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
+    Case("plan_sweep/written", sweep_plan, {}, kind=Parts),
+    Case("plan_sweep/seen-by-cloudtrail", sweep_plan, {}, kind=Parts),
+    Case("serve_api/policy", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),

@@ -13,7 +13,7 @@ HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
 LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List)")
-IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|states|sns|sqs|secretsmanager|kms|sts):)")
+IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|s3|states|sns|sqs|secretsmanager|kms|sts):)")
 
 
 def suffix_of(function: str) -> str | None:

@@ -40,13 +40,16 @@ WRITERS = {
     "LEDGER": {"SweepTarget", "HandleStateChange", *ENDS},
     "COST": {"SweepTarget"},
     "EVENT": {
-        "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation", "HandleNotice", *WARNED,
+        "PlanSweep", "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation",
+        "HandleNotice", *WARNED,
     },
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},
     "DIGEST": {"DeliverAlert"},
     "POLICY": {"DeliverAlert"},
+    "VERSION": {"PlanSweep"},
+    "ACCEPTED": {"ServeApi"},
     "CAPS": {"PutAway"},
     "LOCK": {"SweepTarget", "OpenEpisode", *ENDS},
 }  # fmt: skip
@@ -110,7 +113,7 @@ def test_what_faces_the_internet_answers_questions_and_nothing_else() -> None:
     """It releases no freeze, opens or closes no episode, books nothing, and deletes nothing."""
     for function in ON_THE_INTERNET:
         written = {kind for kind in WRITERS if any(may(function, one, partition(kind)) for one in WRITES)}
-        assert {"APPROVAL", "TARGET"} == written
+        assert {"APPROVAL", "TARGET", *(["ACCEPTED"] if function == "ServeApi" else [])} == written
         assert not any(may(function, "dynamodb:PutItem", partition(kind)) for kind in WRITERS)
         assert not any(may(function, "dynamodb:DeleteItem", partition(kind)) for kind in WRITERS)
 
@@ -374,3 +377,16 @@ def test_a_denial_wins_and_an_unknown_operator_is_an_error() -> None:
     assert allows([allow, deny], Request("s:other", "arn:x"))
     with pytest.raises(KeyError):
         allows([odd], Request("s:Call", "arn:x", {"k": "a"}))
+
+
+def test_one_function_says_which_version_of_the_policy_is_in_force() -> None:
+    """Everybody else reads that one item, and nothing else of its kind; acceptances are another's."""
+    record, writers = "VERSION#in-force", set()
+    for function in own_statements():
+        if any(may(function, action, record) for action in (*WRITES, *DELETES)):
+            writers.add(function)
+        readable = may(function, "dynamodb:GetItem", "VERSION#x")
+        assert readable == (function in ("PlanSweep", "ServeApi"))
+
+    assert {"PlanSweep"} == writers
+    assert not any(may("PlanSweep", action, "ACCEPTED#x") for action in WRITES)

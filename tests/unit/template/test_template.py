@@ -21,7 +21,6 @@ QUEUED = {
 }
 """Functions that a queue feeds: the queue, and the one for what they give up."""
 BY_MACHINE_OR_API = {
-    "PlanSweepFunction",
     "SweepTargetFunction",
     "CheckHealthFunction",
     "SumUpMonthFunction",
@@ -207,7 +206,7 @@ def test_what_is_replayed_from_an_archive_is_no_news() -> None:
     """Somebody who replays last week's events must not have last week's warnings told and hooked."""
     patterns = [rule.pattern for rule in rules()]
 
-    assert 13 == len(patterns)
+    assert 15 == len(patterns)
     assert all([{"exists": False}] == pattern["replay-name"] for pattern in patterns)
 
 
@@ -227,7 +226,6 @@ def test_a_role_fits_its_environment(name: str) -> None:
     sids = {statement["Sid"] for statement in statements(FUNCTIONS[name])}
 
     assert ("TABLE_NAME" in environment) == ("StateTable" in sids)
-    assert ("POLICY_PARAMETER" in environment) == ("Policy" in sids)
     assert ("ALERT_TOPIC_ARN" in environment) == ("Announce" in sids)
     assert ("UNDO_FUNCTION_NAME" in environment) == ("Undo" in sids)
     assert ("CHECKPOINT_DOCUMENT_NAME" in environment) == ("RunCheckpointDocument" in sids)
@@ -468,7 +466,7 @@ def test_the_page_holds_no_secret_of_the_issuer() -> None:
 def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
     """Of instances and metrics; what it writes is what it told. What fails in it is told by an alarm."""
     role = {action for s in statements(FUNCTIONS["CheckHealthFunction"]) for action in actions(s)}
-    outside = {a for a in role if a.split(":")[0] not in ("dynamodb", "kms", "ssm", "sts")}
+    outside = {a for a in role if a.split(":")[0] not in ("dynamodb", "kms", "s3", "ssm", "sts")}
     alarms = [RESOURCES[name]["Properties"] for name in ("HealthErrorsAlarm", "HealthProblemsAlarm")]
 
     assert {
@@ -502,7 +500,7 @@ def test_who_sums_up_changes_no_amount() -> None:
 
     assert {"dynamodb:LeadingKeys": ["EVENT#*"]} == write["Condition"]["ForAllValues:StringLike"]
     reads = {a for s in found if s is not write for a in actions(s) if a.startswith("dynamodb:")}
-    assert {"dynamodb:Query"} == reads
+    assert {"dynamodb:Query", "dynamodb:GetItem"} == reads
 
 
 @pytest.mark.parametrize("name", ["AlertEmailSubscription", "DeliverySubscription"])
@@ -511,3 +509,35 @@ def test_events_for_machines_reach_no_mail_and_no_chat(name: str) -> None:
     left_out = sorted(kind.value for kind in FOR_MACHINES)
     policy = RESOURCES[name]["Properties"]["FilterPolicy"]
     assert {"kind": [{"exists": False}, {"anything-but": left_out}]} == policy
+
+
+def test_the_policy_bucket_keeps_every_version_and_no_function_writes_it() -> None:
+    """Encrypted, private, versioned, over TLS alone, and kept when the stack goes."""
+    bucket, policy = RESOURCES["PolicyBucket"], RESOURCES["PolicyBucketPolicy"]["Properties"]
+    properties = bucket["Properties"]
+    (by_default,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    reaching = [s for p in FUNCTIONS.values() for s in statements(p) if "PolicyBucket" in str(s["Resource"])]
+    calls = {action for s in reaching for action in actions(s) if action.startswith("s3:")}
+
+    assert ("RetainExceptOnCreate", "Retain") == (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"])
+    assert {"Status": "Enabled"} == properties["VersioningConfiguration"]
+    assert {"Fn::GetAtt": ["Key", "Arn"]} == by_default["ServerSideEncryptionByDefault"]["KMSMasterKeyID"]
+    assert [True] * 4 == list(properties["PublicAccessBlockConfiguration"].values())
+    assert properties["NotificationConfiguration"]["EventBridgeConfiguration"]["EventBridgeEnabled"]
+    assert [("Deny", "s3:*"), ("Deny", "s3:DeleteObjectVersion")] == [
+        (s["Effect"], s["Action"]) for s in policy["PolicyDocument"]["Statement"]
+    ]
+    assert {"s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"} == calls
+
+
+def test_who_reads_the_policy_reads_which_version_is_in_force() -> None:
+    """One function decides which that is; the newest version is of no use to the others."""
+    readers = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "Policy"}
+    named = {n for n, p in FUNCTIONS.items() for s in statements(p) if "VERSION#" in str(s.get("Condition"))}
+    newest = {n for n, p in FUNCTIONS.items() for s in statements(p) if "s3:GetObject" in actions(s)}
+
+    assert readers == named
+    assert {"PlanSweepFunction"} == newest
+    assert {"POLICY_PARAMETER", "POLICY_BUCKET"} <= set(
+        TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from tests.builders import TARGET
 from tests.unit.usecases.builders import asked
@@ -28,6 +30,8 @@ def api(world: Any) -> ApprovalApi:
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
         decide=Decide(world.state, world.workflow, world.clock, world.announcer),
+        accept=AcceptPolicy(world.clock, world.state, SimpleNamespace(read=lambda _: "")),  # type: ignore[arg-type]
+        policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
         clock=world.clock,
@@ -185,3 +189,49 @@ def test_nothing_that_is_shown_lets_somebody_else_decide() -> None:
 
     assert "token" not in shown
     assert "http" not in shown
+
+
+MAPPED = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"})
+
+
+def policy_api(world: World, method: str, version: str = "") -> ApiResponse:
+    """A request about the policy, by Alice."""
+    return api(world).handle(ApiRequest(method, ALICE, version=version))
+
+
+def test_the_policy_in_force_is_shown() -> None:
+    """The document, and its version: none before the first one."""
+    world = World(decide=False)
+    assert {"in_force": None, "document": "mode: ask\n"} == policy_api(world, "GET").document
+    world.state.put_in_force("v1", None, world.clock.now())
+
+    assert "v1" == policy_api(world, "GET").document["in_force"]
+
+
+def test_a_version_is_accepted_by_a_person_of_the_policy_in_force() -> None:
+    """The name of a session, and whoever is not in the policy, prove nobody."""
+    world = World(decide=False)
+    refused = policy_api(world, "POST", "v2")
+    assert (403, True) == (refused.status, f"map aws:{ALICE}" in refused.document["error"])
+    assert () == world.state.accepted("v2")
+
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    taken = policy_api(world, "POST", "v2")
+    assert (200, ["alice@example.com"], 2) == (
+        taken.status,
+        taken.document["accepted_by"],
+        taken.document["people_needed"],
+    )
+    assert (f"aws:{ALICE}",) == world.state.accepted("v2")
+
+
+def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> None:
+    """As far as CloudTrail says who it was; the second answer comes too late."""
+    world = World(decide=False)
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    world.state.note_writer("v2", ALICE)
+    own = policy_api(world, "POST", "v2")
+    assert (403, True) == (own.status, "another person must accept it" in own.document["error"])
+
+    world.state.put_in_force("v2", None, world.clock.now())
+    assert 409 == policy_api(world, "POST", "v2").status

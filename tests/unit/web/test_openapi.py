@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from jsonschema import Draft202012Validator
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
+from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
 from local.templates import expand_template
 from tests.unit.usecases.world import APPROVAL_ID, World
-from tests.unit.web.test_api import ALICE, STOP, api, post
+from tests.unit.web.test_api import ALICE, MAPPED, STOP, api, policy_api, post
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
@@ -85,6 +87,16 @@ def test_questions_and_records_are_as_described(action: Action) -> None:
     found += [("Decided", held.document)]
     for schema, document in [*found, ("Question", record), ("Error", refusal.document)]:
         assert [] == problems(schema, document)
+
+
+def test_the_policy_and_an_acceptance_are_as_described() -> None:
+    """Before and after a first version."""
+    world = World(decide=False)
+    shown = policy_api(world, "GET").document
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+
+    assert [] == problems("Policy", shown)
+    assert [] == problems("Accepted", policy_api(world, "POST", "v2").document)
 
 
 def test_every_value_that_the_code_knows_is_described() -> None:

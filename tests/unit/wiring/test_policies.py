@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from governor.adapters.s3 import PolicyBucket, PolicyText
+from governor.contracts.policy import parse_policy
 from governor.domain.policy.policy import Mode
-from governor.errors import AccessDenied, CloudError, PolicyError, Throttled, Unavailable
+from governor.errors import AccessDenied, CloudError, NotFound, PolicyError, Throttled, Unavailable
+from governor.ports import StoredPolicy
 from governor.wiring import policies
 from governor.wiring.parts import Parts
+from tests.builders import NOW
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
 
@@ -18,7 +23,7 @@ from tests.unit.wiring.samples import settings
 def parts(answer: Any, kept: str | None) -> Parts:
     """Systems Manager gives this answer, the table has kept this document."""
     parameter = {"Parameter": {"Value": answer}} if isinstance(answer, str) else answer
-    clients = FakeClients(ScriptedClient(get_parameter=[parameter]))
+    clients = FakeClients(ScriptedClient(get_parameter=[parameter], get_item={}))
     return Parts(settings(), clients, state=SimpleNamespace(kept_policy=lambda: kept))
 
 
@@ -35,7 +40,10 @@ def test_a_systems_manager_that_does_not_answer_keeps_no_warning_back(code: str)
     assert Mode.AUTO is last(found)
     # Of two minutes, none may go by with waiting for it.
     assert isinstance(found.clients, FakeClients)
-    assert {False} == set(found.clients.patient)
+    patiently = [
+        one[0] for one, patient in zip(found.clients.asked, found.clients.patient, strict=True) if patient
+    ]
+    assert ["dynamodb"] == patiently, "the client that everything else uses, opened at cold start"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +87,82 @@ def test_what_must_end_ends_by_the_defaults() -> None:
 def test_each_invocation_reads_the_document_anew() -> None:
     """A change counts at once, though the use case was put together before."""
     answers = [{"Parameter": {"Value": f"mode: {mode}"}} for mode in ("ask", "observe")]
-    found = Parts(settings(), FakeClients(ScriptedClient(get_parameter=answers)))
+    found = Parts(settings(), FakeClients(ScriptedClient(get_parameter=answers, get_item={})))
     mode = policies.ready(policies.present(found), lambda book: book.base().policy.mode)
 
     assert [Mode.ASK, Mode.OBSERVE] == [mode(), mode()]
+
+
+# the version in force
+
+
+def version_of(name: str) -> dict[str, Any]:
+    """What the table says of the version in force."""
+    return {"Item": {"version": {"S": name}}}
+
+
+def object_of(text: str | bytes) -> dict[str, Any]:
+    """An object of S3, as a stream."""
+    body = text.encode() if isinstance(text, str) else text
+    return {"Body": BytesIO(body), "VersionId": "v1", "LastModified": NOW, "Metadata": {"author": "ada"}}
+
+
+def text_of(**answers: Any) -> tuple[PolicyText, ScriptedClient]:
+    """The text in force, of a client with these answers."""
+    client = ScriptedClient(**answers)
+    return Parts(settings(), FakeClients(client)).policy_text, client
+
+
+def test_the_version_that_the_table_names_is_the_policy_and_is_read_once() -> None:
+    """A version never changes; the newest one, and the parameter, are not asked for."""
+    records = [version_of("v1"), version_of("v1"), version_of("v2")]
+    text, client = text_of(get_item=records, get_object=[object_of("mode: ask"), object_of("mode: auto")])
+
+    assert ["mode: ask", "mode: ask", "mode: auto"] == [text.read(), text.read(), text.read()]
+    assert ["v1", "v2"] == [given["VersionId"] for name, given in client.calls if name == "get_object"]
+
+
+def test_until_a_version_is_in_force_the_parameter_is_the_policy() -> None:
+    """After an update of a stack that has no version yet, nothing changes."""
+    text, client = text_of(get_item=[{}], get_parameter=[{"Parameter": {"Value": "mode: ask"}}])
+
+    assert "mode: ask" == text.read()
+    assert ["get_item", "get_parameter"] == [name for name, _ in client.calls]
+
+
+def test_what_acts_waits_for_the_table_and_what_reaches_people_does_not() -> None:
+    """The last text that the function knows, else the parameter: an older policy must not act."""
+    away = client_error("InternalServerError")
+    text, _ = text_of(
+        get_item=[away, away, version_of("v1"), away],
+        get_object=[object_of("mode: ask")],
+        get_parameter=[{"Parameter": {"Value": "mode: observe"}}],
+    )
+
+    with pytest.raises(Unavailable):
+        text.read()
+    assert "mode: observe" == text.read(patient=False)
+    assert "mode: ask" == text.read()
+    assert "mode: ask" == text.read(patient=False)
+
+
+@pytest.mark.parametrize("code", ["NoSuchVersion", "AccessDenied", "InvalidArgument", "MethodNotAllowed"])
+def test_a_version_that_is_gone_is_no_policy(code: str) -> None:
+    """Sweeps and actions stop: neither another version nor the parameter takes its place."""
+    text, _ = text_of(get_item=[version_of("v1")], get_object=[client_error(code)])
+
+    with pytest.raises(NotFound, match="version v1 of the policy"):
+        text.read()
+
+
+def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
+    """None before the first. What is too long, or no UTF-8, is refused when it is parsed."""
+    big, other = b"#" * 400_000, "mode: \xe4".encode("latin-1")
+    answers = [client_error("NoSuchKey"), *(object_of(one) for one in ("mode: ask", big, other))]
+    bucket = PolicyBucket(FakeClients(ScriptedClient(get_object=answers)), "policies")
+
+    assert bucket.newest() is None
+    assert StoredPolicy("v1", "mode: ask", NOW, "ada") == bucket.newest()
+    for said in ("a policy has at most 65536", "not readable as YAML"):
+        with pytest.raises(PolicyError, match=said):
+            parse_policy((bucket.newest() or StoredPolicy("", "", NOW)).text)

@@ -40,7 +40,7 @@ _CODES: dict[type[errors.CloudError], str] = {
     errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
     errors.NotFound: """
         ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
-        ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist
+        ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
     """,
 }
 """The codes that AWS answers with, by what they mean here."""

@@ -1,9 +1,24 @@
-"""S3: documents that are written once."""
+"""S3: the audit, whose documents are written once, and the versions of the policy, which only people write.
+
+This module must not know what a policy says.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 from governor.adapters.clients import Adapter, call
-from governor.errors import CloudError
+from governor.adapters.errors import aws_errors
+from governor.adapters.ssm import PolicyParameter
+from governor.domain.units import as_utc, printable
+from governor.errors import CloudError, NotFound, Throttled, Unavailable
+from governor.ports import StoredPolicy
+from governor.stores import StateTable
+from governor.stores.table import Table
+
+_KEY = "policy.yaml"
+_MOST_BYTES = 300_000
+"""More than the longest document has: four for each of its characters."""
 
 
 class AuditBucket(Adapter):
@@ -27,3 +42,67 @@ class AuditBucket(Adapter):
                 raise
             return False
         return True
+
+
+class PolicyBucket(Adapter):
+    """The port `PolicyDocuments`."""
+
+    def newest(self) -> StoredPolicy | None:
+        try:
+            found = self._get(patient=True)
+        except NotFound:
+            return None
+        author = printable(found.get("Metadata", {}).get("author", ""))
+        at = as_utc(found["LastModified"])
+        return StoredPolicy(found.get("VersionId", "null"), _text(found), at, author)
+
+    def read(self, version: str, *, patient: bool = True) -> str:
+        try:
+            return _text(self._get(patient=patient, VersionId=version))
+        except CloudError as error:
+            # Of a version that there is not, S3 says "not found", "not allowed" or "invalid".
+            if isinstance(error, (Throttled, Unavailable)):
+                raise
+            raise NotFound(f"version {version} of the policy: {error}", operation="s3:GetObject") from error
+
+    def _get(self, *, patient: bool, **which: str) -> Any:
+        client = self._clients.client("s3", patient=patient)
+        return call("s3:GetObject", client, Bucket=self._resource, Key=_KEY, **which)
+
+
+def _text(found: Any) -> str:
+    """The text of an object, not much more than a policy may have. What is no UTF-8 is no YAML either."""
+    with aws_errors("s3:GetObject"):
+        body: bytes = found["Body"].read(_MOST_BYTES)
+    return body.decode(errors="surrogateescape")
+
+
+class PolicyText:
+    """The text in force: of the version that the table names; before the first one, the SSM parameter's."""
+
+    def __init__(self, parameter: PolicyParameter, documents: PolicyBucket, table: Table) -> None:
+        self._parameter, self._documents, self._table = parameter, documents, table
+        self._last: tuple[str, str] | None = None
+
+    def read(self, *, patient: bool = True) -> str:
+        """Return it as it is now. A version never changes, so a warm function reads it once.
+
+        Without `patient`, for a caller that can do with an older one, the last text that this function has
+        read where the table does not answer.
+
+        Raises:
+            CloudError: AWS said no.
+        """
+        version = None
+        try:
+            version = StateTable(self._table if patient else self._table.hasty()).version_in_force()
+        except (Throttled, Unavailable):
+            if patient:
+                raise
+            if self._last is not None:
+                return self._last[1]
+        if version is None:
+            return self._parameter.read(patient=patient)
+        if self._last is None or self._last[0] != version:
+            self._last = version, self._documents.read(version, patient=patient)
+        return self._last[1]

@@ -265,3 +265,19 @@ def queued_event(body: str) -> Any:
         return json.loads(body)
     except ValueError as error:
         raise InputError(f"the message holds no JSON: {error}") from error
+
+
+class _WrittenEvent(Event):
+    """A data event of CloudTrail: who wrote the object. It may lack anything, as for calls that failed."""
+
+    version: str = detail("responseElements", "x-amz-version-id")
+    arn: str = detail("userIdentity", "arn")
+
+
+def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The version and the ARN that wrote it; `None` where the event does not say."""
+    try:
+        found = parse(_WrittenEvent, event)
+    except InputError:
+        return None
+    return found.version, found.arn

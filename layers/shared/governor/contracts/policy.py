@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from typing import Any, TypeVar, cast
 
@@ -20,13 +20,15 @@ from pydantic_core import ErrorDetails
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import addresses
-from governor.domain.policy.policy import AppliedPolicy, Mode, OverrideMatch, Policy
-from governor.domain.settings import Mistake, Section, SettingError
+from governor.domain.policy.policy import AppliedPolicy, Mode, Override, Policy
+from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
 """Value of the document's optional `version` key."""
-ONLY_IN_BASE = ("selector", "targets", "breaker", "caps", "ownership", "managed", "budget")
+ONLY_IN_BASE = (
+    *("two_people_for_policy", "selector", "targets", "breaker", "caps", "ownership", "managed", "budget"),
+)
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
 _RETIRED: Mapping[str, str] = {
     "detector": "",
@@ -36,20 +38,6 @@ _RETIRED: Mapping[str, str] = {
     "targets": "pasts_asked_per_sweep",
 }
 """Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
-
-
-@dataclass(frozen=True, slots=True)
-class Override(Section):
-    """Settings for some instances."""
-
-    name: str
-    """A name that no other override has."""
-    match: OverrideMatch
-    """The instances that it is for."""
-    set: Mapping[str, Any]
-    """The settings that it changes."""
-    approved_by: tuple[str, ...] = ()
-    """Two people of `ownership.contacts`, by address, who vouch for `mode: auto` with `terminate`."""
 
 
 _Made = TypeVar("_Made", Policy, Override)

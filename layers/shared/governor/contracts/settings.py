@@ -23,6 +23,8 @@ class Settings:
     """This function's role in member accounts; empty where it needs none."""
     table_name: str = ""
     policy_parameter: str = ""
+    """The document until a first one is in the bucket."""
+    policy_bucket: str = ""
     alert_topic_arn: str = ""
     alert_key_arn: str = ""
     """The KMS key that seals alerts."""

@@ -12,6 +12,7 @@ from typing import Any
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
 from governor.domain.instance import Target
+from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.domain.wording import people
@@ -19,6 +20,7 @@ from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
+from governor.usecases.policy_versions import AcceptPolicy, InForce
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 LONGEST_REASON = 300
@@ -32,6 +34,8 @@ class ApiRequest:
     caller: str
     approval_id: str | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
+    version: str | None = None
+    """Of the policy; empty for the one in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class ApprovalApi:
 
     show: ShowApproval
     decide: Decide
+    accept: AcceptPolicy
+    policy_text: InForce
     targets: Sequence[Target]
     ownership: Ownership
     clock: Clock
@@ -55,6 +61,8 @@ class ApprovalApi:
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Never raises for what a client can send; a refusal says what to do. Raises: CloudError."""
         try:
+            if request.version is not None:
+                return self._policy(request, request.version)
             if request.approval_id is None:
                 briefs = [_brief(view) for view in self.show.open_in(self.targets)]
                 return ApiResponse(200, {"questions": briefs})
@@ -62,9 +70,17 @@ class ApprovalApi:
                 return self._decide(request, request.approval_id)
             return ApiResponse(200, question_document(self.show(request.approval_id)))
         except NotFound:
-            return ApiResponse(404, {"error": "there is no such question"})
+            what = "question" if request.version is None else "version of the policy"
+            return ApiResponse(404, {"error": f"there is no such {what}"})
         except (InputError, DecisionRefused) as error:
             return ApiResponse(status_of(error), {"error": str(error)})
+
+    def _policy(self, request: ApiRequest, version: str) -> ApiResponse:
+        if request.method == "POST":
+            behind = self.accept(version, f"aws:{request.caller}", self.ownership)
+            return ApiResponse(200, {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED})
+        found = {"in_force": self.accept.state.version_in_force(), "document": self.policy_text.read()}
+        return ApiResponse(200, found)
 
     def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
         identity = f"aws:{request.caller}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
-from governor.adapters.s3 import AuditBucket
+from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText
 from governor.adapters.secrets import AlertSeal
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
@@ -20,7 +20,8 @@ from governor.wiring.basics import Basics, over
 class Parts(Basics):
     """As `Basics`."""
 
-    policy_text = over(PolicyParameter, "policy_parameter")
+    parameter = over(PolicyParameter, "policy_parameter")
+    documents = over(PolicyBucket, "policy_bucket")
     table = over(DynamoTable, "table_name", opens="dynamodb")
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
@@ -32,6 +33,10 @@ class Parts(Basics):
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
+
+    @cached_property
+    def policy_text(self) -> PolicyText:
+        return PolicyText(self.parameter, self.documents, self.table)
 
     @cached_property
     def announcer(self) -> Announcer:

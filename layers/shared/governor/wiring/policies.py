@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.errors import PolicyError, Throttled, Unavailable
 from governor.usecases.accounts import swept
+from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 
@@ -42,8 +44,15 @@ def by_target(
     return lambda account, region: made()(accounts.target(account, region))
 
 
-def swept_accounts(parts: Parts) -> Ready[Places]:
-    """For `plan_sweep`: account and Region of every target of the policy."""
+class SweepPlan(NamedTuple):
+    """What comes before a sweep."""
+
+    review: ReviewPolicy
+    places: Ready[Places]
+
+
+def sweep_plan(parts: Parts) -> SweepPlan:
+    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force."""
     hub = parts.hub
 
     def places(policies: PolicyBook) -> Places:
@@ -51,13 +60,14 @@ def swept_accounts(parts: Parts) -> Ready[Places]:
             _log.warning("the policy: %s", problem)
         return swept(policies.base().policy, hub.account, hub.region)
 
-    return ready(present(parts), places)
+    review = parts.fill(ReviewPolicy, parse=parse_policy, parse_accepted=_accepted)
+    return SweepPlan(review, ready(present(parts), places))
 
 
 def present(parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy) -> Ready[PolicyBook]:
     """The document as it stands. Raises: PolicyError, CloudError."""
     text = parts.policy_text
-    parts.clients.client("ssm")
+    parts.clients.client("s3")
     return lambda: parse(text.read())
 
 
@@ -67,13 +77,13 @@ def or_defaults(parts: Parts) -> Ready[PolicyBook]:
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
-    """For what must reach people: the last accepted document where the present one is refused, or Systems
-    Manager does not answer.
+    """For what must reach people: the last accepted document where the present one is refused, or cannot
+    be read.
 
     With `keep` an accepted document is stored for that; only the function that may write it does.
     """
     text, state, clock = parts.policy_text, parts.state, parts.clock
-    parts.clients.client("ssm", patient=False)
+    parts.clients.client("s3", patient=False)
 
     def found() -> PolicyBook:
         try:

@@ -59,6 +59,8 @@ class AlertKind(StrEnum):
     """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
     BUDGET_REACHED = "budget-reached"
     """A project has used a share of its monthly budget."""
+    POLICY_CHANGED = "policy-changed"
+    """A version of the policy is in force, waits for people, or was refused."""
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""
 

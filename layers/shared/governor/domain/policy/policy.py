@@ -537,6 +537,8 @@ class Policy(Section):
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
+    two_people_for_policy: bool = False
+    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()
@@ -685,6 +687,20 @@ class OverrideMatch(Section):
             and (not self.accounts or instance.target.account in self.accounts)
             and (not self.regions or instance.target.region in self.regions)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Override(Section):
+    """Settings for some instances."""
+
+    name: str
+    """A name that no other override has."""
+    match: OverrideMatch
+    """The instances that it is for."""
+    set: Mapping[str, Any]
+    """The settings that it changes."""
+    approved_by: tuple[str, ...] = ()
+    """Two people of `ownership.contacts`, by address, who vouch for `mode: auto` with `terminate`."""
 
 
 @dataclass(frozen=True, slots=True)

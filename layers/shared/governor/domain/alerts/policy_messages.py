@@ -1,0 +1,77 @@
+"""The words of messages about versions of the policy.
+
+Pure wording. This module must not know channels, nor where documents are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import unified_diff
+from typing import Literal
+
+from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of
+from governor.domain.instance import Target
+from governor.domain.units import UtcDatetime
+from governor.domain.wording import bullets, listed
+
+_MOST_LINES = 40
+_MOST_CHARACTERS = 160
+_NAMED = 12
+State = Literal["in-force", "waits", "refused", "writer"]
+_SAID: Mapping[State, tuple[str, Sequence[str]]] = {
+    "in-force": ("The policy changed", ["It is in force now."]),
+    "waits": (
+        "A risky change of the policy waits",
+        ["It waits until two people of ownership.contacts stand behind it."],
+    ),
+    "refused": (
+        "A new version of the policy was refused",
+        ["It cannot be used. The one before stays in force."],
+    ),
+    "writer": ("Who changed the policy", []),
+}
+"""Subject and first lines, by what became of a version."""
+
+
+def who(writer: str, author: str) -> str:
+    """Return who wrote a version and how that is known: the ARN that CloudTrail has seen, or a claim."""
+    if writer:
+        return f"{writer} (CloudTrail)"
+    claim = f"{author}, as stated by the writer" if author else "somebody unknown"
+    return f"{claim} (turn on CloudTrail data events of the policy's bucket to be sure)"
+
+
+def difference(before: str, after: str) -> list[str]:
+    """Return a short unified diff: printable lines, as many as fit into a message."""
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm=""))[2:]
+    shown = [("".join(c if c.isprintable() else " " for c in one))[:_MOST_CHARACTERS] for one in lines]
+    more = [f"... and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
+    return ["Changes (- before, + after):", *shown[:_MOST_LINES], *more] if lines else []
+
+
+def version_alert(
+    hub: Target,
+    version: str,
+    writer: str,
+    state: State,
+    now: UtcDatetime,
+    *,
+    risky: Sequence[str] = (),
+    behind: Collection[str] = (),
+    more: Sequence[str] = (),
+) -> Alert:
+    """Return what became of a version, or who wrote it. `behind` are the people who stand behind it, `more`
+    is its diff or why it was refused."""
+    subject, said = _SAID[state]
+    lines = [f"Version {version} of the policy was written by {writer}.", *said]
+    if state == "waits":
+        lines += [
+            f"So far: {', '.join(sorted(behind)) or 'nobody'}. The writer counts if CloudTrail names one.",
+            f"To accept it: bin/governor policy accept {version}",
+        ]
+    lines += ["Risky changes:", *bullets(risky, _NAMED)] if risky else []
+    subject += f": {listed(risky, 3)}" if risky else ""
+    severity = Severity.WARNING if risky or state == "refused" else Severity.INFO
+    facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
+    kind, dedup_id = AlertKind.POLICY_CHANGED, f"policy-{version}-{state}"
+    return alert_of(kind, severity, hub, subject, [*lines, *more], dedup_id, now, facts=facts)

@@ -1,0 +1,124 @@
+"""Versions of the policy: each is announced, and put in force when nothing stands against it.
+
+This module must not know where documents are kept, nor how one is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from governor.domain.alerts.policy_messages import State, difference, version_alert, who
+from governor.domain.instance import Target
+from governor.domain.policy.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
+from governor.domain.policy.contacts import Ownership
+from governor.domain.units import printable
+from governor.errors import ConflictError, DecisionRefused, NotAllowed, PolicyError, PolicyProblem
+from governor.ports import Announcer, Clock, PolicyDocuments
+from governor.stores import StateTable
+from governor.usecases.once import Once
+
+_ANNOUNCED_FOR = timedelta(days=365)
+_IN_FORCE_SOON = timedelta(minutes=1)
+"""Whoever announces a version puts it in force at once; after a crash in between, the next review does."""
+
+
+class InForce(Protocol):
+    """The text of the document in force."""
+
+    def read(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPolicy:
+    """Reviews the newest version. The one function that uses it decides which version is in force."""
+
+    clock: Clock
+    documents: PolicyDocuments
+    policy_text: InForce
+    state: StateTable
+    once: Once
+    announcer: Announcer
+    hub: Target
+    parse: Callable[[str], Parsed]
+    parse_accepted: Callable[[str], Parsed]
+
+    def __call__(self, written: tuple[str, str] | None = None) -> None:
+        """Review the newest version, unless it is in force. `written`: a version, and who wrote it.
+
+        A version comes into force after people were notified. A failure leaves the one before in force, and
+        the next review tries again.
+
+        Raises:
+            CloudError: something could not be read, sent or kept.
+        """
+        if written is not None:
+            self.state.note_writer(*written)
+        if not self._review() and written is not None:
+            self._announce(*written, "writer")
+
+    def _review(self) -> bool:
+        """Return whether people were notified of the newest version, with who wrote it."""
+        newest, before = self.documents.newest(), self.state.version_in_force()
+        if newest is None or newest.version == before:
+            return False
+        text, version = self.policy_text.read(), newest.version
+        in_force, writer = self.parse_accepted(text), self.state.writer(version)
+        by = who(writer, newest.author)
+        try:
+            if version == "null":
+                raise PolicyError([PolicyProblem("", "has no version: turn on versioning of its bucket")])
+            paths = risky(in_force, self.parse(newest.text))
+        except PolicyError as error:
+            return self._announce(version, by, "refused", more=[printable(str(error))])
+        policy = in_force.base().policy
+        behind = people_behind(writer, self.state.accepted(version), policy.ownership)
+        changes = difference(text, newest.text)
+        if paths and policy.two_people_for_policy and len(behind) < PEOPLE_NEEDED:
+            return self._announce(version, by, "waits", risky=paths, behind=behind, more=changes)
+        announced = self._announce(version, by, "in-force", risky=paths, more=changes)
+        if announced:
+            # Another review may have been first.
+            with suppress(ConflictError):
+                self.state.put_in_force(version, before, self.clock.now())
+        return announced
+
+    def _announce(self, version: str, by: str, state: State, **more: Any) -> bool:
+        alert = version_alert(self.hub, version, by, state, self.clock.now(), **more)
+        keep = _IN_FORCE_SOON if state == "in-force" else _ANNOUNCED_FOR
+        return self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptPolicy:
+    """Keeps that a known person accepts a version. The next review counts it."""
+
+    clock: Clock
+    state: StateTable
+    documents: PolicyDocuments
+
+    def __call__(self, version: str, identity: str, people: Ownership) -> frozenset[str]:
+        """Return who stands behind the version now.
+
+        Raises:
+            NotAllowed: the policy in force does not know this identity, or it wrote the version.
+            DecisionRefused: the version is in force.
+            NotFound: there is no such version.
+        """
+        if version == self.state.version_in_force():
+            raise DecisionRefused("this version is in force already")
+        self.documents.read(version)
+        writer, person = self.state.writer(version), people.person(identity)
+        if person is None:
+            where = "ownership.contacts.<name>.identities of the policy in force"
+            raise NotAllowed(
+                f"map {identity} to an address in {where}: only a person that it knows may accept"
+            )
+        if person in people_behind(writer, (), people):
+            raise NotAllowed("you wrote this version: another person must accept it")
+        self.state.accept_version(version, identity, self.clock.now())
+        return people_behind(writer, self.state.accepted(version), people)

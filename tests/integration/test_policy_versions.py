@@ -1,0 +1,161 @@
+"""The versions of the policy on the deployed stack: put, announced, accepted, in force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.governor import main
+from local.cloud import ACCOUNT
+from tests.integration.stage import Stage
+
+ARN = f"arn:aws:iam::{ACCOUNT}:user"
+POLICY = f"""mode: observe
+two_people_for_policy: true
+ownership:
+  contacts:
+    ops:
+      emails: [alice@example.com, bob@example.com]
+      identities: {{"aws:{ARN}/alice": alice@example.com, "aws:{ARN}/bob": bob@example.com}}
+"""
+ASK = POLICY.replace("observe", "ask")
+As = Callable[[str], None]
+
+
+@pytest.fixture
+def versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """The stack with an empty bucket, before and after: other tests go by the parameter."""
+    monkeypatch.setenv("GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]))
+    yield stage
+    bucket, table = stage.scene.outputs["PolicyBucketName"], stage.scene.outputs["StateTableName"]
+    cloud = stage.scene.cloud
+    cloud.client("s3").delete_object(Bucket=bucket, Key="policy.yaml")
+    key = {"pk": {"S": "VERSION#in-force"}, "sk": {"S": "POLICY"}}
+    cloud.client("dynamodb").delete_item(TableName=table, Key=key)
+
+
+@pytest.fixture
+def be(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> As:
+    """The command line with the keys of an IAM user."""
+    iam = stage.scene.cloud.client("iam")
+    keys: dict[str, dict[str, str]] = {}
+    for name in ("alice", "bob", "mallory"):
+        iam.create_user(UserName=name)
+        keys[name] = iam.create_access_key(UserName=name)["AccessKey"]
+
+    def become(name: str) -> None:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys[name]["AccessKeyId"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys[name]["SecretAccessKey"])
+
+    return become
+
+
+@pytest.fixture
+def put(versions: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Store a policy by the command line; the version."""
+
+    def store(text: str) -> str:
+        file = tmp_path / "policy.yaml"
+        file.write_text(text)
+        assert 0 == main(["policy", "put", str(file)])
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("stored as")]
+        return line.split()[-1]
+
+    assert versions.scene.outputs
+    return store
+
+
+def told(stage: Stage, version: str, state: str) -> dict[str, Any]:
+    """The message about a version, once it has arrived."""
+
+    def arrived() -> dict[str, Any] | None:
+        mails = [m for m in stage.scene.read_mail() if m["kind"] == "policy-changed"]
+        wanted = {"version": version, "state": state}.items()
+        return next((m for m in mails if wanted <= m["facts"].items()), None)
+
+    return stage.eventually(arrived, f"nobody was told that {version} is {state}")
+
+
+def in_force(stage: Stage, version: str) -> bool | None:
+    """Whether the version is in force; for waiting."""
+    return stage.state.version_in_force() == version or None
+
+
+def test_a_risky_version_waits_until_another_person_accepts_it(
+    versions: Stage, put: Callable[[str], str], be: As, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alice writes it, as CloudTrail says. She cannot accept it, Bob can; the next sweep goes by it."""
+    first = put(POLICY)
+    versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
+    assert "mode: ask" not in "".join(told(versions, first, "in-force")["lines"])
+
+    risky = put(ASK)
+    waits = told(versions, risky, "waits")
+    assert ["mode"] == waits["facts"]["risky"]
+    assert {"-mode: observe", "+mode: ask"} <= set(waits["lines"])
+    event = json.loads((Path(__file__).parents[2] / "events/plan_sweep/seen-by-cloudtrail.json").read_text())
+    event["detail"]["responseElements"]["x-amz-version-id"] = risky
+    # Nobody but AWS can send events of CloudTrail, also not to the local cloud.
+    assert ({}, False) == versions.invoke("PlanSweep", event)
+    assert f"{ARN}/alice" == versions.state.writer(risky)
+
+    be("mallory")
+    assert 1 == main(["policy", "accept", risky])
+    be("alice")
+    assert 1 == main(["policy", "accept", risky])
+    assert "another person must accept it" in capsys.readouterr().err
+    versions.scene.sweep()
+    assert in_force(versions, first)
+
+    be("bob")
+    assert 0 == main(["policy", "accept", risky])
+    assert "comes into force with the next sweep" in capsys.readouterr().out
+    versions.scene.sweep()
+    assert in_force(versions, risky)
+    assert f"{ARN}/alice (CloudTrail)" in "".join(told(versions, risky, "in-force")["lines"])
+
+
+def test_a_version_that_cannot_be_used_leaves_the_one_before_in_force(
+    versions: Stage, put: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it came past the command line, which refuses it; and the next sweep works."""
+    long = ASK + "".join(f"# {number} {'x' * 70}\n" for number in range(400))
+    assert len(long) > 30_000
+    first = put(long)
+    versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
+    capsys.readouterr()
+    bad = versions.scene.cloud.client("s3").put_object(
+        Bucket=versions.scene.outputs["PolicyBucketName"], Key="policy.yaml", Body=b"mode: banana\n"
+    )["VersionId"]
+
+    assert any("banana" in line for line in told(versions, bad, "refused")["lines"])
+    instance_id, _ = versions.ask()
+    assert in_force(versions, first)
+    assert "ask" == versions.episode(instance_id).mode.value
+
+    assert 0 == main(["policy", "history"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [(bad, "not in force"), (first, "in force")] == [
+        (line.split()[0], " ".join(line.split()[2:])[: len("not in force" if bad in line else "in force")])
+        for line in lines[:2]
+    ]
+    assert 0 == main(["policy", "show"])
+    assert long == capsys.readouterr().out
+    assert 0 == main(["policy", "show", bad])
+    assert "mode: banana\n" == capsys.readouterr().out
+
+
+def test_put_refuses_what_could_never_work(versions: Stage, tmp_path: Path) -> None:
+    """A mistake, and a selector that IAM does not allow: nothing is stored."""
+    for text in ("mode: banana\n", "selector: {tag_key: Purpose, tag_value: other}\n"):
+        file = tmp_path / "policy.yaml"
+        file.write_text(text)
+        assert 1 == main(["policy", "put", str(file)])
+    listed = versions.scene.cloud.client("s3").list_objects_v2(
+        Bucket=versions.scene.outputs["PolicyBucketName"]
+    )
+    assert 0 == listed["KeyCount"]
