@@ -98,7 +98,10 @@ def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
 def _of_judging(policy: Policy) -> Iterator[str]:
     vetoes, breaker = policy.vetoes, policy.breaker
     if policy.idle.window_minutes < _SHORT_WINDOW_MINUTES:
-        yield f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle; use 60"
+        yield (
+            f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle, and `no-data` "
+            "where one reading of CPU or network is late; use 60"
+        )
     if policy.ask_window.total_seconds() < _SHORT_WINDOW_MINUTES * 60:
         yield f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during coffee breaks; use 180"
     limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)

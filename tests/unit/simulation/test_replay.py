@@ -535,12 +535,9 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
         def shape(self, _: str) -> Shape | None:
             return recording.shape
 
-    one_bin = replace(
-        policy, idle=replace(policy.idle, window_minutes=5), metrics=replace(policy.metrics, lag_seconds=0)
-    )
-    gathered = GatherEvidence(answer, Catalogue())(
-        recording.instance.target, [replace(request, policy=one_bin)], recording.span.end
-    )
+    newest = replace(policy, metrics=replace(policy.metrics, lag_seconds=0))
+    one_bin = replace(request, policy=newest, length=timedelta(minutes=5))
+    gathered = GatherEvidence(answer, Catalogue())(recording.instance.target, [one_bin], recording.span.end)
     evidence = gathered[recording.instance.instance_id].evidence
     assert (activity(evidence, policy) is not None) == bool(recording.activity(policy)[0])
 

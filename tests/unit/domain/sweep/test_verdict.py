@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ from governor.domain.evidence import (
     readings,
     window_before,
 )
-from governor.domain.policy.policy import IdleRule, Policy, Vetoes
+from governor.domain.policy.policy import IdleRule, Mode, Policy, Vetoes
+from governor.domain.sweep.judging import judge_again
 from governor.domain.sweep.verdict import (
     NO_HOLD,
     Hold,
@@ -643,3 +645,31 @@ def test_evidence_without_work_keeps_the_hash_it_was_frozen_with() -> None:
     for evidence in (plain, works):
         assert [evidence] == list(read_all(Evidence, [written(evidence)]))
     assert evidence_hash(plain) != evidence_hash(works)
+
+
+@pytest.mark.parametrize("figure", ["memory", "power"])
+@pytest.mark.parametrize(("gpus", "kind"), [(1, VerdictKind.IDLE), (8, VerdictKind.NO_DATA)])
+def test_a_required_figure_of_several_gpus_in_one_series_is_not_known(
+    figure: Any, gpus: int, kind: VerdictKind
+) -> None:
+    """It goes on where one GPU does not publish it, so nothing that acts rests on it."""
+    vetoes = Vetoes(memory_used_percent=90.0, required=(figure,))
+    policy = Policy(mode=Mode.ASK, vetoes=vetoes)
+    window = window_before(NOW, policy.ask_window, policy.period, policy.lag)
+    evidence = make_evidence(
+        window=window,
+        source=MetricSource.AGGREGATE,
+        gpus=(GpuReadings("all", (1.0,) * window.bins),),
+        gpus_expected=gpus,
+        gpus_reporting=gpus,
+        samples=(5.0 * gpus,) * window.bins,
+        memory_used_percent=1.0,
+        read=frozenset({"power", "cpu", "network", "memory"}),
+        last_measured=dict.fromkeys(("power", "cpu", "network", "memory"), window.end),
+    )
+    verdict, _ = judge_again(INSTANCE, NO_HOLD, evidence, None, policy, NOW)
+
+    assert kind is verdict.kind
+    assert ("only one series for all GPUs has it" in verdict.reason) == (gpus > 1)
+    free = replace(policy, vetoes=replace(vetoes, required=("cpu",)))
+    assert VerdictKind.IDLE is judge_again(INSTANCE, NO_HOLD, evidence, None, free, NOW)[0].kind

@@ -18,7 +18,7 @@ from tests.unit.usecases.world import ALICE, PEOPLE, World
 LOOSER: dict[str, dict[str, Any]] = {
     "idle": {
         "utilization_below_percent": 50.0,
-        "window_minutes": 5,
+        "window_minutes": 10,
         "minimum_coverage_percent": 50.0,
         "grace_after_launch_minutes": 0,
     },

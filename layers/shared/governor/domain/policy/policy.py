@@ -157,7 +157,7 @@ class IdleRule(Section):
 
     utilization_below_percent: float = between(5.0, 0.1, 50)
     """A GPU is idle while its maximum utilization is under this percentage."""
-    window_minutes: int = between(60, 5, 20_160)
+    window_minutes: int = between(60, 10, 20_160)
     """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
     minimum_coverage_percent: float = between(80.0, 50, 100)
     """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""

@@ -34,6 +34,7 @@ from governor.domain.sweep.verdict import (
     judge,
     judge_age,
     judge_holes,
+    judge_parts,
     judge_unread,
     judge_utilization_only,
     still_busy,
@@ -180,8 +181,17 @@ def judge_again(
     `evidence` covers `policy.ask_window`. `shorter`, its newest part, is judged while memory is released.
     """
     verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
+    unknown = judge_parts(evidence, policy)
+    if verdict.is_idle and unknown is not None:
+        return unknown, evidence
     sooner = sooner_window(policy)
-    if verdict.is_idle or shorter is None or sooner is None or not is_released(evidence, policy):
+    if (
+        unknown is not None
+        or verdict.is_idle
+        or shorter is None
+        or sooner is None
+        or not is_released(evidence, policy)
+    ):
         return verdict, evidence
     return judge_question(instance, hold, shorter, policy, sooner, now), shorter
 

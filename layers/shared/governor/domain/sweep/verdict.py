@@ -287,6 +287,16 @@ def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
     return window.bin_end(ends[-1] - 1) if ends else None
 
 
+def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """No data where a required figure of the GPUs is only known by one series for several of them: it goes on
+    where one GPU does not publish it."""
+    for figure in _required(policy):
+        if figure in ("memory", "power") and _is_counted(evidence):
+            reason = f"{_FIGURES[figure]} is required by the policy, and only one series for all GPUs has it"
+            return _no_data(evidence, f"{reason}: publish it for each GPU")
+    return None
+
+
 def _is_counted(evidence: Evidence) -> bool:
     """Whether an aggregate stands for several GPUs, whose samples are counted."""
     return evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1
