@@ -15,7 +15,7 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration soak test-browser screenshots check lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -50,6 +50,13 @@ screenshots: env-cloud env-browser ## pages, mail and Slack message as pictures 
 
 check: env-project env-cloud env-sam ## everything that must hold, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks
+
+mutants: env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
+	@$(VENV)/python -m scripts.mutants $(FILES)
+
+audit: ## look all pinned packages up among known vulnerabilities; needs PyPI; no part of check
+	@"$(PYTHON)" scripts/environment.py audit
+	@scripts/audit.sh
 
 lint: env-project
 	$(VENV)/ruff format --check $(SOURCES)

@@ -199,7 +199,7 @@ def _tried(folder: Path, layer: Path, event: Path) -> dict[str, Any] | None:
         _start(folder, layer, event, Path(out.name))
         content = Path(out.name).read_bytes()
         # Written a moment ago by the probe.
-        return dict(pickle.loads(content)) if content else None  # noqa: S301
+        return dict(pickle.loads(content)) if content else None  # noqa: S301 - our own child's
 
 
 def _run(folder: Path, layer: Path, event: Path) -> dict[str, Any]:

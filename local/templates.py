@@ -37,7 +37,7 @@ _Loader.add_multi_constructor("!", _intrinsic)  # type: ignore[no-untyped-call]
 def load_template(path: Path) -> dict[str, Any]:
     """The template as dicts and lists."""
     # _Loader is a SafeLoader with CloudFormation's tags.
-    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a safe loader
     return document
 
 

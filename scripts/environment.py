@@ -25,6 +25,7 @@ ENVIRONMENTS = {
     "cloud": (TOOLS / "cloud", "requirements/cloud.txt"),
     "sam": (TOOLS / "sam", "requirements/sam.txt"),
     "checkov": (TOOLS / "checkov", "requirements/checkov.txt"),
+    "audit": (TOOLS / "audit", "requirements/audit.txt"),
     "browser": (TOOLS / "browser", "requirements/browser.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }

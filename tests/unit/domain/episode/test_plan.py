@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.episode.plan import MAIN_STEPS, PlanFacts, Price, Step, companions, draw_plan, unmet
+from governor.domain.episode.plan import (
+    MAIN_STEPS,
+    PlanFacts,
+    Price,
+    Saving,
+    Step,
+    companions,
+    draw_plan,
+    unmet,
+)
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Protection, SpotRequestType, Volume
 from governor.domain.policy.policy import Action, PlanRule, Policy, Prices
 from tests.builders import make_facts, make_instance
@@ -151,6 +162,124 @@ def test_losses_are_named() -> None:
     assert all(part in lost for part in ("1x250", "vol-1", "198.51.100.7", "RAM"))
     assert "vol-2" in stays
     assert "vol-2" not in lost
+
+
+def test_a_price_that_is_known_in_part_is_no_saving() -> None:
+    """Neither figure is guessed from the other; a day is 24 hours."""
+    whole = Saving(Decimal("3.5"), Decimal("0.5"))
+    assert (Decimal(3), Decimal(72)) == (whole.saved_usd_per_hour, whole.saved_usd_per_day)
+    for half in (Saving(Decimal(3), None), Saving(None, Decimal(3))):
+        assert (None, None) == (half.saved_usd_per_hour, half.saved_usd_per_day)
+
+
+RAM = "everything in RAM and in GPU memory"
+DISK = "all data on local NVMe (1x250 GB); it is in no snapshot"
+ADDRESS = "the public IPv4 address 198.51.100.7, unless it is an Elastic IP"
+COPY = "user data, if it has any: no copy is kept, because it may hold secrets"
+GOES = "volume vol-1 (/dev/xvda, 100 GiB): deleted with it"
+KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
+COPIES = "one snapshot per EBS volume, to be deleted after 30 days at the earliest"
+ITSELF = "the instance itself; starting it again depends on free capacity of its type"
+AFTER = (
+    "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; they are "
+    "crash-consistent"
+)
+TWO = (Volume("vol-1", "/dev/xvda", True, 100), Volume("vol-2", "/dev/sdb", False))
+
+
+def shape(**changes: Any) -> dict[str, Any]:
+    """Facts of a type with these properties."""
+    known = make_facts().shape
+    assert known is not None
+    return {"shape": replace(known, **changes)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes", "facts", "lost", "stays"),
+    [
+        (
+            STOP,
+            {},
+            {},
+            [RAM, DISK],
+            ["volume vol-1 (/dev/xvda, 100 GiB), billed as before", KEPT, COPIES, ITSELF],
+        ),
+        (TERMINATE, {}, {}, [RAM, DISK, GOES, COPY], [KEPT, COPIES]),
+        (TERMINATE, {"public_ip": "198.51.100.7"}, {}, [RAM, DISK, ADDRESS, GOES, COPY], [KEPT, COPIES]),
+        (TERMINATE, {}, shape(local_nvme=None), [RAM, GOES, COPY], [KEPT, COPIES]),
+        (
+            TERMINATE,
+            {"lifecycle": Lifecycle.SPOT},
+            {"spot_request": SpotRequestType.ONE_TIME},
+            [RAM, DISK, GOES, COPY, AFTER],
+            [KEPT, COPIES],
+        ),
+        (
+            TERMINATE,
+            {"root_device_type": "instance-store"},
+            shape(local_nvme="unknown"),
+            [
+                RAM,
+                "all data on local disks (their size is not in the catalogue); it is in no snapshot",
+                "the whole root volume: it is an instance store and in no snapshot",
+                GOES,
+                COPY,
+                AFTER,
+            ],
+            [KEPT, COPIES],
+        ),
+        (
+            TERMINATE,
+            {},
+            {"shape": None},
+            [RAM, "local disks, if g5.xlarge has any (the type is not in the catalogue)", GOES, COPY],
+            [KEPT, COPIES],
+        ),
+        (STOP, {"volumes": ()}, {}, [RAM, DISK], [ITSELF]),
+        (STOP, {"host_id": "h-1"}, {}, [], []),
+    ],
+)
+def test_what_is_lost_and_what_stays_is_said_word_by_word(
+    policy: Policy, changes: dict[str, Any], facts: dict[str, Any], lost: list[str], stays: list[str]
+) -> None:
+    """People say yes to these lines, so none may be missing, and none may be there without its reason."""
+    plan = draw_plan(make_facts(make_instance(**{"volumes": TWO, **changes}), **facts), policy)
+    assert (lost, stays) == ([*plan.losses], [*plan.stays])
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "loses"),
+    [
+        ({}, {}, True),
+        ({}, shape(local_nvme=None), False),
+        ({}, shape(local_nvme="unknown"), True),
+        ({}, {"shape": None}, True),
+        ({"root_device_type": "instance-store"}, shape(local_nvme=None), True),
+        ({"host_id": "h-1"}, {}, False),
+    ],
+)
+def test_disks_inside_the_host_are_known_to_be_lost(
+    changes: dict[str, Any], facts: dict[str, Any], loses: bool
+) -> None:
+    """It decides who is asked; what is not known may have them, and a plan without steps loses nothing."""
+    assert loses is draw_plan(make_facts(make_instance(**changes), **facts), TERMINATE).loses_local_disks
+
+
+def test_what_can_neither_be_stopped_nor_terminated_is_left_alone() -> None:
+    """Whatever the policy says of each alone: a stop of a one-time Spot instance would fail."""
+    spot = make_instance(lifecycle=Lifecycle.SPOT, spot_request_id="sir-1")
+    facts = make_facts(spot, spot_request=SpotRequestType.ONE_TIME, protection=Protection(termination=True))
+    stop_instead = Policy(plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP))
+
+    plan = draw_plan(facts, stop_instead)
+    assert (Action.NOTIFY_ONLY, ()) == (plan.action, plan.steps)
+
+
+def test_a_policy_that_only_notifies_has_no_other_reason() -> None:
+    """Nothing replaces what it wants."""
+    protected = make_facts(protection=Protection(stop=True))
+    plan = draw_plan(protected, Policy(plan=PlanRule(Action.NOTIFY_ONLY)))
+    assert (Action.NOTIFY_ONLY, ()) == (plan.action, plan.replaced_because)
 
 
 def test_a_stop_saves_the_instance_less_its_snapshots() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import empty_evidence, evidence_hash
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
@@ -276,7 +276,10 @@ def test_silence_acts_by_the_policy_of_the_instance_as_it_is_now(acts: bool) -> 
     assert 1 == policies.resolved
 
 
-@pytest.mark.parametrize(("left", "acts"), [(timedelta(hours=2), False), (timedelta(minutes=10), True)])
+@pytest.mark.parametrize(
+    ("left", "acts"),
+    [(timedelta(hours=2), False), (timedelta(minutes=16), False), (timedelta(minutes=15), True)],
+)
 def test_silence_acts_only_when_the_time_to_answer_is_over(left: timedelta, acts: bool) -> None:
     """Whoever ends the waiting tasks early, as `states:SendTaskFailure` may, makes nobody silent.
 
@@ -482,3 +485,43 @@ def test_a_session_in_a_member_account_names_the_episode_and_who_approved(
         replace(world.guards, accounts=accounts, inspect=inspect).clear(world.ref, Step.STOP)
 
     assert [(world.ref.execution_name, who)] == [target.session for target in targets]
+
+
+def test_an_answer_that_keeps_it_holds_up_to_its_very_end() -> None:
+    """And not beyond: the date that people read is the date."""
+    world = World()
+    record = world.state.record(TARGET, world.ref.instance_id)
+    world.state.put(replace(record, hold=Hold(snoozed_until=NOW + timedelta(minutes=1))))
+    with pytest.raises(SafetyError, match="snoozed until"):
+        world.guards.clear(world.ref, Step.STOP)
+
+    world.clock.moment = NOW + timedelta(minutes=1)
+    assert world.guards.clear(world.ref, Step.STOP)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"cleared_step": None}, "was not rechecked before acting"),
+        ({"phase": Phase.ASKING}, "was not rechecked before acting"),
+        ({"cleared_at": None}, "the last recheck was never"),
+        ({"phase": Phase.CLOSED}, "the episode is over: closed"),
+    ],
+)
+def test_half_of_a_recheck_is_none(changes: dict[str, object], says: str) -> None:
+    """Whatever of it is missing; and what is over is over, however little is known of its end."""
+    world = World()
+    rewrite_episode(world, **changes)
+
+    with pytest.raises(SafetyError, match=says):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.ec2.calls
+
+
+def test_another_plan_says_why_only_where_there_is_a_reason() -> None:
+    """As where the policy itself wants something else now."""
+    world = World()
+    policy = world.policies.policy
+    world.policies.policy = replace(policy, plan=replace(policy.plan, action=Action.NOTIFY_ONLY))
+    with pytest.raises(SafetyError, match=r"another now: nothing$"):
+        world.guards.clear(world.ref, Step.STOP)

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.episode.episode import Outcome, Phase, Terms
+from governor.domain.episode.episode import EpisodeRef, Outcome, Phase, Terms
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import empty_evidence
 from governor.domain.instance import Lifecycle, Protection, Volume
 from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import CloudError, ConflictError, Protected, SafetyError, Throttled
+from governor.usecases.episode.guards import Cleared
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
 
@@ -416,7 +417,7 @@ def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
     assert (False, Outcome.WOKE_UP) == (result.proceed, result.outcome)
 
 
-@pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.1, False)])
+@pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.0, True), (4.1, False)])
 def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float, passes: bool) -> None:
     """What it wrote since they began would be lost, however idle its GPU is."""
     world = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
@@ -428,7 +429,69 @@ def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float
     if passes:
         world.put_away(world.ref, Step.TERMINATE)
     else:
-        with pytest.raises(SafetyError, match="running_snapshot_valid_minutes"):
+        with pytest.raises(
+            SafetyError, match=r"older than 240 minutes \(plan.running_snapshot_valid_minutes"
+        ):
             world.put_away(world.ref, Step.TERMINATE)
 
     assert (["terminate"] if passes else []) == world.writes()
+
+
+def test_an_instance_that_was_stopped_first_may_wait_for_its_snapshots() -> None:
+    """It has written nothing since, however long they take."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.clock.moment = NOW + timedelta(hours=20)
+    world.let_through(Step.TERMINATE)
+    world.put_away(world.ref, Step.TERMINATE)
+
+    assert ["stop", "terminate"] == world.writes()
+
+
+@pytest.mark.parametrize("instant", [True, False])
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_a_repeated_step_is_one_call_while_it_takes_effect_and_after(step: Step, instant: bool) -> None:
+    """EC2 answers at once and takes its time."""
+    world = World(action=Action.TERMINATE)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    world.ec2.instant = instant
+    for _ in range(2):
+        assert not world.put_away(world.ref, step)
+    assert 1 == world.writes().count(step.value)
+
+
+class LostRequest:
+    """Guards that let an instance through whose Spot request EC2 has just stopped to name."""
+
+    def __init__(self, guards: Any) -> None:
+        self._guards = guards
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._guards, name)
+
+    def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
+        cleared: Cleared = self._guards.clear(ref, step)
+        return replace(cleared, instance=replace(cleared.instance, spot_request_id=None))
+
+
+def test_no_termination_while_a_spot_request_is_not_known_that_must_be_canceled_first() -> None:
+    """Left open, it would launch a successor. The plan would differ, too; this guard holds by itself."""
+    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"})
+    world.stop_and_snapshot()
+    put_away = replace(world.put_away, guards=LostRequest(world.guards))  # type: ignore[arg-type]
+
+    with pytest.raises(SafetyError, match="its Spot request is not known"):
+        put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_an_instance_that_others_terminated_is_no_success_of_ours() -> None:
+    """Only our own earlier call makes such a state one: the ledger would book it, and nobody would look."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    for state in ("shutting-down", "terminated"):
+        world.change_instance(state=state)
+        with pytest.raises(SafetyError, match=f"the instance is {state}, not stopped"):
+            world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()

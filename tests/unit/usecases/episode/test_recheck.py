@@ -11,12 +11,13 @@ import pytest
 
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
+from governor.domain.evidence import Evidence, window_before
 from governor.domain.instance import Session
-from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.policy.policy import Action, Caps, Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
-from governor.errors import AccessDenied, Throttled, Unavailable
-from tests.builders import NOW, TARGET
+from governor.errors import AccessDenied, MetricsLate, Throttled, Unavailable
+from tests.builders import NOW, TARGET, make_evidence
 from tests.unit.usecases.world import World
 
 UTILIZATION = "nvidia_smi_utilization_gpu"
@@ -246,3 +247,60 @@ def test_a_closed_episode_is_not_moved() -> None:
 
     assert (False, Outcome.REFUSED) == (result.proceed, result.outcome)
     assert Phase.CLOSED is phase_of(world)
+
+
+def test_readings_that_may_still_come_are_waited_for() -> None:
+    """Giving up would end what people have approved, because CloudWatch is slow."""
+    world = World(phase=Phase.ASKING)
+    world.metrics.publish(UTILIZATION, own(world), [*[1.0] * 47, None])
+
+    with pytest.raises(MetricsLate, match="published nothing in the newest 5 min"):
+        world.recheck(world.ref, Step.STOP)
+
+
+LONGER = window_before(NOW, timedelta(minutes=180), timedelta(minutes=5), timedelta(minutes=2))
+
+
+@pytest.mark.parametrize(
+    "asked_on",
+    [
+        make_evidence(),
+        make_evidence([1.0] * 36, window=LONGER, memory_newest_percent=5.0),
+    ],
+)
+def test_memory_is_no_reason_where_the_question_did_not_rest_on_it(asked_on: Evidence) -> None:
+    """It was not known to be released, or the question had waited for the longer time anyway."""
+    world = World(phase=Phase.ASKING, evidence=asked_on)
+    world.metrics.publish(UTILIZATION, own(world), [*[1.0] * 20, *[None] * 8, *[1.0] * 20])
+    result = world.recheck(world.ref, Step.STOP)
+
+    assert Outcome.REFUSED is result.outcome
+    assert result.reason.startswith("no-data: ")
+
+
+def test_work_that_ended_where_the_evidence_began_is_no_news() -> None:
+    """People were asked although it was there; what is missing is a longer proof."""
+    world = World(phase=Phase.ASKING)
+    world.metrics.publish(UTILIZATION, own(world), [*[1.0] * 35, 90.0, *[1.0] * 12])
+
+    assert Outcome.REFUSED is world.recheck(world.ref, Step.STOP).outcome
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "step", "waits"),
+    [
+        (Mode.ASK, Action.STOP, Step.STOP, True),
+        (Mode.OBSERVE, Action.STOP, Step.STOP, False),
+        (Mode.ASK, Action.TERMINATE, Step.SNAPSHOT, False),
+    ],
+)
+def test_a_cap_holds_back_what_changes_an_instance_and_nothing_else(
+    mode: Mode, action: Action, step: Step, waits: bool
+) -> None:
+    """A dry run and a snapshot take no place in the hour."""
+    root = "instance-store" if step is Step.SNAPSHOT else "ebs"
+    world = World(mode=mode, action=action, phase=Phase.ASKING, changes={"root_device_type": root})
+    world.policies.policy = replace(world.policies.policy, caps=Caps(organization_actions_per_hour=0))
+    result = world.recheck(world.ref, step)
+
+    assert (not waits, waits) == (result.proceed, result.wait is not None)

@@ -84,11 +84,13 @@ def test_a_snapshot_says_whose_it_is_and_how_long_it_is_kept() -> None:
         assert "notebook before put-away" == tags["Name"]
 
 
-def test_the_snapshots_of_a_lost_answer_are_found() -> None:
+@pytest.mark.parametrize("state", ["pending", "completed"])
+def test_the_snapshots_of_a_lost_answer_are_found(state: str) -> None:
     """EC2 had made them when the call timed out: a retry makes no second set."""
     world = stopped_world()
     world.state.note_step(world.ref, "snapshot", NOW)
     begin_set(world, NOW + timedelta(seconds=1))
+    world.ec2.finish_snapshots(state)
     ids, _ = world.take_snapshot(world.ref)
 
     assert 1 == creations(world)
@@ -319,6 +321,17 @@ def test_an_observed_episode_asks_ec2_and_makes_nothing() -> None:
     assert ((), True) == world.take_snapshot(world.ref)
     assert [("create_snapshots", True)] == [(name, dry) for name, _, dry in world.ec2.calls[1:]]
     assert {} == world.ec2.snapshots
+    assert "snapshot" in episode_of(world).steps_done
+
+
+def test_what_is_recorded_is_not_made_again_whatever_its_tags_say() -> None:
+    """Somebody removed them, or EC2 does not list them yet."""
+    world = stopped_world()
+    first, _ = world.take_snapshot(world.ref)
+    world.ec2.snapshots.clear()
+
+    assert first == world.take_snapshot(world.ref)[0]
+    assert 1 == creations(world)
 
 
 def test_what_cannot_be_stopped_is_snapshot_while_it_runs() -> None:

@@ -14,7 +14,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Breaker, Caps, Mode
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import MustWait, Protected, SafetyError, Throttled
+from governor.errors import MustWait, Protected, SafetyError, Throttled, Unavailable
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable
@@ -198,3 +198,16 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     world.policies.policy = replace(world.policies.policy, breaker=lifted)
     assert not world.put_away(world.ref, Step.STOP)
     assert world.state.approval(APPROVAL_ID) is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [(Throttled("later"), 1), (Unavailable("no answer"), 1), (Protected("stop protection"), 0)],
+)
+def test_what_may_have_taken_effect_stays_counted(error: Exception, counted: int) -> None:
+    """A lost answer may be a stop; what EC2 refused is none."""
+    world = World()
+    world.ec2.failures["stop"] = [error]
+    with pytest.raises(type(error)):
+        world.put_away(world.ref, Step.STOP)
+    assert counted == taken(world)
