@@ -233,5 +233,5 @@ def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> 
     own = policy_api(world, "POST", "v2")
     assert (403, True) == (own.status, "another person must accept it" in own.document["error"])
 
-    world.state.put_in_force("v2", None, world.clock.now())
-    assert 409 == policy_api(world, "POST", "v2").status
+    world.state.put_in_force("v3", None, world.clock.now())
+    assert 409 == policy_api(world, "POST", "v3").status

@@ -49,32 +49,21 @@ class PolicyBucket(Adapter):
 
     def newest(self) -> StoredPolicy | None:
         try:
-            found = self._get(patient=True)
+            found, text = self._get(patient=True)
         except NotFound:
             return None
         author = printable(found.get("Metadata", {}).get("author", ""))
-        at = as_utc(found["LastModified"])
-        return StoredPolicy(found.get("VersionId", "null"), _text(found), at, author)
+        return StoredPolicy(found.get("VersionId", "null"), text, as_utc(found["LastModified"]), author)
 
     def read(self, version: str, *, patient: bool = True) -> str:
-        try:
-            return _text(self._get(patient=patient, VersionId=version))
-        except CloudError as error:
-            # Of a version that there is not, S3 says "not found", "not allowed" or "invalid".
-            if isinstance(error, (Throttled, Unavailable)):
-                raise
-            raise NotFound(f"version {version} of the policy: {error}", operation="s3:GetObject") from error
+        return self._get(patient=patient, VersionId=version)[1]
 
-    def _get(self, *, patient: bool, **which: str) -> Any:
+    def _get(self, *, patient: bool, **which: str) -> tuple[Any, str]:
+        """The object, and its text: not much more than a policy may have. No UTF-8 is no YAML either."""
         client = self._clients.client("s3", patient=patient)
-        return call("s3:GetObject", client, Bucket=self._resource, Key=_KEY, **which)
-
-
-def _text(found: Any) -> str:
-    """The text of an object, not much more than a policy may have. What is no UTF-8 is no YAML either."""
-    with aws_errors("s3:GetObject"):
-        body: bytes = found["Body"].read(_MOST_BYTES)
-    return body.decode(errors="surrogateescape")
+        found = call("s3:GetObject", client, Bucket=self._resource, Key=_KEY, **which)
+        with aws_errors("s3:GetObject"):
+            return found, found["Body"].read(_MOST_BYTES).decode(errors="surrogateescape")
 
 
 class PolicyText:
@@ -87,11 +76,7 @@ class PolicyText:
     def read(self, *, patient: bool = True) -> str:
         """Return it as it is now. A version never changes, so a warm function reads it once.
 
-        Without `patient`, for a caller that can do with an older one, the last text that this function has
-        read where the table does not answer.
-
-        Raises:
-            CloudError: AWS said no.
+        Without `patient` the last one that this function has read, where the table does not answer.
         """
         version = None
         try:

@@ -50,11 +50,8 @@ class ReviewPolicy:
     def __call__(self, written: tuple[str, str] | None = None) -> None:
         """Review the newest version, unless it is in force. `written`: a version, and who wrote it.
 
-        A version comes into force after people were notified. A failure leaves the one before in force, and
-        the next review tries again.
-
-        Raises:
-            CloudError: something could not be read, sent or kept.
+        A version comes into force after people were notified. Raises: CloudError; the one before stays in
+        force then, and the next review tries again.
         """
         if written is not None:
             self.state.note_writer(*written)
@@ -102,23 +99,14 @@ class AcceptPolicy:
     documents: PolicyDocuments
 
     def __call__(self, version: str, identity: str, people: Ownership) -> frozenset[str]:
-        """Return who stands behind the version now.
-
-        Raises:
-            NotAllowed: the policy in force does not know this identity, or it wrote the version.
-            DecisionRefused: the version is in force.
-            NotFound: there is no such version.
-        """
+        """Return who stands behind the version now. Raises: DecisionRefused, CloudError."""
+        writer, person = self.state.writer(version), people.person(identity)
+        if person is None:
+            raise NotAllowed(f"map {identity} to your address in ownership.contacts of the policy in force")
+        if person in people_behind(writer, (), people):
+            raise NotAllowed("you wrote this version: another person must accept it")
         if version == self.state.version_in_force():
             raise DecisionRefused("this version is in force already")
         self.documents.read(version)
-        writer, person = self.state.writer(version), people.person(identity)
-        if person is None:
-            where = "ownership.contacts.<name>.identities of the policy in force"
-            raise NotAllowed(
-                f"map {identity} to an address in {where}: only a person that it knows may accept"
-            )
-        if person in people_behind(writer, (), people):
-            raise NotAllowed("you wrote this version: another person must accept it")
         self.state.accept_version(version, identity, self.clock.now())
         return people_behind(writer, self.state.accepted(version), people)
