@@ -163,6 +163,14 @@ def test_a_version_that_is_gone_is_no_policy(code: str, kind: type[CloudError]) 
         text.read()
 
 
+def test_people_are_reached_where_the_version_in_force_is_gone() -> None:
+    """By the last document that was accepted."""
+    client = ScriptedClient(get_item=[version_of("v1")], get_object=[client_error("NoSuchVersion")])
+    kept = SimpleNamespace(kept_policy=lambda: "mode: ask")
+
+    assert Mode.ASK is last(Parts(settings(), FakeClients(client), state=kept))
+
+
 def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
     """None before the first. What is too long, or no UTF-8, is refused when it is parsed."""
     big, other = b"#" * 400_000, "mode: \xe4".encode("latin-1")

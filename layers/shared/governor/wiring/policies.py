@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
-from governor.errors import PolicyError, Throttled, Unavailable
+from governor.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.usecases.accounts import swept
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready, UseCase
@@ -89,7 +89,7 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
         try:
             document = text.read(patient=False)
             book = parse_policy(document)
-        except (PolicyError, Throttled, Unavailable) as error:
+        except (PolicyError, NotFound, Throttled, Unavailable) as error:
             kept = state.kept_policy()
             if kept is None and not isinstance(error, PolicyError):
                 raise
