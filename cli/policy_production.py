@@ -11,6 +11,7 @@ _PEOPLE = 2
 """So that a question has an answer while one is away."""
 _MOST_ACTIONS_PER_HOUR = 100
 _LONGEST_FREEZE_SHARE = 90
+_SHORTEST_NOTICE_MINUTES = 30
 
 UNSEEN = (
     "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
@@ -50,6 +51,8 @@ def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
         yield "mode", "is observe: nothing is asked or done; set ask when the reports look right"
     if policy.plan.local_disks_may_be_lost_unasked:
         yield "plan.local_disks_may_be_lost_unasked", "wipes data without a yes; set false"
+    if policy.mode is Mode.AUTO and policy.approval.notice_minutes < _SHORTEST_NOTICE_MINUTES:
+        yield "approval.notice_minutes", f"is too short to hold it; set {_SHORTEST_NOTICE_MINUTES} or more"
     if policy.approval.on_expiry == "act":
         yield "approval.on_expiry", "takes silence for a yes; set no-action"
     if not policy.vetoes.required:

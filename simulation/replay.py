@@ -309,7 +309,7 @@ class _Sweeps:
             track.last_known = kind
 
     def _open(self, track: Track, index: int, verdict: Verdict, now: UtcDatetime) -> None:
-        """Asks, tells, or acts at once, as the policy and the plan say."""
+        """Asks, notifies, or gives notice, as the policy and the plan say."""
         rule = track.policy.approval
         if _works_since(track, index, now):
             # The second look before a question sees the last minutes, too.
@@ -321,7 +321,8 @@ class _Sweeps:
             track.quiet = quiet_until(Outcome.TOLD, rule, now, was_opened=True)
             return
         if mode_of(track.policy, track.plan) is Mode.AUTO:
-            track.question = Question(now, None, now, True, verdict.reason, _proved_from(verdict))
+            over = now + timedelta(minutes=rule.notice_minutes)
+            track.question = Question(now, None, over, True, verdict.reason, _proved_from(verdict))
             return
         # In observe, too: what would be asked is what one wants to know.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)

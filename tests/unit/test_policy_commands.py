@@ -217,6 +217,10 @@ def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: 
         ("mode: observe", "mode is observe"),
         ("approval: {on_expiry: act}", "approval.on_expiry takes silence for a yes"),
         ("plan: {local_disks_may_be_lost_unasked: true}", "wipes data without a yes"),
+        (
+            "mode: auto\nmetrics: {publishers_are_trusted: true}\napproval: {notice_minutes: 29}",
+            "approval.notice_minutes is too short",
+        ),
         ("approval: {tag_owner_may: [keep, stop]}\nownership: {email_domains: [a.example]}", "may tag"),
         ("caps: {owner_actions_per_hour: 0}", "caps.owner_actions_per_hour is 0"),
         ("caps: {account_actions_per_hour: 500}", "more than people could put right"),

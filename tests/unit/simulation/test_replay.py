@@ -185,14 +185,17 @@ def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float],
     assert event.sent_at is not None
 
 
-def test_auto_acts_at_once_and_asks_nobody() -> None:
-    """Only where nothing local is lost; else it asks."""
+def test_auto_acts_after_its_notice_and_asks_nobody() -> None:
+    """Only where nothing local is lost; else it asks. Work that comes back in the notice keeps it."""
     diskless = replace(SHAPE, local_nvme=None)
-    policy = by_window(mode=Mode.AUTO)
+    policy = by_window(mode=Mode.AUTO, approval=ApprovalRule(notice_minutes=90.0))
     (acted,) = only(make_recording(bins((IDLE, 6)), shape=diskless), policy).events
     (asked,) = only(make_recording(bins((IDLE, 6))), policy).events
-    assert (None, acted.found_at) == (acted.sent_at, acted.stop.at if acted.stop else None)
+    (woken,) = only(make_recording(bins((IDLE, 2), (BUSY, 4)), shape=diskless), policy).events
+    assert acted.stop is not None
+    assert (None, acted.found_at + timedelta(minutes=90)) == (acted.sent_at, acted.stop.at)
     assert asked.found_at == asked.sent_at
+    assert (Ending.WOKE_UP, None) == (woken.ending, woken.stop)
 
 
 @pytest.mark.parametrize(

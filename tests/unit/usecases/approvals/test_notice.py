@@ -72,6 +72,24 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
     assert [] == world.writes()
 
 
+@pytest.mark.parametrize(("then", "now"), [(60.0, 5.0), (5.0, 60.0)])
+def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: float, now: float) -> None:
+    """Whichever of the two policies gives more time: the wait, the recheck and the call agree."""
+    world = auto()
+    world.state.put(replace(episode_of(world), notice=timedelta(minutes=then)))
+    rule = replace(world.policies.policy.approval, notice_minutes=now)
+    world.policies.policy = replace(world.policies.policy, approval=rule)
+    deliver(world, "email")
+    world.clock.moment = NOW + timedelta(minutes=59)
+    assert Progress(done=False, wait_seconds=60) == look(world)
+    assert not world.recheck(world.ref, Step.STOP).proceed
+    with pytest.raises(SafetyError, match="is not over before"):
+        world.put_away(world.ref, Step.STOP)
+    world.clock.moment = NOW + HOUR
+    assert look(world).done
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
 def test_what_began_after_the_notice_goes_on() -> None:
     """And before it, only a person's answer ends the wait."""
     world = World(mode=Mode.AUTO, decide=False)

@@ -35,6 +35,7 @@ LOOSER: dict[str, dict[str, Any]] = {
         "ask_after_released_minutes": 5,
         "released_memory_below_percent": 50.0,
         "released_for_minutes": 5,
+        "notice_minutes": 5.0,
     },
 }
 

@@ -191,13 +191,16 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
-def notice_until(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+def notice_until(
+    episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
+) -> UtcDatetime | None:
     """Return when the notice of mode auto is over; `None` before those have it whom it is for.
 
-    It counts from the first delivery to them: later messages name the same time.
+    It counts from the first delivery to them: later messages name the same time. `minutes` are those of
+    today's policy, which may only add to it.
     """
     told = _delivered_at(episode, Stage.TELL, deliveries)
-    return told + episode.notice_length if told else None
+    return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
 
 
 def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:

@@ -623,10 +623,11 @@ _PROVES_MORE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     **dict.fromkeys(("cpu_percent", "network_bytes_per_second"), min),
     **dict.fromkeys(("window_minutes", "minimum_coverage_percent", "grace_after_launch_minutes"), max),
     **dict.fromkeys(("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes"), max),
-    "session_younger_than_hours": max,
+    **dict.fromkeys(("session_younger_than_hours", "notice_minutes"), max),
     "required": lambda lists: tuple(dict.fromkeys(chain(*lists))),
 }
-"""The one of two figures with which it takes more to be idle, by setting. A limit proves more than none."""
+"""The one of two figures with which it takes more to be idle, or to act, by setting. A limit proves more than
+none."""
 _Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
 
 

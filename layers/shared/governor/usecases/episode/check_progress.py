@@ -118,7 +118,9 @@ class CheckProgress:
 
     def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> Progress:
         """Return how long the notice of mode auto still lasts; a hold ends the wait at once."""
-        over, is_held = notice_until(episode, found), approval is not None and approval.brake is not None
+        rule = self.policies.applied_to(episode.instance).policy.approval
+        over = notice_until(episode, found, rule.notice_minutes)
+        is_held = approval is not None and approval.brake is not None
         if not episode.gives_notice or over is None or is_held or self.clock.now() >= over:
             return Progress(done=True, wait_seconds=0)
         rest = math.ceil((over - self.clock.now()).total_seconds())

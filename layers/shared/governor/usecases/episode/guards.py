@@ -116,6 +116,8 @@ class Guards:
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             _authorised(episode, approval, applied.policy)
+        if episode.mode is Mode.AUTO:
+            self._notice_must_be_over(episode, applied.policy)
         self._same_plan(episode, instance, applied)
         silent = approval is not None and approval.status is ApprovalStatus.EXPIRED
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, silent)
@@ -154,10 +156,7 @@ class Guards:
         if approval is not None and approval.brake is not None:
             raise Held(approval.brake.why)
         match episode.mode:
-            case Mode.OBSERVE:
-                return None
-            case Mode.AUTO:
-                self._notice_must_be_over(episode)
+            case Mode.OBSERVE | Mode.AUTO:
                 return None
             case Mode.ASK:
                 pass
@@ -177,9 +176,10 @@ class Guards:
             raise SafetyError("nobody answered, but the time to answer is not over")
         return approval
 
-    def _notice_must_be_over(self, episode: Episode) -> None:
+    def _notice_must_be_over(self, episode: Episode, policy: Policy) -> None:
         """Until the first step; what was begun after the notice is gone on with."""
-        over = notice_until(episode, self.state.deliveries(episode.ref.execution_name))
+        known = self.state.deliveries(episode.ref.execution_name)
+        over = notice_until(episode, known, policy.approval.notice_minutes)
         if over is None:
             raise SafetyError("no channel has delivered the alert to those whom it is for")
         if not episode.steps_done and self.clock.now() < over:
