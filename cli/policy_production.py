@@ -15,7 +15,7 @@ _SHORTEST_NOTICE_MINUTES = 30
 
 UNSEEN = (
     "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
-    "delivery: a confirmed subscription or a channel that people read (docs/channels.md)",
+    "delivery: a channel that the people who are asked read (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
     "tags: who may change Purpose, Owner and the exemption tag, by IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",

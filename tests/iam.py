@@ -92,8 +92,9 @@ _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
     "ArnNotLike": lambda value, wanted: not any(_like(value, one) for one in wanted),
     "StringEqualsIgnoreCase": lambda value, wanted: value.lower() in map(str.lower, wanted),
     "ArnEquals": lambda value, wanted: any(_like(value, one) for one in wanted),
+    "ArnNotEquals": lambda value, wanted: not any(_like(value, one) for one in wanted),
 }
-_NEGATED = frozenset({"StringNotEquals", "StringNotLike", "ArnNotLike"})
+_NEGATED = frozenset({"StringNotEquals", "StringNotLike", "ArnNotLike", "ArnNotEquals"})
 
 
 def _listed(value: Any) -> list[str]:

@@ -12,6 +12,7 @@ from local.engine.repairs import (
     bursts,
     buses,
     callbacks,
+    callers,
     executions,
     lambda_errors,
     rotation,
@@ -22,6 +23,7 @@ from local.engine.repairs import (
 def repair_all(wait_scale: float) -> None:
     """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales waits."""
     processes.repair()
+    callers.repair()
     lambda_errors.repair()
     executions.repair()
     callbacks.repair(wait_scale)

@@ -10,6 +10,7 @@ import pytest
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from governor.domain.alerts.alert import FOR_MACHINES
+from tests.iam import Request, allows
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
@@ -237,6 +238,39 @@ def test_a_role_fits_its_environment(name: str) -> None:
     assert ("DELIVERY_FAILURES_URL" in environment) == ("DeliveryFailures" in sids)
     reaches = bool({"AnswerRemediation", "StartRemediation"} & sids)
     assert ("REMEDIATION_STATE_MACHINE_ARN" in environment) == reaches
+
+
+def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
+    """A subscriber reads forged words as they are: nothing stands between the topic and a plain mail."""
+    policy = RESOURCES["AlertTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    (deny,) = [one for one in policy if one["Sid"] == "OwnFunctionsAndAlarms"]
+    roles = [one["Fn::GetAtt"][0] for one in deny["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]]
+
+    assert ("Deny", "*") == (deny["Effect"], deny["Principal"])
+    assert {f"{name}Role" for name in FUNCTIONS if "Announce" in _sids(name)} == set(roles)
+    written = {**deny, "Resource": "topic"}
+    written["Condition"] = {**deny["Condition"], "ArnNotEquals": {"aws:PrincipalArn": roles}}
+    anybody: dict[str, Any] = {"Effect": "Allow", "Action": "sns:*", "Resource": "*"}
+    for caller, service, may in (
+        ("SweepTargetFunctionRole", "false", True),
+        ("arn:aws:iam::123456789012:role/Admin", "false", False),
+        ("cloudwatch.amazonaws.com", "true", True),
+    ):
+        context = {"aws:PrincipalArn": caller, "aws:PrincipalIsAWSService": service}
+        assert may == allows([anybody, written], Request("sns:Publish", "topic", context))
+
+
+def test_messages_are_signed_and_queues_take_them_from_the_topic_alone() -> None:
+    """By SHA-256, for subscribers that check; SNS by its service name alone would be any topic of anybody."""
+    assert "2" == RESOURCES["AlertTopic"]["Properties"]["SignatureVersion"]
+    for name in ("DeliveryQueuesPolicy", "FailureQueuesPolicy"):
+        policy = RESOURCES[name]["Properties"]["PolicyDocument"]["Statement"]
+        (given,) = [one for one in policy if one["Sid"] == "Topic"]
+        assert {"ArnEquals": {"aws:SourceArn": {"Ref": "AlertTopic"}}} == given["Condition"]
+
+
+def _sids(name: str) -> set[str]:
+    return {statement["Sid"] for statement in statements(FUNCTIONS[name])}
 
 
 def test_every_other_route_asks_iam() -> None:

@@ -1,0 +1,29 @@
+"""Who a caller is, for conditions of IAM.
+
+- AWS: `aws:PrincipalArn` of a role's session is the ARN of the role. Engine: that of the session.
+- AWS: `aws:PrincipalIsAWSService` is known of every request. Engine: no such key.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_SESSION = re.compile(r"arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/.*")
+
+
+def repair() -> None:
+    """Wraps what the engine knows of a request; it looks it up by name at every condition."""
+    from ministack.core import iam_evaluator
+
+    resolve = iam_evaluator._resolve_condition_key
+
+    def resolved(key: str, context: Any) -> Any:
+        caller = str(context.principal_arn or "")
+        if key.lower() == "aws:principalarn":
+            return _SESSION.sub(r"arn:\1:iam::\2:role/\3", caller)
+        if key.lower() == "aws:principalisawsservice":
+            return str(caller.endswith(".amazonaws.com") or not caller).lower()
+        return resolve(key, context)
+
+    iam_evaluator._resolve_condition_key = resolved
