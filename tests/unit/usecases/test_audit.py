@@ -250,13 +250,14 @@ def test_no_task_token_leaves_the_table(stream: Stream) -> None:
     assert ("asked", "remind") == (stream.last()["what"], stream.last()["after"]["stage"])
 
 
-def test_a_refusal_stands_where_it_cannot_be_written_down() -> None:
-    """The table fails: the guard refuses all the same, for its own reason."""
+def test_a_refusal_stands_where_it_cannot_be_written_down(caplog: pytest.LogCaptureFixture) -> None:
+    """The table fails: the guard refuses all the same, for its own reason; the log says what is lost."""
     world = World()
     world.ec2.instances.clear()
     failing = mock.patch.object(MemoryTable, "write", side_effect=CloudError("no table"))
     with failing, pytest.raises(SafetyError, match="no longer exists"):
         world.put_away(world.ref, Step.STOP)
+    assert "the audit lacks EPISODE#" in caplog.text
 
 
 def test_the_same_change_is_written_once_and_a_failure_is_raised() -> None:

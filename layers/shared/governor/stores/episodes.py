@@ -5,8 +5,8 @@ A question is decided once, and a keep or an exemption holds from that moment.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.approval import (
@@ -39,6 +39,7 @@ from governor.stores.table import (
     where,
 )
 
+_log = logging.getLogger(__name__)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Of a close that read an older state."""
@@ -156,24 +157,23 @@ class Episodes(Store):
         )
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
-        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer.
-
-        Never fails: what it is about has happened whether or not it can be written down.
-        """
+        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
-        with suppress(GovernorError):
-            self._table.write(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
+        self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
 
     def note_refused(self, approval: Approval, decision: Decision, why: str) -> None:
-        """Keep an answer that was refused, for the audit alone; the first of its kind by the same person.
-
-        Never fails.
-        """
+        """Keep an answer that was refused, for the audit alone; the first of its kind by the same person."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{decision.answer.value}#{decision.by}"
         refused: Document = {"what": "refused", "episode": approval.episode.execution_name, "reason": why}
         refused |= {"evidence_hash": approval.evidence_hash, "refused": decision}
-        with suppress(GovernorError):
-            self._table.write(update(key, refused, absent(), until=decision.at + _APPROVALS_KEPT))
+        self._keep_for_audit(update(key, refused, absent(), until=decision.at + _APPROVALS_KEPT))
+
+    def _keep_for_audit(self, entry: Write) -> None:
+        """Write it, or log that it is lost: what it is about has happened either way."""
+        try:
+            self._table.holds(entry)
+        except GovernorError:
+            _log.exception("the audit lacks %s", " ".join(entry.key))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""
