@@ -126,5 +126,5 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
     assert "Nobody answered, but not both question and escalation" in text
-    assert "it can still be kept, exempted or held on its page" in text
+    assert "hold, keep or exempt it on its page" in text
     assert "approval stands" not in text
