@@ -44,15 +44,7 @@ _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Before a record is written again that the table did not take."""
-_FOLLOWS = frozenset(
-    {
-        AlertKind.APPROVAL_FIRST_YES,
-        AlertKind.APPROVED_WAITS,
-        AlertKind.OUTCOME,
-        AlertKind.FAILURE,
-        AlertKind.UNDONE,
-    }
-)
+_FOLLOWS = compose.ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
 _LINKED = compose.OPEN | compose.ENDS | {AlertKind.IDLE_FOUND}
@@ -181,14 +173,10 @@ class Dispatch:
 
     def group(self, alert: Alert) -> str:
         """Equal for alerts of the same kind to the same people, and for failures of the same cause."""
-        people: list[object] = (
-            [cause_of(compose.reason_of(alert))]
-            if alert.kind is AlertKind.FAILURE
-            else [
-                (addresses([contact]), list_addresses([contact]), contact.slack_channel)
-                for contact in self._audience(alert)
-            ]
-        )
+        people: list[object] = [cause_of(compose.reason_of(alert))]
+        if alert.kind is not AlertKind.FAILURE:
+            asked = self._audience(alert)
+            people = [(addresses([one]), list_addresses([one]), one.slack_channel) for one in asked]
         return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
