@@ -126,10 +126,9 @@ def test_the_picture_is_inside_and_the_table_stays() -> None:
     assert "0.4 %" in page.text
 
 
-@pytest.mark.parametrize("picture", [None, b"x" * 1_000_001])
-def test_without_a_picture_none_is_named(picture: bytes | None) -> None:
-    """A broken picture in its place would look like a fault; one that is too large is left out."""
-    mail = parsed(make_message(picture_png=picture))
+def test_without_a_picture_none_is_named() -> None:
+    """A broken picture in its place would look like a fault."""
+    mail = parsed(make_message(picture_png=None))
     assert [] == Page(body(mail, "html")).pictures
     assert "image/png" not in [part.get_content_type() for part in mail.walk()]
 

@@ -33,7 +33,6 @@ from governor.errors import AccessDenied, CloudError, ConfigurationError, Thrott
 _NAME = "email"
 _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
-_PICTURE_BYTES = 1_000_000
 _SUBJECT = 150
 _CID = "picture@gpu-governor"
 _WHAT_TO_DO = {
@@ -88,11 +87,9 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """The mail: text, and HTML with the picture inside when there is one of at most 1 MB."""
+    """The mail: text, and HTML with the picture inside where there is one."""
     picture = message.picture_png
-    if picture is not None and len(picture) > _PICTURE_BYTES:
-        picture = None
-    shown, cut, page = _fitting(message, has_picture=picture is not None)
+    shown, cut, page = _fitting(message)
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
@@ -113,7 +110,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     return mail
 
 
-def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]:
+def _fitting(message: Message) -> tuple[Message, str, str]:
     """Return the most of the message that mail programs show, what says that it is cut, and its page."""
     for shown in message.shortened():
         cut = "" if shown is message else CUT
@@ -121,7 +118,7 @@ def _fitting(message: Message, *, has_picture: bool) -> tuple[Message, str, str]
             message=shown,
             footer=_footer(shown),
             cut=cut,
-            picture_cid=_CID if has_picture else None,
+            picture_cid=_CID if message.picture_png else None,
             picture_alt=shown.evidence.caption if shown.evidence else "The utilization of the GPUs",
         )
         if len(page.encode()) <= _HTML_BYTES:

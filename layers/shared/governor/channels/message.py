@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
@@ -29,8 +28,6 @@ ANSWER_TEXT = {
 CUT = "There is more on the page."
 _LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
 """Characters."""
-_LINK_CHARACTERS = 2000
-"""The length that every mail program and browser opens; Slack's own limit is 3,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +39,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        _change(self, caption=one_line(self.caption, _HEADING), columns=_lines(self.columns, _CELL))
-        _change(self, rows=tuple(_lines(row, _CELL) for row in self.rows))
-        if not self.columns or any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError(f"every row of the table {self.caption!r} needs one cell for each column")
+        rows = tuple(_lines(row, _CELL) for row in self.rows)
+        _change(
+            self, caption=one_line(self.caption, _HEADING), columns=_lines(self.columns, _CELL), rows=rows
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +59,6 @@ class Message(Words):
     answer that must not be given there (a termination asks for the instance id to be typed) is not in
     `answers`. `thread` is what `Delivered.thread` of the first message said on the same channel.
     `is_outcome` says that the question is over: a channel that can changes the first message.
-
-    Raises:
-        ValueError: answers without an approval, or a link that is no web address of at most 2,000 characters.
     """
 
     kind: AlertKind
@@ -93,10 +87,6 @@ class Message(Words):
             details=_on_lines(self.details),
             why=one_line(self.why, _LINE),
         )
-        if self.answers and not self.approval_id:
-            raise ValueError("a message that offers answers needs the approval they belong to")
-        if self.link is not None and not _is_web_address(self.link):
-            raise ValueError("the link of a message must be a web address of at most 2,000 characters")
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
@@ -106,11 +96,8 @@ class Message(Words):
     @property
     def reference(self) -> str:
         """The term to search records for, where it is about an episode."""
-        return (
-            ""
-            if self.stage == self.episode
-            else one_line(f"{stage_name(self.stage)} · {self.episode}", _LINE)
-        )
+        named = f"{stage_name(self.stage)} · {self.episode}"
+        return "" if self.stage == self.episode else one_line(named, _LINE)
 
     @property
     def delivery_key(self) -> str:
@@ -183,12 +170,6 @@ class Channel(Protocol):
             DeliveryRefused: it never will as it is configured.
         """
         ...
-
-
-def _is_web_address(link: str) -> bool:
-    parts = urlsplit(link)
-    plain = link.isascii() and link.isprintable() and " " not in link and len(link) <= _LINK_CHARACTERS
-    return plain and parts.scheme in ("https", "http") and bool(parts.hostname)
 
 
 def _change(one: Message | Table, **texts: object) -> None:
