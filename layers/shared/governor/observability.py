@@ -1,20 +1,48 @@
 """Logs, metrics and traces of the functions, in one place, over Powertools.
 
-Logs are JSON with the episode's name bound where there is one. Task tokens and links are never logged. Traces
-come from active tracing of the functions, which costs no import.
+Logs are JSON with the episode's name bound where there is one. Task tokens, links, secrets and addresses are
+never in them: who said what is in the record and the audit. Traces come from active tracing of the functions,
+which costs no import.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
-logger = Logger()
+_ADDRESS = re.compile(r"[\w.+-]+(?=@[\w-]+\.\w)")
+
+
+def without_addresses(text: str) -> str:
+    """Return the text with the domains of addresses alone."""
+    return _ADDRESS.sub("***", text)
+
+
+class _WithoutAddresses(LambdaPowertoolsFormatter):
+    def serialize(self, log: Any) -> str:
+        return without_addresses(super().serialize(log))
+
+
+def hide_addresses(record: logging.LogRecord) -> bool:
+    """Do the same, as a filter, to what libraries and the core log in their own words."""
+    record.msg, record.args = without_addresses(record.getMessage()), None
+    if record.exc_info and not record.exc_text:
+        record.exc_text = without_addresses(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+for _handler in logging.getLogger().handlers:
+    _handler.addFilter(hide_addresses)
+
+logger = Logger(logger_formatter=_WithoutAddresses())
 metrics = Metrics()
 
 Wired = TypeVar("Wired")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +21,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Action
 from governor.errors import InputError
+from governor.observability import logger
 from governor.ports import UndoAnswer
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
@@ -265,6 +268,24 @@ def test_a_handler_answers_its_event(case: Case) -> None:
 
     assert case.expected == {name: answer.get(name) for name in case.expected}
     json.dumps(answer)
+
+
+ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w")
+SECRETS = ("s" * 32, "k" * 64, "n" * 64, LINK.rpartition("=")[2], "AQCEAAAAKgAAAAMAAAAAAAAAAQ==")
+"""Of the channels, of links, a link's signature, and the task token of the samples."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_handler_logs_nothing_that_opens_a_door(case: Case) -> None:
+    """No token, link, secret or address, whoever asks: more people read logs than may decide."""
+    function, stream = case.event.partition("/")[0], io.StringIO()
+    event = {**sample(case.event), **case.changes}
+    with mock.patch.object(logger.registered_handler, "stream", stream):
+        call(function, event, case.wire(parts(case.kind, case.world(), case.document)))
+    logged = stream.getvalue()
+
+    assert [] == [one for one in SECRETS if one in logged]
+    assert [] == ADDRESS.findall(logged)
 
 
 def test_a_rotation_writes_a_next_key() -> None:
