@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `policy ...`, `doctor`, `health`, `simulate ...`.
+"""The command line: `governor approvals ...`, `freezes`, `policy ...`, `doctor`, `health`, `simulate ...`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -54,6 +54,28 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _freezes(api: Api, arguments: argparse.Namespace) -> None:
+    found = api.call("GET", "/api/freezes")
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return
+    for one in found["freezes"]:
+        since = f" since {one['since']}" if one["since"] else ""
+        print(f"{one['what']} is frozen{since}: {printable(one['why'])}")
+    if found["freezes"]:
+        print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
+    else:
+        print("nothing is frozen")
+    print("stops and terminations that began in this hour (UTC):")
+    for one in found["caps"]:
+        kind, _, name = one["what"].partition("#")
+        what = f"{kind.lower()} {printable(name)}" if name else "all accounts"
+        print(f"  {what}: {one['used']} of {one['most']}")
+    for one in found["waiting"]:
+        place = f"{one['account']}/{one['region']}"
+        print(f"waits: {printable(one['instance_name'])} ({one['instance_id']}, {place}), id {one['id']}")
 
 
 def _show(api: Api, arguments: argparse.Namespace) -> None:
@@ -165,6 +187,8 @@ def parser() -> argparse.ArgumentParser:
     command(
         "hold", _hold, "stop a plan that was approved, or that nobody is asked about, before EC2 is called"
     )
+    freezes = areas.add_parser("freezes", help="what holds actions back: freezes, caps, and steps that wait")
+    freezes.set_defaults(run=_freezes)
     _add_policy(areas)
     _add_examination(areas, "doctor", doctor.doctor, "whether the telemetry of every instance is right")
     _add_examination(areas, "health", health.health, "what is wrong with GPUs, or could be better")

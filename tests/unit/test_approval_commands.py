@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.governor import _list
+from cli.governor import _freezes, _list
 
 QUESTION = {
     "id": "a" * 32,
@@ -64,3 +64,52 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
     lines = listed(capsys, {**QUESTION, "instance_name": "\x1b[2J\x07train"})
 
     assert lines[1].endswith("  [2J train")
+
+
+@pytest.mark.parametrize(
+    ("found", "lines"),
+    [
+        (
+            {
+                "freezes": [{"what": "everything", "why": "12 turned", "since": "2026-11-20T12:00:00Z"}],
+                "caps": [
+                    {"what": "ORGANIZATION", "used": 3, "most": 50},
+                    {"what": "OWNER#ml", "used": 3, "most": 5},
+                ],
+                "waiting": [QUESTION],
+            },
+            [
+                "everything is frozen since 2026-11-20T12:00:00Z: 12 turned",
+                "  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)",
+                "stops and terminations that began in this hour (UTC):",
+                "  all accounts: 3 of 50",
+                "  owner ml: 3 of 5",
+                f"waits: train-a (i-0123456789abcdef0, 123456789012/us-east-1), id {'a' * 32}",
+            ],
+        ),
+        (
+            {"freezes": [], "caps": [{"what": "ORGANIZATION", "used": 0, "most": 50}], "waiting": []},
+            [
+                "nothing is frozen",
+                "stops and terminations that began in this hour (UTC):",
+                "  all accounts: 0 of 50",
+            ],
+        ),
+    ],
+)
+def test_freezes_caps_and_waiting_steps_are_one_look(
+    capsys: pytest.CaptureFixture[str], found: dict[str, Any], lines: list[str]
+) -> None:
+    """For people on call: what holds actions back, and what to do about it."""
+
+    class Brakes:
+        """The API."""
+
+        def call(self, method: str, path: str) -> dict[str, Any]:
+            """As the API."""
+            assert ("GET", "/api/freezes") == (method, path)
+            return found
+
+    api: Any = Brakes()
+    _freezes(api, argparse.Namespace(json=False))
+    assert lines == capsys.readouterr().out.splitlines()

@@ -252,6 +252,7 @@ CASES = (
     Case("plan_sweep/written", sweep_plan, {}, kind=Parts),
     Case("plan_sweep/seen-by-cloudtrail", sweep_plan, {}, kind=Parts),
     Case("serve_api/policy", answers.approval_api, {"statusCode": 200}, asking, Parts),
+    Case("serve_api/freezes", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),

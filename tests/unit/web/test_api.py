@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,15 @@ import pytest
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.policy.policy import Action, Breaker, Mode, Policy
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.units import iso
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
-from tests.builders import TARGET
+from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import asked
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -29,6 +33,7 @@ def api(world: Any) -> ApprovalApi:
     """Over a world."""
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
+        brakes=ShowBrakes(world.state, world.policies, world.clock),
         decide=Decide(world.state, world.workflow, world.clock, world.announcer),
         accept=AcceptPolicy(world.clock, world.state, SimpleNamespace(read=lambda _: "")),  # type: ignore[arg-type]
         policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
@@ -235,3 +240,47 @@ def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> 
 
     world.state.put_in_force("v3", None, world.clock.now())
     assert 409 == policy_api(world, "POST", "v3").status
+
+
+def brakes(world: Any) -> dict[str, Any]:
+    """What holds actions back."""
+    answer = api(world).handle(ApiRequest("GET", ALICE, brakes=True))
+    assert 200 == answer.status
+    return dict(answer.document)
+
+
+def test_an_operator_sees_what_holds_actions_back() -> None:
+    """Freezes of a target and of everything, caps by what is used of them, and steps that wait."""
+    world = World()
+    world.state.set_breaker(TARGET, BreakerState(NOW, "half turned idle"))
+    world.state.freeze_hub(BreakerState(NOW, "12 instances turned idle", turned=12))
+    world.state.reserve("other", "stop", {"ORGANIZATION": 50, "OWNER#ml": 5}, NOW)
+    world.state.note_waits_told(APPROVAL_ID, NOW)
+
+    found, nothing = brakes(world), brakes(World())
+
+    assert [
+        {"what": "everything", "why": "12 instances turned idle", "since": iso(NOW)},
+        {"what": f"{TARGET.account}/{TARGET.region}", "why": "half turned idle", "since": iso(NOW)},
+    ] == found["freezes"]
+    caps = world.policies.policy.caps
+    assert [
+        {"what": "ORGANIZATION", "used": 1, "most": caps.organization_actions_per_hour},
+        {"what": "OWNER#ml", "used": 1, "most": caps.owner_actions_per_hour},
+    ] == found["caps"]
+    assert [APPROVAL_ID] == [one["id"] for one in found["waiting"]]
+    assert ([], [], 0) == (nothing["freezes"], nothing["waiting"], nothing["caps"][0]["used"])
+
+
+def test_freezes_are_shown_as_guards_see_them() -> None:
+    """One that no sweep has declared yet, and one that was lifted."""
+    world = World()
+    ids = [f"i-{number}" for number in range(10)]
+    world.state.count_turned(TARGET, {}, ids, (), world.state.hub(), NOW)
+
+    [freeze] = brakes(world)["freezes"]
+    assert ("everything", None) == (freeze["what"], freeze["since"])
+    rule = Breaker(lift_freezes_before=iso(NOW + timedelta(hours=1)))
+    world.policies.policy = replace(world.policies.policy, breaker=rule)
+    world.clock.moment += timedelta(hours=1)
+    assert [] == brakes(world)["freezes"]

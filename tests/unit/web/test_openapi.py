@@ -81,10 +81,12 @@ def test_questions_and_records_are_as_described(action: Action) -> None:
     held = post(world, answer="hold")
     refusal = post(world, **STOP, reason="again")
 
+    brakes = api(world).handle(ApiRequest("GET", ALICE, brakes=True)).document
+
     assert (1, 200, 200, 409) == (len(listed), decided.status, held.status, refusal.status)
     assert (True, False) == (record["can_hold"], held.document["can_hold"])
     found = [("Brief", listed[0]), ("Question", question), ("Decided", decided.document)]
-    found += [("Decided", held.document)]
+    found += [("Decided", held.document), ("Freezes", brakes)]
     for schema, document in [*found, ("Question", record), ("Error", refusal.document)]:
         assert [] == problems(schema, document)
 

@@ -99,6 +99,10 @@ class Brakes(Store):
         taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
         return next((one for one, most in caps.items() if taken[one] >= most), None)
 
+    def used(self, now: datetime) -> dict[str, int]:
+        """Return the actions that began in this hour, by what is capped."""
+        return {item["sk"]: item.get("taken", 0) for item in self._table.query(f"CAPS#{now:{_HOUR}}")}
+
     def give_back(self, name: str, step: str) -> None:
         """Undo the count of a step that EC2 refused."""
         item = self._table.get(_reservation(name, step)) or {}

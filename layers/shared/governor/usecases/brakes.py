@@ -4,7 +4,7 @@ answers that the API refused."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,9 +13,9 @@ from governor.domain.episode.episode import Episode
 from governor.domain.evidence import window_before
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
-from governor.domain.sweep.breaker import HOUR, hour_of, why_frozen
+from governor.domain.sweep.breaker import HOUR, BreakerState, Hub, hour_of, why_frozen
 from governor.domain.units import UtcDatetime
-from governor.ports import MetricQuery, MetricReader
+from governor.ports import Clock, MetricQuery, MetricReader, Policies
 from governor.stores import StateTable
 
 FREEZE_CHECKED = timedelta(minutes=15)
@@ -88,6 +88,33 @@ class RefusedAnswers:
         if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
             return "nobody answered, but the API refused requests: answers may have been among them"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowBrakes:
+    """Reads what holds actions back. Changes nothing."""
+
+    state: StateTable
+    policies: Policies
+    clock: Clock
+
+    def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
+        """Return what is frozen (`everything`, or account and Region), why, and since when: `None` where no
+        sweep has said so yet. That of everything comes first."""
+        rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
+        found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
+        found += [(f"{one.account}/{one.region}", self.state.breaker(one), Hub()) for one in targets]
+        freezes = ((what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found)
+        return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
+
+    def caps(self) -> list[tuple[str, int, int]]:
+        """Return what is capped, the actions that began in this hour, and the most there may be."""
+        rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
+        used = {"ORGANIZATION": 0, **used}
+        return [
+            (what, taken, int(getattr(rule, f"{what.partition('#')[0].lower()}_actions_per_hour")))
+            for what, taken in sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
+        ]
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:

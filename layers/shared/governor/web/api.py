@@ -20,6 +20,7 @@ from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
+from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy, InForce
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
@@ -28,7 +29,10 @@ LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `caller` is the ARN that AWS has authenticated; `approval_id` is `None` for the list."""
+    """One request. `caller` is the ARN that AWS has authenticated; `approval_id` is `None` for the list.
+
+    `brakes`: it asks what holds actions back.
+    """
 
     method: str
     caller: str
@@ -36,6 +40,7 @@ class ApiRequest:
     document: Mapping[str, Any] = field(default_factory=dict)
     version: str | None = None
     """Of the policy; empty for the one in force."""
+    brakes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class ApprovalApi:
     """Answers requests of the command line."""
 
     show: ShowApproval
+    brakes: ShowBrakes
     decide: Decide
     accept: AcceptPolicy
     policy_text: InForce
@@ -63,6 +69,8 @@ class ApprovalApi:
         try:
             if request.version is not None:
                 return self._policy(request, request.version)
+            if request.brakes:
+                return ApiResponse(200, self._brakes())
             if request.approval_id is None:
                 briefs = [_brief(view) for view in self.show.open_in(self.targets)]
                 return ApiResponse(200, {"questions": briefs})
@@ -81,6 +89,17 @@ class ApprovalApi:
             return ApiResponse(200, {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED})
         found = {"in_force": self.accept.state.version_in_force(), "document": self.policy_text.read()}
         return ApiResponse(200, found)
+
+    def _brakes(self) -> dict[str, Any]:
+        waiting = [view for view in self.show.open_in(self.targets) if view.approval.waits_told_at]
+        return {
+            "freezes": [
+                {"what": what, "why": why, "since": iso(since) if since else None}
+                for what, why, since in self.brakes.freezes(self.targets)
+            ],
+            "caps": [{"what": what, "used": used, "most": most} for what, used, most in self.brakes.caps()],
+            "waiting": [_brief(view) for view in waiting],
+        }
 
     def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
         identity = f"aws:{request.caller}"

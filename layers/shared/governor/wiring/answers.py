@@ -22,7 +22,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
-        return parts.fill(ApprovalApi, targets=targets, ownership=base.ownership)
+        return parts.fill(ApprovalApi, policies, targets=targets, ownership=base.ownership)
 
     return ready(or_defaults(parts), make)
 
