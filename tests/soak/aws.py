@@ -38,6 +38,9 @@ class SimulatedEc2(MemoryEc2):
             self.ran[one.instance_id].append((one.launch_time, None))
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        if not dry_run and self.instances[instance_id].state in ("stopping", "stopped"):
+            self.cloud.did("stop", instance_id)  # as EC2 answers a second call: accepted, and nothing changes
+            return
         super().stop(target, instance_id, dry_run=dry_run)
         if not dry_run:
             self.cloud.did("stop", instance_id)

@@ -126,6 +126,8 @@ class Cloud:
         self.random = random.Random(seed)
         self.moment = START
         self.inside: list[tuple[str, Any]] = []
+        self.began: list[datetime] = []
+        """When each of these invocations did."""
         self.ec2 = SimulatedEc2(instant=False, now=self.now, cloud=self)
         self.metrics = SimulatedMetrics(self.ec2)
         self.memory = MemoryTable()
@@ -196,6 +198,7 @@ class Cloud:
     def invoke(self, function: str, event: Any) -> Any:
         """Return the result of a function. Raises: FunctionFailed."""
         self.inside.append((function, event))
+        self.began.append(self.moment)
         try:
             result = handler_of(function)(event)
         except Died:
@@ -207,6 +210,7 @@ class Cloud:
             raise FunctionFailed(type(error).__name__, str(error)) from error
         finally:
             self.inside.pop()
+            self.began.pop()
         return json.loads(json.dumps(result))
 
     def again(self) -> None:

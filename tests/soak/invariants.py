@@ -12,7 +12,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import EPISODE_TAG
 from tests.builders import TARGET
-from tests.soak.cloud import Cloud, Deed
+from tests.soak.cloud import Cloud, Deed, Press
 from tests.soak.parts import records_of
 
 _ANSWERED = frozenset({200, 302, 303})
@@ -66,9 +66,10 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
         yield f"{name}: the mode is observe"
     yield from (f"{name}: {why}" for why in _unheard(cloud, episode, deed))
     record = cloud.state.record(TARGET, deed.instance_id)
-    if record.hold.exempt_reason is not None:
+    in_the_middle = len(_noes(cloud, episode)) > len(_noes(cloud, episode, deed))
+    if record.hold.exempt_reason is not None and not in_the_middle:
         yield f"{name}: it is exempt"
-    if record.hold.snoozed_until is not None and record.hold.snoozed_until > deed.at:
+    if record.hold.snoozed_until is not None and record.hold.snoozed_until > deed.at and not in_the_middle:
         yield f"{name}: it is kept until {record.hold.snoozed_until}"
     if deed.what != "snapshot" and record.is_warned(deed.at):
         yield f"{name}: EC2 takes it back, and its work is being saved"
@@ -79,6 +80,8 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
 def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
     """Whether somebody said yes, or knew, as people themselves remember it."""
     mails = [mail for mail in cloud.mails if mail.episode == episode.ref.execution_name]
+    if no := _noes(cloud, episode, deed):
+        yield f"{no[0].by} has said {no[0].answer}"
     if episode.mode is Mode.AUTO:
         if not any(mail.kind == "idle-found" for mail in mails):
             yield "nobody was notified"
@@ -86,15 +89,29 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
             yield "it is terminated without an answer"
         return
     presses = [one for one in cloud.presses if one.approval_id == episode.approval_id]
-    no = [one for one in presses if one.answer in ("keep", "exempt", "hold") and one.status in _ANSWERED]
-    if no:
-        yield f"{no[0].by} has said {no[0].answer}"
     if len({one.by for one in presses if one.answer == "approve"}) >= (2 if deed.what == "terminate" else 1):
         return
     if not episode.acts_on_silence or deed.what == "terminate":
         yield "nobody has approved it"
     elif missing := {"approval-requested", "approval-escalation"} - {mail.kind for mail in mails}:
         yield f"silence is taken for a yes, and nobody got {', '.join(sorted(missing))}"
+
+
+def _noes(cloud: Cloud, episode: Episode, deed: Deed | None = None) -> list[Press]:
+    """Who has said no and saw it accepted; in time for a deed, if one is given.
+
+    A no in the middle of a step's own call counts from the next step on, and is refused where there is none.
+    """
+    is_last = deed is not None and deed.what == episode.final_step.value
+    until = cloud.moment if deed is None or is_last else cloud.began[-1]
+    return [
+        one
+        for one in cloud.presses
+        if one.approval_id == episode.approval_id
+        and one.answer in ("keep", "exempt", "hold")
+        and one.status in _ANSWERED
+        and one.at <= until
+    ]
 
 
 def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:

@@ -62,12 +62,13 @@ have not taken it, and what they said. Raises: CloudError."""
 class Dispatched:
     """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest asks."""
 
-    taken: int = 0
-    refused: int = 0
+    taken: int
+    refused: int
     left: int = 0
     retry_after_seconds: int | None = None
 
-    def __add__(self, other: Dispatched) -> Dispatched:
+    def plus(self, other: Dispatched) -> Dispatched:
+        """Both together."""
         return Dispatched(
             self.taken + other.taken,
             self.refused + other.refused,
@@ -140,7 +141,7 @@ class Dispatch:
         """
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         if not items:
-            return Dispatched()
+            return Dispatched(0, 0)
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
             # An end changes the first message of its episode, where the channel keeps them together.

@@ -32,7 +32,11 @@ _LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`."""
+    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`.
+
+    Raises:
+        ValueError: it is not, or there is no column.
+    """
 
     caption: str
     columns: tuple[str, ...]

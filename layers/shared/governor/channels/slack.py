@@ -95,6 +95,9 @@ class SlackAppChannel(Channel):
 
     `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
     `takes_answers` there is the link alone: nobody could check who has pressed a button.
+
+    Raises:
+        ConfigurationError: it is not.
     """
 
     name = _NAME

@@ -76,11 +76,11 @@ class Worker:
             done = self._work(self.make(), one.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
-            done = Dispatched(left=1)
+            done = Dispatched(0, 0, left=1)
         except Exception:  # noqa: BLE001 - logged
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
             _log.exception("a message was not delivered")
-            done = Dispatched(left=1)
+            done = Dispatched(0, 0, left=1)
         late = 0.0
         if done.left:
             age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
@@ -97,7 +97,7 @@ class Worker:
                 return self._send_group(dispatch, found.group)
         sent = found.alert if isinstance(found, Again) else found
         if sent.kind in FOR_MACHINES:
-            return Dispatched()
+            return Dispatched(0, 0)
         try:
             return self._send(dispatch, sent, body, again=sent is not found)
         except AlertRefused as error:
@@ -112,13 +112,13 @@ class Worker:
         group = dispatch.group(alert)
         self.state.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
-        return Dispatched()
+        return Dispatched(0, 0)
 
     def _refused(self, body: str, error: AlertRefused) -> Dispatched:
         """Keep it for a person: it was forged, or an update left it without its seal."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
-        return Dispatched(refused=1)
+        return Dispatched(0, 1)
 
     @contextmanager
     def _lease(self, name: str) -> Iterator[None]:
@@ -140,11 +140,12 @@ class Worker:
             if failed and not self.state.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
                 self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
                 continue
-            parts = in_parts(alerts, _LONGEST_DIGEST if together else 1)
-            done = sum((self._send_part(dispatch, group, part) for part in parts), Dispatched())
+            done = Dispatched(0, 0)
+            for part in in_parts(alerts, _LONGEST_DIGEST if together else 1):
+                done = done.plus(self._send_part(dispatch, group, part))
             if failed and done.left:
                 self.state.end_lease(f"{group}-hour")
-            total += done
+            total = total.plus(done)
         return total
 
     def _waiting(
@@ -152,7 +153,7 @@ class Worker:
     ) -> tuple[dict[str, list[tuple[str, Alert]]], Dispatched]:
         """Return the messages by their audience; what nothing vouches for any more is refused."""
         audiences: dict[str, list[tuple[str, Alert]]] = {}
-        total = Dispatched()
+        total = Dispatched(0, 0)
         for name, text in self.state.outbox(group):
             try:
                 found = self.parse(text)
@@ -164,13 +165,13 @@ class Worker:
                 _log.exception("the waiting message %s cannot be read any more", name)
                 self.state.drop_outbox(group, name)
             except AlertRefused as error:
-                total += self._refused(text, error)
+                total = total.plus(self._refused(text, error))
                 self.state.drop_outbox(group, name)
             except (Throttled, Unavailable):
                 raise
             except Exception:  # noqa: BLE001 - logged, and the queue repeats it
                 _log.exception("the waiting message %s was not delivered", name)
-                total += Dispatched(left=1)
+                total = total.plus(Dispatched(0, 0, left=1))
         return audiences, total
 
     def _send_part(self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]) -> Dispatched:
@@ -182,9 +183,12 @@ class Worker:
         except Exception:  # noqa: BLE001 - logged, and the queue repeats it
             if len(part) == 1:
                 _log.exception("the waiting message %s was not delivered", part[0][0])
-                return Dispatched(left=1)
+                return Dispatched(0, 0, left=1)
             _log.warning("messages that wait together are tried one by one", exc_info=True)
-            return sum((self._send_part(dispatch, group, [one]) for one in part), Dispatched())
+            total = Dispatched(0, 0)
+            for one in part:
+                total = total.plus(self._send_part(dispatch, group, [one]))
+            return total
         if not done.left:
             for name, _ in part:
                 self.state.drop_outbox(group, name)

@@ -76,7 +76,8 @@ def parse_queued(body: str) -> Alert | Flush | Again:
     """What the body of a queued message asks for.
 
     Raises:
-        InputError: neither an alert of ours, new or given up, nor an alarm nor a flush.
+        InputError: neither an alert of ours, new or given up, nor an alarm nor a flush; names what does not
+            fit.
     """
     match document := queued_event(body):
         case {"flush": _}:

@@ -128,7 +128,11 @@ WARNINGS: Mapping[str, type[InterruptionEvent | RebalanceEvent]] = {
 
 
 def warned_of(event: object) -> Warned:
-    """Return the warning that an event holds. Raises: InputError."""
+    """Return the warning that an event holds.
+
+    Raises:
+        InputError: it is none, or misses what a warning needs.
+    """
     kind = event.get("detail-type") if isinstance(event, dict) else None
     return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
 
@@ -228,9 +232,10 @@ class CapacityBlockEvent(Envelope):
 
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
-    """Return the date that an event announces; `None` for a Capacity Block event of another kind.
+    """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
 
-    Raises: InputError.
+    Raises:
+        InputError: it is neither a Health event nor one of a Capacity Block, or misses what one needs.
     """
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
@@ -260,7 +265,11 @@ class QueueBatch(Event):
 
 
 def queued_event(body: str) -> Any:
-    """The event that a rule has put into a queue, as it was sent. Raises: InputError."""
+    """The event that a rule has put into a queue, as it was sent.
+
+    Raises:
+        InputError: the message holds no JSON.
+    """
     try:
         return json.loads(body)
     except ValueError as error:

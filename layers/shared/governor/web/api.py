@@ -65,7 +65,11 @@ class ApprovalApi:
     clock: Clock
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Never raises for what a client can send; a refusal says what to do. Raises: CloudError."""
+        """Never raises for what a client can send; a refusal says what to do.
+
+        Raises:
+            CloudError: the state table could not be reached.
+        """
         try:
             if request.version is not None:
                 return self._policy(request, request.version)

@@ -88,15 +88,26 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         view=view,
         episode=episode,
         plan=episode.plan,
+        picture=picture.utilization_svg(episode),
+        rows=gpu_rows(episode.evidence),
+        costs=messages.cost_lines(episode),
         per_day=None if price is None else usd(price * 24),
         idle=idle,
         measured=measured,
+        verb=messages.verb(episode.plan),
         saved=None if saved is None or saved <= 0 else usd(saved),
+        idle_cost=view.idle_cost,
+        restart=messages.restart_text(episode),
+        start=messages.restart_text(episode, only_stopped=True),
         rebuild=_rebuild(episode),
+        console=console_url(episode.instance),
         keep_options=_keep_options(view),
         latest=_latest(view),
+        silence=messages.silence_text(episode, view.approval.expires_at, view.now),
+        people_needed=messages.people_text(episode),
         notice=_notice(view),
         told=_told(view.deliveries, episode.time_zone),
+        person=visitor.person,
         may_undo=approves and may_undo(episode.terms, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
@@ -159,13 +170,15 @@ def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str,
     else:
         why = messages.readable(view.approval.void_reason or "the time to decide is over")
         status = f"{why} {_progress(view)}"
-    measured, cost = messages.idle_text(episode, view.now)[1], messages.cost_lines(episode)[0]
-    silence = messages.silence_text(episode, view.approval.expires_at, view.now)
-    steps = "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing"
     return {
         "view": view,
+        "episode": episode,
         "link": link,
-        "said": f"{measured} {cost} {silence} Plan: {steps}.",
+        "measured": messages.idle_text(episode, view.now)[1],
+        "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
+        "cost": messages.cost_lines(episode)[0],
+        "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
+        "losses": "; ".join(episode.plan.losses),
         "status": status.strip(),
         "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }
@@ -239,7 +252,6 @@ def _when(moment: UtcDatetime | None, zone: str) -> str:
     return f"{day} {clock(moment, zone, moment).partition(' ')[2]}"
 
 
-TEMPLATES.globals.update(words=messages, gpu_rows=gpu_rows, console_url=console_url)
 TEMPLATES.filters.update(
     when=_when_here,
     step=messages.STEP_TEXT.__getitem__,
@@ -247,7 +259,6 @@ TEMPLATES.filters.update(
     usd=usd,
     span=span,
     people=people,
-    picture=picture.utilization_svg,
     outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
     answered=lambda answer: _ANSWERED[answer],
 )

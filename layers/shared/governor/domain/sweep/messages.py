@@ -41,7 +41,13 @@ def silent_alert(
     *,
     outage: bool,
 ) -> Alert:
-    """Return one message about instances without data; those of one owner, or with `outage` those of all."""
+    """Return one message about instances without data; those of one owner, or with `outage` those of all.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not silent:
+        raise ValueError("there is nothing to report")
     instances = [one for one, _ in silent]
     one = only(instances)
     which = one.name if one else f"{len(instances)} GPU instances"
