@@ -15,6 +15,9 @@ from urllib.request import Request, urlopen
 
 from local.fleet import Points
 
+_ANSWER_SECONDS = 600
+"""As for any client: on a busy machine the engine may take minutes."""
+
 
 @dataclass(frozen=True)
 class VolumeSpec:
@@ -185,5 +188,5 @@ class Simulation:
                 "Content-Type": "application/x-www-form-urlencoded",
             },
         )
-        with urlopen(request, timeout=60) as answer:
+        with urlopen(request, timeout=_ANSWER_SECONDS) as answer:
             return json.loads(answer.read())

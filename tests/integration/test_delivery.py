@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -54,6 +55,24 @@ def await_mail(stage: Stage, instance_id: str, address: str, title: str = " it? 
         return mails[0] if mails else None
 
     return stage.eventually(arrived, f"no mail to {address} about {instance_id}")
+
+
+def send_together(stage: Stage, count: int) -> None:
+    """Has the questions sent that wait for others, once there are so many: however long that takes here."""
+    cloud, table = stage.scene.cloud, stage.scene.outputs["StateTableName"]
+
+    def waiting() -> str | None:
+        found = cloud.client("dynamodb").scan(
+            TableName=table,
+            FilterExpression="begins_with(pk, :outbox)",
+            ExpressionAttributeValues={":outbox": {"S": "OUTBOX#"}},
+        )
+        groups = Counter(item["pk"]["S"].partition("#")[2] for item in found["Items"])
+        return next((group for group, number in groups.items() if number >= count), None)
+
+    group = stage.eventually(waiting, f"no {count} questions wait to go together")
+    queue = next(url for url in cloud.client("sqs").list_queues()["QueueUrls"] if "DeliveryQueue" in url)
+    cloud.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"flush": group}))
 
 
 def link_in(stage: Stage, mail: dict[str, Any]) -> str:
@@ -214,9 +233,10 @@ def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage
 def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> None:
     """One mail a person, one message in Slack; all are answered on one page; a machine gets each by
     itself."""
-    stage.policy("mode: ask\napproval: {digest_after_seconds: 12}" + PEOPLE)
+    stage.policy("mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE)
     ids = [stage.launch() for _ in range(3)]
     stage.scene.sweep()
+    send_together(stage, 3)
 
     mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
     assert all(instance_id in mail["BodyText"] for instance_id in ids)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from governor.domain.approvals.approval import ApprovalStatus
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
-from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, await_received
+from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, await_received, send_together
 
 OPENED_TIMES = 20
 _LINK = re.compile(r"""https?://[^\s"'<>\\|]+/approvals/[^\s"'<>\\|)]+""")
@@ -84,9 +84,13 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(s
 
 def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
     """One page with the questions of several."""
-    stage.policy("mode: ask\napproval: {digest_from: 2, digest_after_seconds: 12}" + PEOPLE)
+    stage.policy(
+        "mode: ask\napproval: {digest_from: 2, digest_after_seconds: 900, delivery_limit_minutes: 60}"
+        + PEOPLE
+    )
     ids = [stage.launch() for _ in range(2)]
     stage.scene.sweep()
+    send_together(stage, 2)
     mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
     assert mail["Subject"].startswith("2 idle GPU instances")
     for instance_id in ids:

@@ -97,7 +97,7 @@ def test_a_hook_that_takes_too_long_is_ended(host: Host) -> None:
     marks = host.path("/marks")
     hook(host, f"trap 'echo ended >>{marks}; exit 1' TERM; echo begun >>{marks}; while :; do sleep 0.1; done")
 
-    assert 0 == warn(host, seconds_left="1").returncode
+    assert 0 == warn(host, seconds_left="3").returncode
 
     assert eventually(lambda: marks.exists() and marks.read_text() == "begun\nended\n")
 
