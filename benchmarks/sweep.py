@@ -21,7 +21,7 @@ from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.health.check_health import CheckHealth
@@ -117,7 +117,9 @@ class Bench:
                 self.workflow,
                 void=VoidEpisode(self.state, deliver),
                 deliver=deliver,
-                close_dead=CloseDead(StaticPolicies(), self.state, announcer, book),
+                close_dead=CloseDead(
+                    StaticPolicies(), self.state, AnnounceEnd(self.clock, announcer, log), book
+                ),
             ),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPriceBook(clients), self.state),

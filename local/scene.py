@@ -254,7 +254,12 @@ def deploy_scene(
         Endpoint=arn,
         # Events for machines are not mail: docs/policy.md.
         Attributes={
-            "FilterPolicy": json.dumps({"kind": [{"exists": False}, {"anything-but": ["instance-idle"]}]})
+            "FilterPolicy": json.dumps(
+                {
+                    "kind": [{"exists": False}, {"anything-but": ["instance-idle"]}],
+                    "repeats": [{"exists": False}],
+                }
+            )
         },
     )
     cloud.simulation().set_spot_prices(SPOT_PRICES)

@@ -41,7 +41,7 @@ WRITERS = {
     "COST": {"SweepTarget"},
     "EVENT": {
         "PlanSweep", "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation",
-        "HandleNotice", *WARNED,
+        "HandleNotice", *WARNED, *ENDS,
     },
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},

@@ -12,7 +12,7 @@ from governor.domain.approvals.approval import Answer, Approval, Decision
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Price
-from governor.usecases.episode.end_episode import RecordOutcome
+from governor.usecases.episode.end_episode import AnnounceEnd, RecordOutcome
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.evidence.inspect_instance import InspectInstance
 from governor.usecases.money.book_saving import BookSaving
@@ -41,11 +41,16 @@ def ref_of(world: FleetWorld, instance_id: str, number: int = 1) -> EpisodeRef:
     return EpisodeRef(TARGET.account, TARGET.region, instance_id, launched, number)
 
 
+def announce_end(world: FleetWorld | World) -> AnnounceEnd:
+    """How an episode ended, as it is sent."""
+    return AnnounceEnd(world.clock, world.announcer, world.log)
+
+
 def recorder(world: FleetWorld | World) -> RecordOutcome:
     """The last step of every flow."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
     return RecordOutcome(
-        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, world.announcer, SIGNER, book
+        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, announce_end(world), SIGNER, book
     )
 
 

@@ -13,7 +13,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision
-from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.book_saving import BookSaving
@@ -83,7 +83,10 @@ class FleetWorld:
                 void=VoidEpisode(self.state, deliver),
                 deliver=deliver,
                 close_dead=CloseDead(
-                    self.policies, self.state, self.announcer, BookSaving(self.policies, ACCOUNTS, self.ec2)
+                    self.policies,
+                    self.state,
+                    AnnounceEnd(self.clock, self.announcer, self.log),
+                    BookSaving(self.policies, ACCOUNTS, self.ec2),
                 ),
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),

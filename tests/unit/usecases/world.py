@@ -30,6 +30,7 @@ from tests.builders import NOW, QUIET_BEFORE, TARGET, make_evidence, make_instan
 from tests.twins import (
     FakeClock,
     MemoryEc2,
+    MemoryEventLog,
     MemoryMetrics,
     MemoryStateTable,
     MemoryWorkflow,
@@ -85,6 +86,7 @@ class World:
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
+        self.log = MemoryEventLog()
         self.instance = make_instance(**self.changes)
         self.ec2.add(self.instance)
         if self.instance.spot_request_id:

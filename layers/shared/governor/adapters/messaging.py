@@ -15,8 +15,10 @@ from governor.adapters.clients import Adapter, Clients, call, pages
 from governor.domain.alerts.alert import (
     FOR_MACHINES,
     QUESTIONS,
+    REPEATS,
     SEAL,
     Alert,
+    AlertKind,
     Seal,
     alert_document,
     sealed_text,
@@ -34,7 +36,8 @@ _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
 _MAIL = ("email", "email-json")
 _NO_MACHINES = {"kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]}
-"""The filter policy of the template's subscriptions: it lets everything through that is for people."""
+_ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
+"""The filter policies of the template's subscriptions: they let every question through."""
 
 
 class SnsAnnouncer(Adapter):
@@ -78,7 +81,7 @@ class SnsAnnouncer(Adapter):
         client = self._clients.client("sns")
         found = call("sns:GetSubscriptionAttributes", client, SubscriptionArn=arn)["Attributes"]
         policy = json.loads(found.get("FilterPolicy") or "{}")
-        return policy in ({}, _NO_MACHINES)
+        return policy in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
 
     def announce(self, alert: Alert) -> None:
         attributes = {
@@ -88,6 +91,7 @@ class SnsAnnouncer(Adapter):
             "region": alert.region,
             "owner": alert.owner,
             "project": alert.project,
+            REPEATS: "true" if alert.facts.get(REPEATS) else "",
         }
         call(
             "sns:Publish",
@@ -174,6 +178,10 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
 def readable(alert: Alert) -> str:
     """Return the text for people: the message, its link, what it is about, and why it came."""
     lines = list(alert.lines) or [subject_of(alert)]
+    if alert.kind is AlertKind.FAILURE:
+        lines.append(
+            "What else fails for this cause within the hour goes to the contacts of its owners alone."
+        )
     if alert.link is not None and not any(alert.link in line for line in lines):
         lines += ["", f"{'Stop or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}"]
     rows = alert.about.rows(_unpriced(alert.about.instance_type))

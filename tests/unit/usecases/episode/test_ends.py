@@ -8,8 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from governor.domain.alerts.alert import AlertKind, Severity
+from governor.domain.alerts.alert import REPEATS, AlertKind, Severity
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.approvals.messages import outcome_alert
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
@@ -29,7 +30,7 @@ from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcom
 from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
 from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET
-from tests.unit.usecases.builders import recorder
+from tests.unit.usecases.builders import announce_end, recorder
 from tests.unit.usecases.fleet_world import ACCOUNTS
 from tests.unit.usecases.world import APPROVAL_ID, World
 
@@ -45,7 +46,7 @@ def state_change(world: World) -> ReactToStateChange:
 def execution_end(world: World) -> ReactToExecutionEnd:
     """The use case over the world."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
-    close = CloseDead(world.policies, world.state, world.announcer, book)
+    close = CloseDead(world.policies, world.state, announce_end(world), book)
     return ReactToExecutionEnd(world.clock, close)
 
 
@@ -541,3 +542,49 @@ def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
     recorder(world)(world.ref, Outcome.FAILED, "States.Timeout")
     assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
     assert [AlertKind.FAILURE] == [alert.kind for alert in world.announcer.sent]
+
+
+def failure(world: World, why: str) -> None:
+    """One workflow more has failed."""
+    episode = world._stored()
+    announce_end(world)(outcome_alert(world.ref, episode, Outcome.FAILED, why, world.clock.now(), None))
+
+
+def repeats(world: World) -> list[bool]:
+    """Of each message so far, whether plain subscribers are spared it."""
+    return [REPEATS in alert.facts for alert in world.announcer.sent]
+
+
+def test_plain_subscribers_get_one_message_per_cause_and_hour() -> None:
+    """Fifteen workflows that fail for one cause are one mail, as in the channels."""
+    world = World(decide=False)
+    for number in range(15):
+        failure(world, f"Throttled: ec2 was too busy for i-{number:017x}")
+    failure(world, "AccessDenied: ec2:StopInstances")
+    assert [False, *[True] * 14, False] == repeats(world)
+
+    world.clock.moment += timedelta(hours=1)
+    failure(world, "Throttled: ec2 was too busy for i-00000000000000001")
+    assert not repeats(world)[-1]
+
+
+def test_a_failure_that_could_not_be_announced_is_the_first_when_it_is_tried_again() -> None:
+    """Else the subscribers of the topic would never get it."""
+    world = World(decide=False)
+    world.announcer.failure = Unavailable("sns did not answer", operation="sns:Publish")
+    with pytest.raises(Unavailable):
+        failure(world, "Throttled: ec2")
+    world.announcer.failure = None
+    failure(world, "Throttled: ec2")
+
+    assert [False] == repeats(world)
+
+
+def test_without_the_log_everybody_gets_every_failure() -> None:
+    """Twice is better than never."""
+    world = World(decide=False)
+    world.log.failure = Unavailable("dynamodb did not answer", operation="dynamodb:UpdateItem")
+    failure(world, "Throttled: ec2")
+    failure(world, "Throttled: ec2")
+
+    assert [False, False] == repeats(world)

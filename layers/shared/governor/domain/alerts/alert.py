@@ -160,6 +160,8 @@ class Alert:
 
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
+REPEATS = "repeats"
+"""The fact of a failure whose cause was announced within the hour: plain subscribers filter by it."""
 SEAL = "seal"
 """The fact that holds the seal: the release before reads facts of any name, and no other new field."""
 

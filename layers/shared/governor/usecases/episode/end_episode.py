@@ -3,30 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
+from governor.domain.alerts.owner import short_hash
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.messages import outcome_alert
+from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
-from governor.errors import ConflictError, Held, Interrupted, MetricsLate, NobodyListens, SafetyError
+from governor.errors import (
+    CloudError,
+    ConflictError,
+    Held,
+    Interrupted,
+    MetricsLate,
+    NobodyListens,
+    SafetyError,
+)
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
-from governor.stores import Episodes, StateTable
+from governor.stores import Episodes, EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision, answer_document, must_be_answered
 from governor.usecases.money.book_saving import BookSaving
 
 _RECORD_LINK_DAYS = 30
+_SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """What was marked is over; an instance that runs on and is still idle is marked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceEnd:
+    """Sends how an episode ended. Who subscribes to the topic itself gets failures of one cause once an hour;
+    channels make one message of them by themselves."""
+
+    clock: Clock
+    announcer: Announcer
+    log: EventLog
+
+    def __call__(self, alert: Alert) -> None:
+        """Raises: CloudError when the message was not taken."""
+        if alert.kind is not AlertKind.FAILURE:
+            self.announcer.announce(alert)
+            return
+        key = f"failure#{short_hash(cause_of(str(alert.facts['outcome_reason'])))}"
+        now, is_first = self.clock.now(), True
+        with suppress(CloudError):  # twice is better than never
+            is_first = self.log.claim(key, now, _SAME_CAUSE)
+        try:
+            self.announcer.announce(
+                alert if is_first else replace(alert, facts={**alert.facts, REPEATS: True})
+            )
+        except CloudError:
+            if is_first:
+                self.log.done(key, now, timedelta())
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +78,7 @@ class RecordOutcome:
     accounts: Accounts
     state: StateTable
     tagger: InstanceTagger
-    announcer: Announcer
+    announce: AnnounceEnd
     signer: LinkSigner
     book: BookSaving
 
@@ -58,7 +98,7 @@ class RecordOutcome:
             rule = self.policies.base().policy.approval
             quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
             # Sent before the lock is freed, for nobody would look at it again.
-            self.announcer.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
+            self.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
             return outcome
         quiet = record.quiet_until
@@ -77,7 +117,7 @@ class RecordOutcome:
             until = now + timedelta(days=_RECORD_LINK_DAYS)
             link = self.signer.link(episode.approval_id, BROADCAST, until)
             approval = self.state.approval(episode.approval_id)
-            self.announcer.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval, quiet))
+            self.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval, quiet))
         self.state.note_told(ref, now)
         return outcome
 
@@ -133,7 +173,7 @@ class CloseDead:
 
     policies: Policies
     state: StateTable
-    announcer: Announcer
+    announce: AnnounceEnd
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime, *, aborted: bool = False) -> bool:
@@ -152,7 +192,7 @@ class CloseDead:
         quiet = quiet_until(Outcome.FAILED, rule, now, was_opened=was_opened, failures=failures)
         entry = self.book(episode, Outcome.FAILED, now) if episode else None
         # Sent before it is closed: closing frees the lock, and nobody would look at it again.
-        self.announcer.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None, again_at=quiet))
+        self.announce(outcome_alert(ref, episode, Outcome.FAILED, why, now, None, again_at=quiet))
         self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=quiet, ledger=entry)
         if episode is not None:
             self.state.note_told(ref, now)
@@ -165,7 +205,7 @@ class CloseDead:
         reason = episode.outcome_reason or ""
         if episode.outcome is not Outcome.TOLD:
             alert = outcome_alert(episode.ref, episode, episode.outcome, reason, now, None, None, again_at)
-            self.announcer.announce(alert)
+            self.announce(alert)
         self.state.note_told(episode.ref, now)
         return True
 
