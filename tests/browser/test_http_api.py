@@ -129,8 +129,9 @@ def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
     from schemathesis import GenerationMode, openapi
     from schemathesis.checks import CHECKS
 
+    if operation_id == "answerQuestion":  # by an identity of AWS that no contact has
+        stage.policy("mode: ask\napproval: {people_to_stop: 0, cli_may: [keep, stop, exempt]}")
     instance_id, link = stage.ask()
-    link = stage.personal(link)
     schema = openapi.from_path(DOCUMENT)
     schema.config.generation.update(with_security_parameters=False)  # `sign` adds them
     operation = schema.find_operation_by_id(operation_id)

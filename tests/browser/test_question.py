@@ -52,7 +52,7 @@ def test_keep_until_one_of_the_offered_times(stage: Stage, visitor: Visitor) -> 
     assert "kept" == stage.outcome(instance_id)
     day = (datetime.now(tz=UTC) + timedelta(days=7)).date().isoformat()
     today = f"{datetime.now(tz=UTC):%Y-%m-%d}"
-    assert f"Kept by somebody with the link sent to a list on {today}" in visitor.text()
+    assert f"Kept by alice@example.com (mail link) on {today}" in visitor.text()
     assert f"until {day}" in visitor.text()
     visitor.await_text("kept on")
     visitor.assert_at_ease()
@@ -142,10 +142,10 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
 def test_a_broadcast_link_offers_only_what_it_may(stage: Stage, new_visitor: NewVisitor) -> None:
     """No button for what would be refused; the page says what to use instead."""
     stage.policy("mode: ask\nplan: {action: terminate}")
-    _, link = stage.ask()
+    instance_id, _ = stage.ask()
     visitor = new_visitor()
 
-    assert 200 == visitor.open(link)
+    assert 200 == visitor.open(stage.question(instance_id))
 
     assert ["Keep it"] == visitor.offered()
     assert "It cannot be used to terminate or exempt" in visitor.text()

@@ -13,7 +13,7 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
-    visitor.open(stage.question(instance_id, "outcome"))
+    visitor.open(stage.personal(stage.question(instance_id, "outcome")))
     stage.scene.simulation.set_fault("ec2:StartInstances", "InsufficientInstanceCapacity")
 
     assert 409 == visitor.press("Start it again")

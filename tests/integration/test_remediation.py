@@ -312,6 +312,29 @@ def test_a_spot_warning_tells_and_closes_the_question(stage: Stage) -> None:
     assert "interrupted" == stage.outcome(instance_id)
 
 
+def test_a_hold_while_the_snapshots_run_keeps_the_instance_stopped(stage: Stage) -> None:
+    """It races the termination and wins: the instance and its snapshots stay, and every answer says so."""
+    stage.policy("mode: ask\nplan: {action: terminate}")
+    stage.scene.simulation.set_delays(state_change=0, snapshot=3600)
+    instance_id, link = stage.ask()
+    decide(link, "approve", typed_instance_id=instance_id)
+    begun = lambda: "snapshot" in stage.episode(instance_id).steps_done or None  # noqa: E731
+    stage.eventually(begun, "no snapshot was begun")
+
+    status, _ = decide(link, "hold")
+    page = request(link)[1]
+
+    assert (303, True) == (status, "Held by alice@example.com (mail link)" in page)
+    assert "held" == stage.outcome(instance_id)
+    assert "stopped" == stage.ec2_state(instance_id)
+    assert ["pending"] == stage.snapshots()
+    assert "Terminate" not in stage.history(instance_id)
+    assert 303 == decide(link, "hold")[0]  # the same again shows the record
+    status, page = decide(stage.personal(link, "bob@example.com"), "hold")
+    assert (409, True) == (status, "It is over (held)" in page)
+    assert "Start it again" in page
+
+
 def test_a_decision_posted_twice_counts_once(stage: Stage) -> None:
     """The same answer again shows the record; another yes is refused. A no would hold it."""
     instance_id, link = stage.ask()
