@@ -19,7 +19,7 @@ from governor.domain.units import printable
 from governor.errors import PolicyError, PolicyProblem
 
 _MOST_CHARACTERS = 65_536
-"""Far more than an SSM parameter holds, so that a draft can be looked at; far less than what hurts."""
+"""Far more than a policy needs; far less than what hurts."""
 _DEEPEST = 32
 _MOST_VALUES = 20_000
 """With aliases expanded; a document of that length without any has fewer."""
