@@ -329,6 +329,7 @@ def test_quiet_time_is_about_one_start_of_the_instance() -> None:
     world, instance_id, ref = asked()
     quiet = NOW + timedelta(hours=24)
     world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
+    world.state.note_told(ref, NOW)
     world.change(instance_id, launch_time=NOW)
 
     assert 1 == world.sweep(200).episodes_started
@@ -565,3 +566,21 @@ def test_an_outcome_that_nobody_was_told_of_is_found_by_the_sweep() -> None:
     assert sent + 1 == alerts(world, AlertKind.OUTCOME)
     assert stored_episode(world, ref).outcome_told_at is not None
     assert world.state.record(TARGET, instance_id).untold is None
+
+
+def test_nobody_is_asked_again_before_the_last_outcome_is_known() -> None:
+    """The record holds one episode whose outcome people must learn; the next would take its place."""
+    world, _, ref = asked()
+    world.announcer.failure = Unavailable("SNS is down")
+    with pytest.raises(Unavailable):
+        recorder(world)(ref, Outcome.FAILED, "States.Timeout")
+    started = len(world.workflow.executions)
+    for _ in range(3):
+        world.sweep(5)
+    assert started == len(world.workflow.executions)
+
+    world.announcer.failure = None
+    world.sweep(5)
+    assert stored_episode(world, ref).outcome_told_at is not None
+    world.sweep(5)
+    assert started + 1 == len(world.workflow.executions)

@@ -61,6 +61,8 @@ class FollowUp:
             self.state.clear_quiet(case.instance.target, case.id)
         if record.is_warned(now):
             return  # its work is being saved, and soon there is nothing to ask about
+        if record.untold is not None:
+            return  # people learn of the last outcome first: the record holds one
         # Who turned in this sweep waits for the next one: by then those of all targets are counted.
         turned = case.id in count_turned([case.change]).who
         if case.is_idle and case.is_proved and not case.is_quiet and not turned:
