@@ -270,7 +270,7 @@ class ApprovalRule(Section):
     """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
     failures in a row: 5, 15 and 60 minutes."""
     wait_at_most_hours: int = between(48, 1, 168)
-    """Hours after the answer for which an approved step waits while plans are frozen or a cap is reached.
+    """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is an answer.
     Then the episode ends as refused."""
     people_to_stop: int = between(1, 0, 2)
     """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may `stop`.
