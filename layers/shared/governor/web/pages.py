@@ -97,7 +97,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         verb=messages.verb(episode.plan),
         saved=None if saved is None or saved <= 0 else usd(saved),
         idle_cost=view.idle_cost,
-        restart=messages.restart_text(episode),
+        restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
         start=messages.restart_text(episode, only_stopped=True),
         rebuild=_rebuild(episode),
         console=console_url(episode.instance),
