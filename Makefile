@@ -47,6 +47,7 @@ test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried
 
 screenshots: env-cloud env-browser ## pages, mail and Slack message as pictures in docs/images; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots
+	@$(BROWSER)/python -m scripts.gallery
 
 check: env-project env-cloud env-sam ## everything that must hold, checks and tests side by side; changes nothing
 	@$(VENV)/python -m scripts.run_tests --checks
