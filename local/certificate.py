@@ -15,14 +15,16 @@ from cryptography.x509.oid import NameOID
 def make_certificate(folder: Path) -> tuple[Path, Path]:
     """PEM files in the folder: the certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "GPU Governor's local receivers")])
+    serial = x509.random_serial_number()
+    # A name of its own: OpenSSL looks for the authority by name, and who trusts two must find the right one.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"GPU Governor's receivers {serial:x}"[:64])])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(serial)
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=7))
         .add_extension(
