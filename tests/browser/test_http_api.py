@@ -40,7 +40,7 @@ OPERATIONS = sorted(
     for operation in item.values()
     if "operationId" in operation
 )
-NO_INPUT = {"listQuestions", "showQuestion"}
+NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"}
 NO_BODY = NO_INPUT | {"showPage", "probePage"}
 DECIDING = {"answerOnPage", "answerQuestion"}
 WANTED = (
@@ -59,8 +59,11 @@ REACHED = {
     "beginSignIn": {404},  # no issuer here; `tests/integration/test_sign_in.py` goes on behind this door
     "finishSignIn": {404},
     "pressInSlack": {400, 403},
+    "listFreezes": {200},
     "listQuestions": {200},
     "showQuestion": {200, 404},
+    "showPolicy": {200},
+    "acceptPolicy": {400, 404},
     "answerQuestion": {200, 400, 404, 409},
 }
 """How deep the trial must have got; less would be a trial of the door."""

@@ -230,6 +230,12 @@ def test_a_version_is_accepted_by_a_person_of_the_policy_in_force() -> None:
     assert (f"aws:{ALICE}",) == world.state.accepted("v2")
 
 
+@pytest.mark.parametrize("version", ["\U0001f600" * 700, "v" * 1025])
+def test_a_version_that_s3_cannot_have_named_is_unknown(version: str) -> None:
+    """DynamoDB refuses a key of more than 2,048 bytes: the API answered 500."""
+    assert 404 == policy_api(World(decide=False), "POST", version).status
+
+
 def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> None:
     """As far as CloudTrail says who it was; the second answer comes too late."""
     world = World(decide=False)

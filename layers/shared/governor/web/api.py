@@ -25,6 +25,8 @@ from governor.usecases.policy_versions import AcceptPolicy, InForce
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 LONGEST_REASON = 300
+_LONGEST_VERSION = 1024
+"""Bytes, of URL-ready text. Source: Amazon S3 user guide, versioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class ApprovalApi:
 
     def _policy(self, request: ApiRequest, version: str) -> ApiResponse:
         if request.method == "POST":
+            if not version.isascii() or len(version) > _LONGEST_VERSION:
+                raise NotFound("S3 names no version so")
             behind = self.accept(version, f"aws:{request.caller}", self.ownership)
             return ApiResponse(200, {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED})
         found = {"in_force": self.accept.state.version_in_force(), "document": self.policy_text.read()}
