@@ -203,20 +203,8 @@ def _untold(cloud: Cloud) -> Iterator[str]:
             continue
         if episode.closed_at and cloud.moment - episode.closed_at < timedelta(hours=1):
             continue
-        if not any(mail.kind in _OUTCOMES for mail in mails) and not _failed_again(cloud, episode):
+        if not any(mail.kind in _OUTCOMES for mail in mails):
             yield f"{name} ended {episode.outcome}, and nobody was told ({episode.outcome_reason})"
-
-
-def _failed_again(cloud: Cloud, episode: Episode) -> bool:
-    """Whether a later failure of the same instance was told: in an outage, one message for all of them."""
-    later = {
-        one.ref.execution_name
-        for one in episodes(cloud)
-        if one.ref.instance_id == episode.ref.instance_id and one.ref.number > episode.ref.number
-    }
-    return episode.outcome is Outcome.FAILED and any(
-        mail.kind == "failure" and mail.episode in later for mail in cloud.mails
-    )
 
 
 def _twice(cloud: Cloud) -> Iterator[str]:
