@@ -15,6 +15,7 @@ import argparse
 import ast
 import copy
 import importlib
+import io
 import json
 import os
 import pickle
@@ -238,6 +239,7 @@ class Run:
 
 def _try(mutant: Mutant, items: Sequence[pytest.Item]) -> None:
     plant(mutant)
+    sys.stderr = io.StringIO()
     for _ in _one_by_one(items):
         pass
 
@@ -248,6 +250,7 @@ def _one_by_one(items: Sequence[pytest.Item]) -> Iterator[int]:
     class Watch:
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             if report.failed:
+                print(report.nodeid, file=sys.stderr, flush=True)
                 os._exit(NOTICED)
 
     if items:
