@@ -77,6 +77,10 @@ class MadeUpMetrics:
             for owner in map(_id, range(len(self._busy)))
         }
 
+    def list_bound(self, *_: object) -> dict[str, list[str]]:
+        """As the port says."""
+        return {}
+
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, Dimensions]]]:

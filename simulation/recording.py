@@ -207,6 +207,10 @@ class RecordedMetrics:
                 found.setdefault(owner, []).append(dimensions)
         return found
 
+    def list_bound(self, *_: object) -> dict[str, list[str]]:
+        """As the port says; a back-test believes what was published."""
+        return {}
+
     def list_published(
         self,
         target: Target,  # noqa: ARG002

@@ -75,7 +75,9 @@ def replayable(policy: Policy) -> Policy:
             f"idle.window_minutes is {policy.idle.window_minutes}: "
             "a back-test reads 5-minute data, give a multiple of 5"
         )
-    return replace(policy, metrics=replace(policy.metrics, period_seconds=int(PERIOD.total_seconds())))
+    seconds = int(PERIOD.total_seconds())
+    metrics = replace(policy.metrics, period_seconds=seconds, bound_namespaces=False)
+    return replace(policy, metrics=metrics)
 
 
 def replay(

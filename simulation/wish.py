@@ -52,5 +52,7 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 
 def _figures(policy: Policy) -> frozenset[str]:
-    """What may veto, and the memory where it may bring a question forward."""
-    return wanted_figures(policy) | (set() if sooner_window(policy) is None else {"memory"})
+    """What may veto and is recorded, and the memory where it may bring a question forward."""
+    return (wanted_figures(policy) - {"agentless", "bound"}) | (
+        set() if sooner_window(policy) is None else {"memory"}
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import botocore.exceptions
@@ -17,7 +18,7 @@ from botocore.compat import HTTPHeaders
 
 from gpu_metrics_publisher.cloudwatch import CloudWatchSink, machine_session
 from gpu_metrics_publisher.errors import RefusedError, UndeliveredError, UnforeseenError
-from gpu_metrics_publisher.metrics import Call
+from gpu_metrics_publisher.metrics import BOUND_NAMESPACE, Call
 
 Wire = Callable[[Any], Any]
 
@@ -283,3 +284,39 @@ def test_half_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(UndeliveredError, match="without a restart"):
         CloudWatchSink("us-east-1").send(call())
+
+
+class _Session:
+    """A session whose STS and CloudWatch answer without a wire."""
+
+    def __init__(self, user_id: str, namespaces: list[str]) -> None:
+        self.user_id, self.namespaces = user_id, namespaces
+
+    def get_credentials(self) -> Any:
+        key = SimpleNamespace(access_key="AKIA")
+        return SimpleNamespace(get_frozen_credentials=lambda: key)
+
+    def create_client(self, service: str, **_: Any) -> Any:
+        if service == "sts":
+            return SimpleNamespace(get_caller_identity=lambda: {"UserId": self.user_id})
+        return SimpleNamespace(put_metric_data=lambda **sent: self.namespaces.append(sent["Namespace"]))
+
+
+@pytest.mark.parametrize(
+    ("user_id", "is_ours"),
+    [("AROAEXAMPLE:i-1", True), ("AROAEXAMPLE:i-2", False), ("AIDAEXAMPLE", False)],
+)
+def test_a_bound_namespace_is_that_of_the_role_on_this_instance(user_id: str, is_ours: bool) -> None:
+    """As STS names the caller, and so IAM; with other credentials nothing is claimed."""
+    namespaces: list[str] = []
+    session: Any = _Session(user_id, namespaces)
+    sink = CloudWatchSink("us-east-1", lambda: session, "i-1")
+    bound = Call(BOUND_NAMESPACE, call().datums)
+    if is_ours:
+        sink.send(bound)
+        sink.send(call())
+    else:
+        with pytest.raises(UndeliveredError, match="not of this instance's role"):
+            sink.send(bound)
+
+    assert [f"GPU/EC2/{user_id}", "GPU/EC2"] == namespaces or (not is_ours and namespaces == [])

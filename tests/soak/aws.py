@@ -143,6 +143,9 @@ class SimulatedMetrics:
         ids = [instance_id] if instance_id is not None else list(self.ec2.instances)
         return {one: [(("InstanceId", one),)] for one in ids}
 
+    def list_bound(self, *_: object) -> dict[str, list[str]]:
+        return {}
+
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, Dimensions]]]:

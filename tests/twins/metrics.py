@@ -27,6 +27,8 @@ class MemoryMetrics:
     reads: list[MetricQuery] = field(default_factory=list)
     namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
     """Of series outside of the GPUs' own."""
+    bound: dict[str, Series] = field(default_factory=dict)
+    """Utilization by the namespace that belongs to one role and instance."""
     period: timedelta | None = None
     """Of what is published, where a read of shorter periods must see it so; else each value is a period."""
     lists: int = 0
@@ -63,6 +65,7 @@ class MemoryMetrics:
             key = tuple(sorted(query.dimensions))
             found = self.statistics.get((query.metric, key, query.statistic))
             found = found if found is not None else self.published.get((query.metric, key))
+            found = self.bound.get(query.namespace, found)
             if found is not None:
                 times = max(1, self.period // window.period) if self.period else 1
                 padded = (None,) * window.bins + tuple(value for value in found for _ in range(times))
@@ -72,7 +75,7 @@ class MemoryMetrics:
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[Dimensions]]:
-        self.lists += 1
+        self.lists += namespace != "AWS/EC2"
         if self.list_failure is not None:
             raise self.list_failure
         found: dict[str, list[Dimensions]] = {}
@@ -80,6 +83,19 @@ class MemoryMetrics:
             owner = dict(dimensions).get("InstanceId")
             if name == metric and owner is not None and instance_id in (None, owner):
                 found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_bound(
+        self, target: Target, base: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[str]]:
+        self.lists += 1
+        if self.list_failure is not None:
+            raise self.list_failure
+        found: dict[str, list[str]] = {}
+        for namespace in self.bound:
+            owner = namespace.rpartition(":")[2]
+            if namespace.startswith(f"{base}/") and instance_id in (None, owner):
+                found.setdefault(owner, []).append(namespace)
         return found
 
     def list_published(

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from gpu_metrics_publisher.buffer import Buffer
 from gpu_metrics_publisher.errors import DeliveryError, DriverUnavailableError, MetadataError
 from gpu_metrics_publisher.imds import DEFAULT_ENDPOINT, Identity, direct_open, read_identity
-from gpu_metrics_publisher.metrics import GROUPS, Call, Host, Window
+from gpu_metrics_publisher.metrics import BOUND, GROUPS, Call, Host, Window
 from gpu_metrics_publisher.nvml import NvmlSource
 from gpu_metrics_publisher.patience import PatientSource
 from gpu_metrics_publisher.service import GpuSource, Pace, Publisher, Sender, Sink
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # botocore tells where credentials come from each time they are looked for.
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    sink = CloudWatchSink(identity.region)
+    sink = CloudWatchSink(identity.region, instance_id=identity.instance_id)
     if options.once:
         return once(source, host, options.metrics, sink)
     serve(source, host, sink, options, stop)
@@ -67,7 +67,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--metrics",
         type=_groups,
         default=GROUPS,
-        help=f"what to publish, comma-separated: {', '.join(GROUPS)} (default: all)",
+        help=f"what to publish, comma-separated: {', '.join(GROUPS)} (default: these), {BOUND}",
     )
     parser.add_argument(
         "--sample-seconds", type=int, default=10, help="how often GPUs are read (default: 10)"
@@ -154,9 +154,9 @@ def serve(
 
 def _groups(text: str) -> tuple[str, ...]:
     chosen = tuple(part.strip() for part in text.split(",") if part.strip())
-    unknown = [part for part in chosen if part not in GROUPS]
+    unknown = [part for part in chosen if part not in (*GROUPS, BOUND)]
     if unknown or not chosen:
-        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(GROUPS)}")
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join((*GROUPS, BOUND))}")
     return chosen
 
 

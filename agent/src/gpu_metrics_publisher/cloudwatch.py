@@ -112,11 +112,18 @@ class CloudWatchSink:
     """
 
     def __init__(
-        self, region: str, new_session: Callable[[], botocore.session.Session] = machine_session
+        self,
+        region: str,
+        new_session: Callable[[], botocore.session.Session] = machine_session,
+        instance_id: str = "",
     ) -> None:
         self._region = region
+        self._instance_id = instance_id
+        self._user_id: str | None = None
+        """`aws:userid` of the client's credentials, once a call has needed it."""
         self._new_session = new_session
         self._client: Any | None = None
+        self._session: Any = None
         self._key: str | None = None
         """The access key of the client's credentials."""
         self._doubted = False
@@ -131,7 +138,7 @@ class CloudWatchSink:
         """
         try:
             client = self._connected()
-            client.put_metric_data(Namespace=call.namespace, MetricData=_timed(call))
+            client.put_metric_data(Namespace=self._namespace(call), MetricData=_timed(call))
         except botocore.exceptions.ParamValidationError as error:
             raise RefusedError(f"PutMetricData to {call.namespace} is malformed: {error}") from error
         except botocore.exceptions.ClientError as error:
@@ -152,19 +159,38 @@ class CloudWatchSink:
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.HTTPClientError) as error:
             raise UndeliveredError(f"PutMetricData to {call.namespace}: {error}") from error
 
+    def _namespace(self, call: Call) -> str:
+        """The namespace; one that ends in a slash belongs to this role on this instance alone.
+
+        Raises:
+            UndeliveredError: the credentials are not those of the instance's own role.
+        """
+        if not call.namespace.endswith("/"):
+            return call.namespace
+        if self._user_id is None:
+            config = Config(region_name=self._region, connect_timeout=5, read_timeout=10)
+            sts = self._session.create_client("sts", config=config)
+            self._user_id = str(sts.get_caller_identity()["UserId"])
+        if not self._user_id.endswith(f":{self._instance_id}"):
+            raise UndeliveredError(
+                f"{call.namespace}: the credentials are of {self._user_id}, not of this instance's role"
+            )
+        return call.namespace + self._user_id
+
     def _connected(self) -> Any:
         """The client, after a look for credentials where those it has are in doubt.
 
         A client costs a hundred times what the look does: it is made only when the look finds other ones.
         """
         if self._client is None or self._doubted:
-            session = self._new_session()
+            session = self._session = self._new_session()
             found = session.get_credentials()
             if found is None:
                 raise botocore.exceptions.NoCredentialsError
             key = found.get_frozen_credentials().access_key
             if self._client is None or key != self._key:
                 self._client, self._key = cloudwatch_client(session, self._region), key
+                self._user_id = None
             self._doubted = False
         return self._client
 

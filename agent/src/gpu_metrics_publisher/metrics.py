@@ -19,6 +19,8 @@ from gpu_metrics_publisher.readings import Figure, Gpu, Sample
 
 AGENT_NAMESPACE = "GPU/EC2"
 CUSTOM_NAMESPACE = "GPU/Custom"
+BOUND_NAMESPACE = "GPU/EC2/"
+"""The sink completes what ends in a slash by the `aws:userid` of its credentials."""
 
 DATUMS_PER_CALL = 500
 """CloudWatch takes 1,000 datums and 1 MB a call; 500 stay under 1 MB even in the wordy query protocol of
@@ -46,6 +48,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_power_draw", Figure.POWER_DRAW),
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_clocks_current_sm", Figure.SM_CLOCK),
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_clocks_current_memory", Figure.MEMORY_CLOCK),
+    Metric("bound", BOUND_NAMESPACE, "nvidia_smi_utilization_gpu", Figure.UTILIZATION),
     Metric("custom", CUSTOM_NAMESPACE, "GPUUtilization", Figure.UTILIZATION, "Percent"),
     Metric("custom", CUSTOM_NAMESPACE, "GPUMemoryUtilization", Figure.MEMORY_UTILIZATION, "Percent"),
     Metric("custom", CUSTOM_NAMESPACE, "GPUTemperature", Figure.TEMPERATURE),
@@ -66,6 +69,8 @@ XID_METRIC = "GPUXidErrors"
 """Group `health`, unit Count: its sum is the number of Xid events; where there were any, also by `Xid`."""
 
 GROUPS = ("agent", "custom", "health")
+BOUND = "bound"
+"""A group that is published only where it is asked for: one metric an instance, in a namespace of its own."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,11 @@ class Window:
     def calls(self, host: Host, groups: Iterable[str]) -> list[Call]:
         """Everything measured, as calls within CloudWatch's limits; none where nothing was measured."""
         chosen = frozenset(groups)
-        datums: dict[str, list[dict[str, Any]]] = {AGENT_NAMESPACE: [], CUSTOM_NAMESPACE: []}
+        datums: dict[str, list[dict[str, Any]]] = {
+            AGENT_NAMESPACE: [],
+            CUSTOM_NAMESPACE: [],
+            BOUND_NAMESPACE: [],
+        }
         for metric in METRICS:
             if metric.group in chosen:
                 datums[metric.namespace] += self._datums(metric, host)
@@ -150,7 +159,8 @@ class Window:
             if metric.figure in summaries
         }
         for gpu, summary in measured.items():
-            yield self._datum(metric.name, _gpu_dimensions(host, gpu), [summary], metric.unit)
+            if metric.group != BOUND:
+                yield self._datum(metric.name, _gpu_dimensions(host, gpu), [summary], metric.unit)
         if measured:
             whole = list(measured.values())
             yield self._datum(metric.name, {"InstanceId": host.instance_id}, whole, metric.unit)

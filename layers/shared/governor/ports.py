@@ -118,6 +118,12 @@ class MetricReader(Protocol):
     ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
         """Recently active dimension sets by `InstanceId`; with an `instance_id`, never in a loop."""
 
+    def list_bound(
+        self, target: Target, base: str, metric: str, instance_id: str | None = None
+    ) -> Mapping[str, Sequence[str]]:
+        """Namespaces `base/<role id>:<instance id>` with that instance's own aggregate of the metric, by its
+        id; those of the last three hours. `instance_id` as above."""
+
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> Mapping[str, Sequence[tuple[str, tuple[tuple[str, str], ...]]]]:

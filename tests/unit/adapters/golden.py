@@ -62,7 +62,7 @@ ADDED = frozenset(
 )
 """Fields that it did not know. It ignores what it does not know."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may"}
-ADDED |= {"placement_group", "network_interfaces", "efa_interfaces"}
+ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)

@@ -316,3 +316,25 @@ def test_what_was_published_is_read(aws: Clients) -> None:
 
     assert {"a": (7.0, None, 3.0, None)} == dict(answer.series)
     assert {} == dict(answer.problems)
+
+
+def test_a_namespace_is_an_instances_own_by_its_name_alone() -> None:
+    """Base, a role's id, the id of the instance that the metric names, and no other dimension."""
+
+    def listed(namespace: str, **dimensions: str) -> dict[str, Any]:
+        pairs = [{"Name": name, "Value": value} for name, value in dimensions.items()]
+        return {"Namespace": namespace, "MetricName": "u", "Dimensions": pairs}
+
+    page = [
+        listed("GPU/EC2/AROA1:i-1", InstanceId="i-1"),
+        listed("GPU/EC2/AROA2:i-1", InstanceId="i-1"),
+        listed("GPU/EC2/AROA1:i-2", InstanceId="i-1"),
+        listed("GPU/EC2/AIDA1:i-1", InstanceId="i-1"),
+        listed("GPU/EC2xAROA1:i-1", InstanceId="i-1"),
+        listed("GPU/EC2", InstanceId="i-1"),
+        listed("GPU/EC2/AROA1:i-1", InstanceId="i-1", index="0"),
+    ]
+    client = ScriptedClient(list_metrics=[{"Metrics": page}])
+    found = CloudWatchMetrics(FakeClients(client)).list_bound(TARGET, "GPU/EC2", "u", "i-1")
+
+    assert {"i-1": ["GPU/EC2/AROA1:i-1", "GPU/EC2/AROA2:i-1"]} == found

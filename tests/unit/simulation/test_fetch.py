@@ -91,6 +91,9 @@ class Past:
         assert instance_id is None
         return {owner: list(sets) for owner, sets in self.sets.items()}
 
+    def list_bound(self, *_: object) -> dict[str, list[str]]:
+        raise AssertionError("a back-test believes what was published")
+
     def list_published(self, *_: object, **__: object) -> dict[str, list[tuple[str, Dimensions]]]:
         raise AssertionError("a back-test does not know what jobs said of themselves")
 

@@ -337,7 +337,9 @@ def test_an_instance_may_publish_gpu_metrics_and_read_its_configuration() -> Non
     publish, read, _ = RESOURCES["AgentPolicy"]["Properties"]["PolicyDocument"]["Statement"]
 
     assert "cloudwatch:PutMetricData" == publish["Action"]
-    assert {"StringEquals": {"cloudwatch:namespace": ["GPU/EC2", "GPU/Custom"]}} == publish["Condition"]
+    # The last one belongs to one role on one instance: IAM fills in who calls.
+    namespaces = ["GPU/EC2", "GPU/Custom", "GPU/EC2/${aws:userid}"]
+    assert {"StringEquals": {"cloudwatch:namespace": namespaces}} == publish["Condition"]
     assert "ssm:GetParameter" == read["Action"]
     assert read["Resource"]["Fn::Sub"].endswith(":parameter/${AgentConfiguration}")
     managed = RESOURCES["InstanceRole"]["Properties"]["ManagedPolicyArns"]

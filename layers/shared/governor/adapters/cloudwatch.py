@@ -5,6 +5,7 @@ A part that could not be read is named by its key and never looks like silence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -48,6 +49,19 @@ class CloudWatchMetrics(Adapter):
             target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only
         ):
             found.setdefault(owner, []).append(dimensions)
+        return found
+
+    def list_bound(
+        self, target: Target, base: str, metric: str, instance_id: str | None = None
+    ) -> dict[str, list[str]]:
+        client, only = self._clients.client("cloudwatch", target), [_instance_dimension(instance_id)]
+        found: dict[str, list[str]] = {}
+        for page in pages("cloudwatch:ListMetrics", client, MetricName=metric, Dimensions=only, **_RECENTLY):
+            for listed in page["Metrics"]:
+                (first, *others), namespace = listed["Dimensions"], listed["Namespace"]
+                own = rf"{re.escape(base)}/AROA[A-Z0-9]+:{re.escape(first['Value'])}"
+                if first["Name"] == "InstanceId" and not others and re.fullmatch(own, namespace):
+                    found.setdefault(first["Value"], []).append(namespace)
         return found
 
     def list_published(

@@ -102,6 +102,8 @@ class Evidence:
     """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a reading."""
     longest_hole_minutes: Mapping[str, float] = field(default_factory=dict)
     """For the same figures: the longest time without a reading."""
+    bound_utilization_percent: Percent | None = None
+    """The most that the instance published of itself, in the namespace that no other may publish into."""
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
@@ -283,7 +285,14 @@ def gpu_rows(evidence: Evidence) -> tuple[GpuRow, ...]:
     )
 
 
-_LATER = ("work", "samples", "memory_newest_percent", "last_measured", "longest_hole_minutes")
+_LATER = (
+    "work",
+    "samples",
+    "memory_newest_percent",
+    "last_measured",
+    "longest_hole_minutes",
+    "bound_utilization_percent",
+)
 """Left out where they are empty: evidence that was frozen before these fields existed keeps its hash."""
 
 

@@ -203,7 +203,7 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
 
     evidence = stored_episode(world, ref_of(world, instance_id)).evidence
     assert (MetricSource.PER_GPU, 4, 4) == (evidence.source, len(evidence.gpus), evidence.gpus_reporting)
-    assert {"power", "memory", "cpu", "network", "work"} == evidence.read
+    assert {"power", "memory", "cpu", "network", "agentless", "work"} == evidence.read
 
 
 def test_late_readings_are_waited_for() -> None:

@@ -13,8 +13,9 @@ import pytest
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Target
-from governor.domain.policy.policy import IdleRule, Metrics, Policy, WorkMetrics
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, is_candidate, judge
+from governor.domain.policy.policy import IdleRule, Metrics, Policy, Vetoes, WorkMetrics
+from governor.domain.sweep.judging import wanted_figures
+from governor.domain.sweep.verdict import NO_HOLD, Verdict, VerdictKind, is_candidate, judge
 from governor.errors import Throttled
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from tests.builders import NOW, POLICY, TARGET, make_instance
@@ -724,3 +725,58 @@ def test_the_newest_part_of_a_window_is_what_a_read_of_it_would_show(
 
     assert whole.evidence.window.length == timedelta(hours=3)
     assert alone.evidence == whole.shorter
+
+
+# what cannot be forged, or not by everybody
+
+BOUND = Policy(metrics=Metrics(bound_namespaces=True), vetoes=Vetoes(required=()))
+OWN = f"GPU/EC2/AROAEXAMPLE:{id_of(1)}"
+
+
+def verdict_of(world: Readings, policy: Policy) -> Verdict:
+    """By everything that the policy asks for."""
+    asked = request(policy=policy, figures=wanted_figures(policy))
+    (found,) = world.gather(asked).values()
+    return judge(asked.instance, NO_HOLD, found.evidence, policy, NOW)
+
+
+@pytest.mark.parametrize(("power", "kind"), [(62.0, VerdictKind.BUSY), (11.0, VerdictKind.IDLE)])
+def test_published_zeros_are_checked_against_ec2s_own_power_metric(power: float, kind: VerdictKind) -> None:
+    """Nobody can publish into AWS/EC2; by the policy's limit of power."""
+    world, policy = Readings(), Policy(vetoes=Vetoes(required=()))
+    world.publish(1, QUIET)
+    world.publish(1, [power] * 12, metric="GPUPowerUtilization")
+
+    verdict = verdict_of(world, policy)
+    assert kind is verdict.kind
+    assert ("EC2's own GPUPowerUtilization reached 62.0 %" in verdict.reason) == (kind is VerdictKind.BUSY)
+
+
+def test_nothing_is_idle_while_ec2s_own_metrics_cannot_be_listed() -> None:
+    """A failure is no silence."""
+    world = Readings()
+    world.publish(1, QUIET)
+    world.metrics.list_failure = Throttled("ListMetrics: Rate exceeded")
+
+    assert VerdictKind.NO_DATA is verdict_of(world, Policy(vetoes=Vetoes(required=()))).kind
+
+
+@pytest.mark.parametrize(
+    ("own", "kind"),
+    [
+        ({}, VerdictKind.NO_DATA),
+        ({f"GPU/EC2/AROAEXAMPLE:{id_of(2)}": QUIET}, VerdictKind.NO_DATA),
+        ({OWN: QUIET}, VerdictKind.IDLE),
+        ({OWN: [None] * 9 + [1.0] * 3}, VerdictKind.NO_DATA),
+        ({OWN: [80.0] * 12}, VerdictKind.BUSY),
+        ({OWN: [80.0] * 12, f"GPU/EC2/AROAFORGER:{id_of(1)}": QUIET}, VerdictKind.BUSY),
+    ],
+    ids=["none", "of another", "quiet", "a part", "busy", "busy, and somebody says zero"],
+)
+def test_an_instance_is_idle_where_it_says_so_of_itself(own: dict[str, Any], kind: VerdictKind) -> None:
+    """Forged zeros in the common namespace stop nothing; of several own ones the highest counts."""
+    world = Readings()
+    world.publish(1, QUIET)
+    world.metrics.bound = {namespace: tuple(values) for namespace, values in own.items()}
+
+    assert kind is verdict_of(world, BOUND).kind

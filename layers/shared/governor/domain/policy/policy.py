@@ -145,6 +145,9 @@ class Metrics(Section):
     publishers_are_trusted: bool = False
     """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs it:
     CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
+    bound_namespaces: bool = False
+    """Call idle only what says so in a namespace of its own, too: `namespace`, a slash, `aws:userid`. There
+    `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
     rediscover_after_minutes: int = between(60, 5, 1440)
     """Minutes between two searches for the metrics of an instance that publishes none."""
     work: WorkMetrics | None = WorkMetrics()

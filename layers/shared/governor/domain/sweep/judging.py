@@ -37,6 +37,7 @@ from governor.domain.sweep.verdict import (
     judge_parts,
     judge_unread,
     judge_utilization_only,
+    limit_of,
     still_busy,
 )
 from governor.domain.units import UtcDatetime
@@ -122,7 +123,7 @@ def window_to_prove(
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
-    return frozenset(figure for figure in FIGURES if policy.vetoes.limit(figure) is not None)
+    return frozenset(figure for figure in FIGURES if limit_of(policy, figure) is not None)
 
 
 def figures_to_read(

@@ -46,6 +46,8 @@ _FIGURES = {
     "memory": "GPU memory held",
     "cpu": "CPU",
     "network": "network traffic",
+    "agentless": "EC2's own GPUPowerUtilization",
+    "bound": "the utilization that the instance itself publishes",
 }
 FIGURES = tuple(_FIGURES)
 """Evidence besides utilization that a policy may let veto, in the order it is looked at."""
@@ -246,7 +248,15 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _required(policy: Policy) -> Iterator[str]:
     """The figures that must be measured: they may veto."""
-    return (figure for figure in policy.vetoes.required if policy.vetoes.limit(figure) is not None)
+    required = (*policy.vetoes.required, *(("bound",) if policy.metrics.bound_namespaces else ()))
+    return (figure for figure in required if limit_of(policy, figure) is not None)
+
+
+def limit_of(policy: Policy, figure: str) -> float | None:
+    """What a figure must stay under; `None` where the policy does not ask for it."""
+    if figure == "bound":
+        return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
+    return policy.vetoes.limit("power" if figure == "agentless" else figure)
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
@@ -477,7 +487,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     for figure in FIGURES:
         text, value = _FIGURES[figure], _figure_of(evidence, figure)
-        limit = policy.vetoes.limit(figure)
+        limit = limit_of(policy, figure)
         if limit is None:
             continue
         if value is not None and value >= limit:
@@ -485,7 +495,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
             reached, most = _amount(figure, value), _amount(figure, limit)
             reason = f"GPUs are quiet, but {text} reached {reached} (the policy's limit is {most})"
             return _busy(evidence, policy, ended, reason)
-        if figure not in policy.vetoes.required:
+        if figure not in _required(policy):
             continue
         if value is None:
             return _no_data(evidence, f"{text} is required by the policy and was not published")
@@ -525,7 +535,7 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
     if evidence.work is not None:
         return f"a job publishes {evidence.work}"
     for figure in FIGURES:
-        limit, value = policy.vetoes.limit(figure), _figure_of(evidence, figure)
+        limit, value = limit_of(policy, figure), _figure_of(evidence, figure)
         if limit is not None and value is not None and value >= limit:
             return f"{_FIGURES[figure]} reached {_amount(figure, value)}"
     return None
@@ -538,6 +548,8 @@ def _figure_of(evidence: Evidence, figure: str) -> float | None:
         "memory": evidence.memory_used_percent,
         "cpu": evidence.cpu_percent,
         "network": evidence.network_bytes_per_second,
+        "agentless": evidence.agentless_power_percent,
+        "bound": evidence.bound_utilization_percent,
     }[figure]
     return value if is_reading(value) else None
 

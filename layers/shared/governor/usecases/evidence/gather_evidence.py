@@ -8,12 +8,12 @@ be read becomes a `read_problem`, never an empty answer. This module must not ju
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
 from statistics import median_low
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
@@ -38,6 +38,7 @@ _EC2_FIGURES = (
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
 _AGENTLESS_METRIC = "GPUPowerUtilization"
+_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class EvidenceRequest:
         source: by which series it was last seen; `None` asks the aggregate first.
         search: whether silent series may be looked for.
         per_gpu: read GPU by GPU although the aggregate exists.
-        figures: which of `power`, `memory`, `cpu`, `network` to read for a candidate.
+        figures: which of `FIGURES` to read for a candidate.
         always: read the figures whatever utilization says.
         length: how far to look back; `None` takes the policy's idle window.
         shorter: a part of it whose evidence is wanted, too.
@@ -141,7 +142,7 @@ class _Work:
             names = [series for of, series, _, _ in _EC2_FIGURES if of == figure]
             return [self.figures.get(name, {}).get("all", ()) for name in names]
         found = self.figures.get(figure, {})
-        return [found.get(gpu, ()) for gpu in self.readings]
+        return [found.get(gpu, ()) for gpu in (("all",) if figure == "bound" else self.readings)]
 
     def note(self, asked: _Asked, series: Series) -> None:
         if asked.figure == WORK:
@@ -226,8 +227,10 @@ class _Batch:
             and (work.request.always or is_candidate(self._evidence(work), work.request.policy))
         ]
         for work in candidates:
-            work.read = work.request.figures
+            work.read = work.request.figures - (set() if self._names.bound_namespaces else {"bound"})
         self._read([one for work in candidates for one in self._figures(work)])
+        self._read_agentless([work for work in candidates if "agentless" in work.read])
+        self._read_bound([work for work in candidates if "bound" in work.read])
         if self._names.work is not None and candidates:
             self._read_work(candidates, self._names.work)
         return {
@@ -292,17 +295,13 @@ class _Batch:
             work.request = replace(work.request, source=MetricSource.PER_GPU)
         if again:
             self._read_utilization(again)
-        self._read_agentless([work for work in works if work.silent()], only)
+        self._read_agentless([work for work in works if work.silent()])
 
-    def _read_agentless(self, works: list[_Work], only: str | None) -> None:
-        """EC2's own power metric of the silent ones: named in the reason, never a proof of idleness."""
-        if not works:
-            return
-        try:
-            found = self._metrics.list_series(self._target, "AWS/EC2", _AGENTLESS_METRIC, only)
-        except CloudError:
-            # Only colours the sentence of a verdict that is `no-data` with or without it.
-            return
+    def _read_agentless(self, works: list[_Work]) -> None:
+        """EC2's own power metric, where it exists: named for the silent ones, a veto for the others. It never
+        proves idleness."""
+        listed = partial(self._metrics.list_series, self._target, "AWS/EC2", _AGENTLESS_METRIC)
+        found = self._listed(works, listed, "EC2's own GPU metrics")
         self._read(
             [
                 _Asked(work, "agentless", _AGENTLESS_METRIC, tuple(dimensions), namespace="AWS/EC2")
@@ -310,6 +309,33 @@ class _Batch:
                 for dimensions in found.get(work.instance_id, ())
             ]
         )
+
+    def _read_bound(self, works: list[_Work]) -> None:
+        """What the instance says of itself; of several such namespaces the highest reading counts."""
+        base, metric = self._names.namespace, self._names.utilization
+        listed = partial(self._metrics.list_bound, self._target, base, metric)
+        found = self._listed(works, listed, "the instances' own namespaces")
+        self._read(
+            [
+                _Asked(work, "bound", metric, work.aggregate, namespace=namespace)
+                for work in works
+                for namespace in found.get(work.instance_id, ())
+            ]
+        )
+
+    def _listed(
+        self, works: list[_Work], listed: Callable[..., Mapping[str, Sequence[_Listed]]], what: str
+    ) -> Mapping[str, Sequence[_Listed]]:
+        """A few instances one by one, many by one pass; a listing that failed is no silence."""
+        try:
+            if len(works) > _LISTED_SINGLY:
+                return listed()
+            return {key: found for work in works for key, found in listed(work.instance_id).items()}
+        except CloudError as error:
+            for work in works:
+                if not work.silent():
+                    work.problem = work.problem or f"{what} could not be listed: {error}"
+            return {}
 
     # the other figures
 
@@ -329,12 +355,10 @@ class _Batch:
 
     def _read_work(self, works: list[_Work], rule: WorkMetrics) -> None:
         """The metrics by which a job may have said that it works; a read that failed is no silence."""
-        try:
-            published = self._list_work(works, rule)
-        except CloudError as error:
-            for work in works:
-                work.problem = work.problem or f"the metrics of jobs could not be listed: {error}"
-            return
+        # What was published longer ago is in the window of a policy that looks so far back.
+        recently = self._window.length <= _RECENTLY_ACTIVE
+        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
+        published = self._listed(works, listed, "the metrics of jobs")
         for work in works:
             work.read |= {WORK}
         self._read(
@@ -345,17 +369,6 @@ class _Batch:
                 if not rule.names or metric in rule.names
             ]
         )
-
-    def _list_work(
-        self, works: list[_Work], rule: WorkMetrics
-    ) -> Mapping[str, Sequence[tuple[str, Dimensions]]]:
-        """A few candidates one by one, many by one pass over the namespace."""
-        # What was published longer ago is in the window of a policy that looks so far back.
-        recently = self._window.length <= _RECENTLY_ACTIVE
-        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
-        if len(works) > _LISTED_SINGLY:
-            return listed()
-        return {key: found for work in works for key, found in listed(work.instance_id).items()}
 
     # reading
 
@@ -373,7 +386,7 @@ class _Batch:
             ]
             answer = self._metrics.read(self._target, queries, window)
             for one, query in zip(part, queries, strict=True):
-                if one.figure != "agentless":
+                if one.figure != "agentless" or one.work.reporting():
                     one.work.problem = one.work.problem or answer.problems.get(query.key)
                 if (series := answer.series.get(query.key)) is not None:
                     one.work.note(one, series)
@@ -442,7 +455,8 @@ class _Batch:
             power_percent_of_limit=values["power"],
             cpu_percent=values["cpu"],
             network_bytes_per_second=values["network"],
-            agentless_power_percent=evidence.peak(work.series("agentless") or ()),
+            agentless_power_percent=values["agentless"],
+            bound_utilization_percent=values["bound"],
             measured_percent=measured,
             read=work.read,
             read_problem=work.problem,
@@ -458,7 +472,7 @@ class _Batch:
         """What makes a reading percent, or bytes a second."""
         if figure == "network":
             return 1.0 / self._ec2_window.period.total_seconds()
-        return 1.0 if figure == "cpu" else 100.0 / (work.whole(figure) or 1)
+        return 1.0 if figure in ("cpu", "agentless", "bound") else 100.0 / (work.whole(figure) or 1)
 
     def _percent(self, work: _Work) -> dict[str, Series]:
         """The fullest GPU's memory and power in each period; a value that measures nothing is a hole."""
