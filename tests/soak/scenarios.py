@@ -346,7 +346,7 @@ SCENARIOS = (
     Scenario(
         "held during the notice of mode auto",
         policy("auto"),
-        _STAYS,
+        _STAYS | _AWAY,  # whoever cannot reach the page for an hour cannot hold it
         Outcome.HELD,
         people={ALICE: Answers("hold", to="idle-found")},
         hours=5.0,
@@ -354,7 +354,7 @@ SCENARIOS = (
     Scenario(
         "kept during the notice of mode auto",
         policy("auto"),
-        _STAYS,
+        _STAYS | _AWAY,  # whoever cannot reach the page for an hour cannot hold it
         Outcome.HELD,
         people={ALICE: Answers("keep", to="idle-found", fields={"keep_date": "2026-11-25"})},
         hours=5.0,
