@@ -4,7 +4,7 @@
 
 One run of the tests tells which test reaches which line. Then each mutant gets a process of its own, forked
 from the one that has collected the tests: it exchanges the code of one function, and runs the tests that
-reach it until one fails. A process that ends no test in a minute of computing, or in five of waiting, hangs:
+reach it until one fails. A process that ends no test in a minute of computing, or in 15 of waiting, hangs:
 that is noticed, too. `scripts/equivalent_mutants.txt` lists mutants that change nothing, with their reasons;
 one that a test notices does not belong there. The last line is JSON; the exit status is 1 where one survives.
 """
@@ -84,7 +84,7 @@ def places(node: ast.AST, scope: str = "", *, inside: bool = False) -> Iterator[
         scope, inside = f"{scope}.{node.name}".strip("."), isinstance(node, ast.FunctionDef)
     for name, value in ast.iter_fields(node):
         for index, child in enumerate(value if isinstance(value, list) else [value]):
-            if name in _NOT_RUN or not isinstance(child, ast.AST):
+            if name in _NOT_RUN or isinstance(child, ast.arguments) or not isinstance(child, ast.AST):
                 continue
             if inside:
                 is_list = isinstance(value, list)
@@ -257,7 +257,7 @@ def _one_by_one(items: Sequence[pytest.Item]) -> Iterator[int]:
         items[0].config.pluginmanager.register(Watch())
     for index, item in enumerate(items):
         resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 60, resource.RLIM_INFINITY))
-        signal.alarm(300)
+        signal.alarm(900)
         yield index
         following = items[index + 1] if index + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
