@@ -131,19 +131,29 @@ def test_until_a_version_is_in_force_the_parameter_is_the_policy() -> None:
 
 
 def test_what_acts_waits_for_the_table_and_what_reaches_people_does_not() -> None:
-    """The last text that the function knows, else the parameter: an older policy must not act."""
+    """The last text that the function knows: an older policy must not act."""
     away = client_error("InternalServerError")
-    text, _ = text_of(
-        get_item=[away, away, version_of("v1"), away],
-        get_object=[object_of("mode: ask")],
-        get_parameter=[{"Parameter": {"Value": "mode: observe"}}],
-    )
+    text, _ = text_of(get_item=[away, version_of("v1"), away], get_object=[object_of("mode: ask")])
 
     with pytest.raises(Unavailable):
         text.read()
-    assert "mode: observe" == text.read(patient=False)
     assert "mode: ask" == text.read()
     assert "mode: ask" == text.read(patient=False)
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
+def test_a_cold_function_never_takes_a_retired_parameter_for_the_policy(code: str) -> None:
+    """Where the table does not say which version is in force, the kept document counts and stays."""
+    client = ScriptedClient(
+        get_item=[client_error(code)], get_parameter={"Parameter": {"Value": "mode: auto"}}
+    )
+    stored: list[str] = []
+    state = SimpleNamespace(kept_policy=lambda: "mode: ask", keep_policy=lambda text, _: stored.append(text))
+    found = policies.or_last(Parts(settings(), FakeClients(client), state=state), keep=True)
+
+    assert Mode.ASK is found().base().policy.mode
+    assert [] == stored
+    assert ["get_item"] == [name for name, _ in client.calls]
 
 
 @pytest.mark.parametrize(

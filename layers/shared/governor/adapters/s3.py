@@ -76,16 +76,15 @@ class PolicyText:
     def read(self, *, patient: bool = True) -> str:
         """Return it as it is now. A version never changes, so a warm function reads it once.
 
-        Without `patient` the last one that this function has read, where the table does not answer.
+        Without `patient` the last one that this function has read, where the table does not answer. Never
+        the parameter then: perhaps it is no longer the policy.
         """
-        version = None
         try:
             version = StateTable(self._table if patient else self._table.hasty()).version_in_force()
         except (Throttled, Unavailable):
-            if patient:
+            if patient or self._last is None:
                 raise
-            if self._last is not None:
-                return self._last[1]
+            return self._last[1]
         if version is None:
             return self._parameter.read(patient=patient)
         if self._last is None or self._last[0] != version:
