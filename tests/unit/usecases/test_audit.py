@@ -12,10 +12,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from governor.adapters.table.dynamodb import packed
 from governor.contracts.changes import changes_of
+from governor.domain.alerts.owner import short_hash
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.audit import Change
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action
@@ -272,9 +276,49 @@ def test_the_same_change_is_written_once_and_a_failure_is_raised() -> None:
     archive.failure = None
 
     assert (2, 1, 0) == tuple(write(changes_of({"Records": stream.records[:n]})) for n in (2, 3, 3))
+    item = short_hash("EPISODE#x", "EPISODE")
     assert sorted(archive.documents) == [
-        f"audit/day=2026-11-20/x/{100000000000000000000 + n:040}.json" for n in range(3)
+        f"audit/day=2026-11-20/x/{100000000000000000000 + n:040}-{item}.json" for n in range(3)
     ]
+
+
+def test_a_delivery_that_a_channel_refused_is_kept() -> None:
+    """Its `refused` is the reason of a channel, where that of an answer is a decision."""
+    stream = Stream()
+    stream.add(("DELIVERIES#x", "slack"), {}, {"channel": "slack", "refused": "no such channel"})
+
+    assert ("delivery", "gpu-governor") == (stream.last()["what"], stream.last()["who"])
+
+
+def test_who_wrote_and_accepted_a_version_of_the_policy_is_kept() -> None:
+    """With it comes into force what decides about everything else."""
+    stream, ada = Stream(), "arn:aws:sts::1:assumed-role/ops/ada"
+    stream.add(("VERSION#v2", "WRITER"), {}, {"arn": ada})
+    stream.add(("ACCEPTED#v2", "aws:bob"), {}, {"at": "2026-11-20T00:00:00Z"})
+    stream.add(("VERSION#in-force", "POLICY"), {"version": "v1"}, {"version": "v2"})
+
+    assert {
+        "policy written": ada,
+        "policy accepted": "aws:bob",
+        "policy in force": "gpu-governor",
+    } == {one["what"]: one["who"] for one in stream.audit()}
+    assert {"VERSION#", "ACCEPTED#"} <= set(PREFIXES)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+)
+_NAMES = st.sampled_from(
+    ["decision", "brake", "first_yes", "refused", "undone_by", "by", "arn", "plan", "what"]
+)
+
+
+@given(st.dictionaries(_NAMES, _JSON), st.dictionaries(_NAMES, _JSON), st.sampled_from(PREFIXES))
+def test_no_shape_of_an_item_holds_up_the_others(before: Any, after: Any, partition: str) -> None:
+    """The stream hands a change over until it is kept, and all behind it wait."""
+    change = Change(f"{partition}x", "y", "MODIFY", NOW, "1", before, after)
+
+    assert {"what", "who", "when"} <= json.loads(json.dumps(change.document())).keys()
 
 
 def test_a_deletion_in_the_table_is_kept_too() -> None:

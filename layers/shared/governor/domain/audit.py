@@ -1,4 +1,5 @@
-"""The audit: one document for each change of an episode, its question, its journal or its deliveries.
+"""The audit: one document for each change of an episode, its question, journal or deliveries, and of what
+version of the policy counts, who wrote it and who accepted it.
 
 This module must not know where changes come from, nor where documents are kept.
 """
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from governor.domain.alerts.owner import short_hash
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.units import UtcDatetime, iso
 
@@ -29,6 +31,12 @@ _MEANS = (
 )
 """Attributes that say what happened, most telling first."""
 _INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
+_PARTITIONS = {
+    "DELIVERIES": "delivery",
+    "ACCEPTED": "policy accepted",
+    "VERSION": "policy in force",
+}
+_WRITER = "WRITER"
 _UNSEEN = frozenset({"task_token"})
 """Whoever has it may end the wait of a workflow."""
 
@@ -58,8 +66,9 @@ class Change:
 
     @property
     def key(self) -> str:
-        """Where its document is kept: the same for the same change."""
-        return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}.json"
+        """Where its document is kept: the same for the same change. A sequence alone is of one shard."""
+        item = short_hash(self.pk, self.sk)
+        return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
     def document(self) -> dict[str, Any]:
         """Return who did what, when and to what, with the attributes that changed."""
@@ -91,21 +100,25 @@ class Change:
             return "removed"
         if not self.before and self.sk in _INSERTED:
             return _INSERTED[self.sk]
-        if self.pk.startswith("DELIVERIES#"):
-            return "delivery"
+        if self.sk == _WRITER:
+            return "policy written"
+        if (partition := self.pk.partition("#")[0]) in _PARTITIONS:
+            return _PARTITIONS[partition]
         if "what" in self.after:
             return str(self.after["what"])  # an entry of a journal
         return next((words for name, words in _MEANS if name in changed and self.after.get(name)), "changed")
 
     def _who(self, changed: set[str]) -> str:
+        if self.pk.startswith("ACCEPTED#"):
+            return self.sk
+        now = {name: self.after[name] for name in changed if self.after.get(name)}
         for name in ("decision", "brake", "first_yes", "refused"):
-            answer = self.after.get(name)
-            if name in changed and answer:
-                return str(answer["by"])
-        by = [
-            str(self.after[name]) for name in ("undone_by", "by") if name in changed and self.after.get(name)
-        ]
-        return by[0] if by else self.principal or "gpu-governor"
+            # A delivery has a `refused`, too: the reason of its channel.
+            if isinstance(now.get(name), Mapping) and "by" in now[name]:
+                return str(now[name]["by"])
+        if by := [now[name] for name in ("undone_by", "by", "arn") if name in now]:
+            return str(by[0])
+        return self.principal or "gpu-governor"
 
 
 def _place(subject: str) -> dict[str, str | None]:
