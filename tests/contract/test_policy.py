@@ -603,3 +603,16 @@ def test_what_an_earlier_release_accepted_still_names_its_people() -> None:
     text = f"mode: auto\nplan: {{action: terminate}}\n{TWO}"
     assert 2 == len(refusal(text))
     assert parse_policy(text, accepted=True).base().policy.ownership.contacts
+
+
+@pytest.mark.parametrize("minutes", [5, 9])
+def test_a_window_of_an_earlier_release_is_refused_and_keeps_its_people(minutes: int) -> None:
+    """Nothing acts by it, and whoever must be notified still is; also where an override says so."""
+    idle, rest = f"idle: {{window_minutes: {minutes}}}", f"metrics: {{period_seconds: 60}}\n{TWO}"
+    within = f"overrides: [{{name: x, match: {{tags: {{Project: llm}}}}, set: {{{idle}}}}}]"
+    for text, path in ((idle, "idle.window_minutes"), (within, "overrides.0.set.idle.window_minutes")):
+        ((_, found, reason),) = refusal(f"{text}\n{rest}")
+        assert (path, f"is {minutes}; it must be at least 10") == (found, reason.partition(",")[0])
+        book = parse_policy(f"{text}\n{rest}", accepted=True)
+        assert book.base().policy.ownership.contacts
+    assert minutes == book.applied((0,)).policy.idle.window_minutes

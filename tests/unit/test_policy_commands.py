@@ -39,7 +39,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
         ),
         ("mode: [", ":1: error: (document): not readable as YAML"),
         ("mode: ask\nmode: auto\n", ":2: error: mode: stands twice"),
-        ("idle:\n  window_minutes: 1\n", ":2: error: idle.window_minutes: is 1; it must be at least 10"),
+        (
+            "idle:\n  window_minutes: 1\n",
+            ":2: error: idle.window_minutes: is 1; it must lie between 10 and 20160",
+        ),
         (
             "overrides:\n  - {name: x, match: {}, set: {}}\n  - {name: x, match: {}, set: {}}\n",
             ":3: error: overrides.1.name: is the name of overrides.0, too",

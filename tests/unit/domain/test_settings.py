@@ -27,7 +27,7 @@ from governor.domain.settings import SettingError
     [
         (
             IdleRule,
-            {"window_minutes": 9, "minimum_coverage_percent": nan},
+            {"window_minutes": 4, "minimum_coverage_percent": nan},
             {"window_minutes", "minimum_coverage_percent"},
         ),
         (IdleRule, {"window_minutes": 20_161}, {"window_minutes"}),

@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import addresses
-from governor.domain.policy.policy import AppliedPolicy, Mode, Override, Policy
+from governor.domain.policy.policy import LEAST_WINDOW_MINUTES, AppliedPolicy, Mode, Override, Policy
 from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
@@ -194,10 +194,14 @@ def _override(
 
 
 def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None) -> list[Mistake]:
-    """What would act without people, or with fewer than it takes, and no override that may say so does."""
+    """What would act without people, or with fewer than it takes, and no override that may say so does; and a
+    window that only earlier releases took."""
     if known is None:
         return []
     found: list[Mistake] = []
+    if (minutes := policy.idle.window_minutes) < LEAST_WINDOW_MINUTES:
+        why = f"is {minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing would ever be idle"
+        found.append((("idle", "window_minutes"), why))
     for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
         says = any(one.match.tags and name in one.set.get("approval", {}) for one in chosen)
         if (number := getattr(policy.approval, name)) < usual and not says:

@@ -92,12 +92,18 @@ def checked(default: _Value, said: str, holds: Callable[[Any], object], **metada
     return setting
 
 
-def between(default: _Value, low: float, high: float, at_most: str = "") -> _Value:
+def between(
+    default: _Value, low: float, high: float, at_most: str = "", once_from: float | None = None
+) -> _Value:
     """A number, or a list of them, in a range that includes both ends.
 
-    `at_most` names a setting of the same section that it must not exceed.
+    `at_most` names a setting of the same section that it must not exceed. `once_from` is where the range began
+    in an earlier release: such a number can be read, and whoever takes new documents refuses it.
     """
     said = f"it must lie between {low} and {high}"
+    if once_from is not None:
+        extra = {"minimum": low, "maximum": high}
+        return checked(default, said, lambda value: once_from <= value <= high, json_schema_extra=extra)
     data: dict[str, Any] = {"ge": low, "le": high}
     if isinstance(default, tuple):
         items = {"type": "number", "minimum": low, "maximum": high}

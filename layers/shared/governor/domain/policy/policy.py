@@ -34,6 +34,8 @@ from governor.domain.units import Percent, UtcDatetime, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
+LEAST_WINDOW_MINUTES = 10
+"""The two newest bins of 5 minutes must be measured, so less is never idle. Earlier releases took 5 to 9."""
 _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
 """With more, the newest measured memory says too little about the memory that is held now."""
 
@@ -160,7 +162,7 @@ class IdleRule(Section):
 
     utilization_below_percent: float = between(5.0, 0.1, 50)
     """A GPU is idle while its maximum utilization is under this percentage."""
-    window_minutes: int = between(60, 10, 20_160)
+    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, once_from=5)
     """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
     minimum_coverage_percent: float = between(80.0, 50, 100)
     """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
