@@ -57,6 +57,7 @@ from tests.unit.adapters.fakes import client_error
         ("ResourceNotFoundException", 400, NotFound),
         ("ParameterNotFound", 400, NotFound),
         ("ExecutionDoesNotExist", 400, NotFound),
+        ("InvalidArgument", 400, CloudError),
         ("InvalidInstanceID.Malformed", 400, CloudError),
         ("ValidationException", 400, CloudError),
     ],

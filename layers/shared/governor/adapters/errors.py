@@ -41,7 +41,6 @@ _CODES: dict[type[errors.CloudError], str] = {
     errors.NotFound: """
         ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
         ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
-        InvalidArgument
     """,
 }
 """The codes that AWS answers with, by what they mean here."""

@@ -19,6 +19,8 @@ from governor.stores.table import Table
 _KEY = "policy.yaml"
 _MOST_BYTES = 300_000
 """More than the longest document has: four for each of its characters."""
+_NO_VERSION = ("AccessDenied", "InvalidArgument")
+"""Without the right to list, S3 does not say that a version is missing; it may name none so, either."""
 
 
 class AuditBucket(Adapter):
@@ -56,7 +58,12 @@ class PolicyBucket(Adapter):
         return StoredPolicy(found.get("VersionId", "null"), text, as_utc(found["LastModified"]), author)
 
     def read(self, version: str, *, patient: bool = True) -> str:
-        return self._get(patient=patient, VersionId=version)[1]
+        try:
+            return self._get(patient=patient, VersionId=version)[1]
+        except CloudError as error:
+            if error.code not in _NO_VERSION:
+                raise
+            raise NotFound(str(error), operation=error.operation, code=error.code) from error
 
     def _get(self, *, patient: bool, **which: str) -> tuple[Any, str]:
         """The object, and its text: not much more than a policy may have. No UTF-8 is no YAML either."""
