@@ -97,8 +97,8 @@ def between(
 ) -> _Value:
     """A number, or a list of them, in a range that includes both ends.
 
-    `at_most` names a setting of the same section that it must not exceed. `once_from` is where the range began
-    in an earlier release: such a number can be read, and whoever takes new documents refuses it.
+    `at_most` names a setting of the same section that it must not exceed. `once_from` is where the range
+    began in an earlier release: such a number can be read, and whoever takes new documents refuses it.
     """
     said = f"it must lie between {low} and {high}"
     if once_from is not None:
