@@ -12,7 +12,7 @@ import yaml
 
 from cli.policy_meetings import meetings
 from cli.policy_schema import policy_schema
-from governor.contracts.policy import parse_policy
+from governor.contracts.policy import parse_policy, people_of
 from governor.contracts.yaml_document import read_document
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.errors import PolicyError
@@ -616,3 +616,26 @@ def test_a_window_of_an_earlier_release_is_refused_and_keeps_its_people(minutes:
         book = parse_policy(f"{text}\n{rest}", accepted=True)
         assert book.base().policy.ownership.contacts
     assert minutes == book.applied((0,)).policy.idle.window_minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "people", "asked"),
+    [
+        ("mode: stop", [], False),
+        ("mode: [", [], True),
+        ("ownership: 5", [], False),
+        ("two_people_for_policy: false\nownership: {contacts: 5, tags: x}", [], False),
+        ("two_people_for_policy: 1\nownership: {contacts: {a: {emails: [x, a@b.org, y, c@d.org, z]}}}",
+         ["a@b.org", "c@d.org"], True),
+        ("two_people_for_policy: true\nownership: {default_contacts: [a, b], contacts: {b: 3, a: {zone: x, "
+         "emails: [a@b.org], identities: {x: 5, y: c@d.org, z: a@b.org}}}}", ["a@b.org"], True),
+    ],
+)  # fmt: skip
+def test_of_a_refused_document_its_people_are_read(text: str, people: list[str], asked: bool) -> None:
+    """Without what is wrong about them: each other one stays."""
+    book = people_of(text)
+    policy = book.base().policy
+    known = [one for contact in policy.ownership.contacts.values() for one in contact.emails]
+
+    assert (people, asked, False) == (known, policy.two_people_for_policy, book.whole)
+    assert Policy(two_people_for_policy=asked, ownership=policy.ownership) == policy

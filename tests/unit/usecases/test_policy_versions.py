@@ -13,6 +13,7 @@ from governor.errors import CloudError, Unavailable
 from governor.ports import StoredPolicy
 from governor.usecases.once import Once
 from governor.usecases.policy_versions import AcceptPolicy, ReviewPolicy
+from governor.wiring.policies import accepted
 from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable, RecordingAnnouncer
 
@@ -63,14 +64,14 @@ class Versions:
             announcer=self.announcer,
             hub=TARGET,
             parse=parse_policy,
-            parse_accepted=parse_policy,
+            parse_accepted=accepted,
         )
         review((written[0], written[1]) if written else None)
         return self.state.version_in_force()
 
     def accept(self, version: str, arn: str) -> frozenset[str]:
         """A person accepts a version."""
-        people = parse_policy(self.read()).base().policy.ownership
+        people = accepted(self.read()).base().policy.ownership
         return AcceptPolicy(self.clock, self.state, self)(version, f"aws:{arn}", people)
 
     def told(self) -> list[Alert]:
@@ -180,6 +181,42 @@ def test_what_would_loosen_the_brake_waits_itself(text: str) -> None:
 
     assert "v1" == world.review()
     assert ["waits"] == [state for _, state in states(world.told())]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "idle: {window_minute: 60}\n",
+        "vetoes: {cpu_percent: -1}\n",
+        "overrides: [{name: x}]\n",
+        "mode: stop\n",
+    ],
+)
+def test_a_version_in_force_that_a_later_release_refuses_still_wants_its_two_people(mistake: str) -> None:
+    """By its defaults, one writer would be enough. Everything is risky, as nobody knows what was before."""
+    text = STRICT.replace("mode: ask\n", "") if mistake.startswith("mode") else STRICT
+    world = Versions(text + mistake)
+    version = world.put(STRICT + "# mended\n", author=ALICE)
+
+    assert world.review() is None
+    (alert,) = world.told()
+    assert [(version, "waits")] == states([alert])
+    assert ["everything (this release refuses the version in force)"] == alert.facts["risky"]
+    world.accept(version, ALICE)
+    assert world.review() is None
+    world.accept(version, BOB)
+    assert version == world.review()
+
+
+@pytest.mark.parametrize("text", ["a: [", f"{PEOPLE}two_people_for_policy: maybe\nmode: stop\n"])
+def test_a_demand_for_two_people_that_cannot_be_read_is_one(text: str) -> None:
+    """One that is not there is none: a first version mends a refused parameter."""
+    world = Versions(text)
+    world.put(ASK)
+    assert world.review() is None
+
+    world.parameter = f"{PEOPLE}mode: stop\n"
+    assert "v2" == (world.put(ASK + "# again\n"), world.review())[1]
 
 
 def test_people_of_the_new_version_do_not_count() -> None:

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.instance import Instance
-from governor.domain.policy.contacts import addresses
+from governor.domain.policy.contacts import Ownership, addresses
 from governor.domain.policy.policy import LEAST_WINDOW_MINUTES, AppliedPolicy, Mode, Override, Policy
 from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
@@ -40,11 +40,14 @@ _RETIRED: Mapping[str, str] = {
 """Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
 
 
-_Made = TypeVar("_Made", Policy, Override)
+_Made = TypeVar("_Made", Policy, Override, Ownership)
 
 
 class PolicyBook:
     """A parsed policy document; answers which policy an instance is under. Fulfils the port `Policies`."""
+
+    whole = True
+    """False where only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
         """Check all of it; of a document that was `accepted` by an earlier release not how it acts.
@@ -130,6 +133,42 @@ def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
         PolicyError: not YAML, repeated or unknown keys, values out of range; each with its path and line.
     """
     return PolicyBook(read_document(text), accepted=accepted)
+
+
+def people_of(text: str) -> PolicyBook:
+    """The people of a document that this release refuses, and whether two of them must stand behind a change.
+
+    What is wrong about them is left out. A demand that cannot be read is one; nobody meets it without people.
+    """
+    try:
+        settings = read_document(text).settings
+    except PolicyError:
+        settings = {"two_people_for_policy": None}
+    owners = settings.get("ownership", {})
+    while mistakes := _checked(Ownership, owners)[1]:
+        # The last item of a list first: the others keep their places.
+        paths = sorted({path for path, _ in mistakes}, key=lambda path: [one.zfill(9) for one in path])
+        if not all(_dropped(owners, path) for path in reversed(paths)):
+            owners = {}
+    asked = settings.get("two_people_for_policy", False) is not False
+    book = PolicyBook(Document({"two_people_for_policy": asked, "ownership": owners}, {}), accepted=True)
+    book.whole = False
+    return book
+
+
+def _dropped(settings: Any, path: Path) -> bool:
+    """Take out what has this path, or else what it would stand in; return whether there was any."""
+    found: tuple[Any, Any] | None = None
+    for part in path:
+        key = int(part) if isinstance(settings, list) and part.isdecimal() else part
+        try:
+            found, settings = (settings, key), settings[key]
+        except (LookupError, TypeError):
+            break
+    if found is None:
+        return False
+    del found[0][found[1]]
+    return True
 
 
 def _split(

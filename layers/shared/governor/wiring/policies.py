@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from governor.contracts.policy import PolicyBook, parse_policy
+from governor.contracts.policy import PolicyBook, parse_policy, people_of
 from governor.domain.instance import Target
 from governor.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.usecases.accounts import swept
@@ -60,7 +60,7 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             _log.warning("the policy: %s", problem)
         return swept(policies.base().policy, hub.account, hub.region)
 
-    review = parts.fill(ReviewPolicy, parse=parse_policy, parse_accepted=_accepted)
+    review = parts.fill(ReviewPolicy, parse=parse_policy, parse_accepted=accepted)
     return SweepPlan(review, ready(present(parts), places))
 
 
@@ -73,7 +73,7 @@ def present(parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy) -> 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
     """For what must come to an end whatever the document says: locks are freed, people are notified."""
-    return present(parts, _accepted)
+    return present(parts, accepted)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
@@ -95,7 +95,7 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
                 raise
             _log.error("%s; the last accepted document is used", error)
             # Perhaps of an earlier release, which accepted what this one refuses.
-            return _accepted(kept or "")
+            return accepted(kept or "")
         if keep and document != state.kept_policy():
             state.keep_policy(document, clock.now())
         return book
@@ -103,10 +103,10 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
     return found
 
 
-def _accepted(document: str) -> PolicyBook:
-    """The policy of a document, or of its defaults where it is refused."""
+def accepted(document: str) -> PolicyBook:
+    """The policy of a document; where it is refused its people, and defaults of everything else."""
     try:
         return parse_policy(document, accepted=True)
     except PolicyError as error:
-        _log.error("%s; its defaults are used", error)
-        return parse_policy("")
+        _log.error("%s; its people and else defaults are used", error)
+        return people_of(document)

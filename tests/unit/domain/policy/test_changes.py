@@ -35,7 +35,8 @@ ANY_CHANGE = """
     breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
     events.checkpoint_on_auto_scaling events.checkpoint_on_rebalance
     events.checkpoint_on_spot_interruption events.completed_lifecycle_hooks events.signal_gpu_processes
-    events.snapshot_data_volumes exemption.tag_key exemption.tag_value metrics.collection_interval_seconds
+    events.snapshot_data_volumes exemption.tag_key exemption.tag_value metrics.bound_namespaces
+    metrics.collection_interval_seconds
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization
     metrics.namespace metrics.period_seconds metrics.power_draw metrics.publishers_are_trusted
     metrics.rediscover_after_minutes metrics.temperature metrics.utilization metrics.work

@@ -17,6 +17,8 @@ from governor.domain.policy.policy import AppliedPolicy, Mode, Override
 PEOPLE_NEEDED = 2
 """Behind a risky version, where the policy says `two_people_for_policy`."""
 
+_EVERYTHING = "everything (this release refuses the version in force)"
+
 
 def people_behind(writer: str, accepted: Collection[str], people: Ownership) -> frozenset[str]:
     """Return the known people who wrote a version or accept it, by address.
@@ -28,8 +30,9 @@ def people_behind(writer: str, accepted: Collection[str], people: Ownership) -> 
 
 
 class Parsed(Protocol):
-    """A document without mistakes."""
+    """A document without mistakes; where it is not `whole`, only its people."""
 
+    whole: bool
     overrides: tuple[Override, ...]
 
     def base(self) -> AppliedPolicy: ...
@@ -107,7 +110,10 @@ def rule_of(path: str) -> Rule:
 
 
 def risky(before: Parsed, after: Parsed) -> list[str]:
-    """Return the paths of the risky changes. Any change of the overrides is one."""
+    """Return the paths of the risky changes. Any change of the overrides is one; and any change at all where
+    it is not known what was before."""
+    if not before.whole:
+        return [_EVERYTHING]
     was, now = dict(settings_of(before.base().policy)), settings_of(after.base().policy)
     found = [path for path, value in now if rule_of(path)(was[path], value)]
     return [*found, "overrides"] if before.overrides != after.overrides else found
