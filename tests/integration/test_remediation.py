@@ -6,6 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.stores import keys
+from governor.stores.table import present, update
 from local.fleet import T4
 from tests.integration.conftest import QUICK
 from tests.integration.people import decide, hidden_fields, request
@@ -174,6 +178,13 @@ def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) ->
     stage.policy(f"mode: ask\n{quick}\nplan: {{local_disks_may_be_lost_unasked: true}}")
     instance_id = stage.launch()
     stage.scene.sweep()
+
+    # Ten minutes pass until CloudWatch tells whether answers were refused in the last ones.
+    approval = stage.eventually(lambda: _expired(stage, instance_id), "the question does not expire")
+    table = DynamoTable(stage.clients, stage.scene.outputs["StateTableName"])
+    earlier = approval.expires_at - timedelta(minutes=10)
+    table.write(update(keys.approval(approval.approval_id), {"expires_at": earlier}, present()))
+    assert "running" == stage.ec2_state(instance_id)
 
     assert "stopped" == stage.outcome(instance_id)
     assert "RecheckBeforeStop" in stage.history(instance_id)
@@ -495,6 +506,12 @@ def test_an_aborted_workflow_frees_its_instance(stage: Stage) -> None:
     assert {"closed": True} == answer
     assert "failed" == stage.episode(instance_id).outcome
     assert stage.state.record(stage.episode(instance_id).ref.target, instance_id).open_episode is None
+
+
+def _expired(stage: Stage, instance_id: str) -> Approval | None:
+    """The question about it, once nobody has answered in time."""
+    approval = stage.state.approval(stage.episode(instance_id).approval_id)
+    return approval if approval and approval.status is ApprovalStatus.EXPIRED else None
 
 
 def _tags(stage: Stage, instance_id: str) -> dict[str, str]:

@@ -42,6 +42,8 @@ from tests.twins import (
 ALICE = "alice@example.com"
 PEOPLE = Ownership(contacts={"people": Contact(emails=(ALICE, "bob@example.com"))})
 APPROVAL_ID = "approval-1"
+READABLE = timedelta(minutes=10)
+"""How long after the last minute to answer CloudWatch surely tells whether answers were refused."""
 PRICE = Price(Decimal("1.006"), "list price")
 
 
@@ -152,12 +154,12 @@ class World:
             self.deliver("tell", self.noticed_at)
         planned = self._stored().schedule
         if self.on_expiry == "act" and planned is not None:
-            early = planned.expire_at - NOW
+            early = planned.expire_at - NOW + READABLE
             for stage, at in (("ask", planned.ask_at - early), ("escalate", planned.escalate_at - early)):
                 if stage in self.delivered:
                     self.deliver(stage, at)
         # Where silence acts, the time to answer is over.
-        open_for = timedelta(hours=0 if self.on_expiry == "act" else 1)
+        open_for = -READABLE if self.on_expiry == "act" else timedelta(hours=1)
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + open_for)
         if self.decide:
             self.state.settle(APPROVAL_ID, self.approval, None)

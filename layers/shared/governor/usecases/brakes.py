@@ -15,6 +15,7 @@ from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
 from governor.domain.sweep.breaker import HOUR, BreakerState, Hub, hour_of, why_frozen
 from governor.domain.units import UtcDatetime
+from governor.errors import MetricsLate
 from governor.ports import Clock, MetricQuery, MetricReader, Policies
 from governor.stores import StateTable
 
@@ -23,6 +24,8 @@ FREEZE_CHECKED = timedelta(minutes=15)
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the next hour are spread over its first minutes."""
 _PERIOD = timedelta(minutes=5)
+_LATE = timedelta(minutes=5)
+"""After which CloudWatch has what the access log says of a period; sooner, a period may read as empty."""
 _CROWDED = 300
 """Requests in a period, of all routes, from which some may have been refused unseen: API Gateway does not log
 every 429 of a flood, but lets through what its limits allow, 5 a second on the narrowest route."""
@@ -69,13 +72,17 @@ class RefusedAnswers:
     api_id: str
     namespace: str
 
-    def __call__(self, episode: Episode, now: datetime) -> str | None:
+    def __call__(self, episode: Episode, expired_at: datetime, now: datetime) -> str | None:
         """Return why silence is no answer yet; `None` after as much time as the question gave without a
-        refusal. What cannot be read is no proof of that."""
+        refusal. What cannot be read is no proof of that.
+
+        Raises:
+            MetricsLate: the last minutes before the question expired cannot be known yet.
+        """
         planned = episode.schedule
         if planned is None:
             return "nobody was asked"
-        window = window_before(now, planned.expire_at - planned.ask_at, _PERIOD, timedelta(0))
+        window = window_before(now, planned.expire_at - planned.ask_at, _PERIOD, _LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
             MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
@@ -87,6 +94,8 @@ class RefusedAnswers:
         most = {key: max((one or 0 for one in series), default=0) for key, series in answer.series.items()}
         if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
             return "nobody answered, but the API refused requests: answers may have been among them"
+        if window.end < expired_at:
+            raise MetricsLate("nobody answered; whether answers were refused is not known yet")
         return None
 
 

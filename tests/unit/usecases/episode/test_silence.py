@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,11 +11,11 @@ import pytest
 from governor.domain.approvals.messages import Stage
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.errors import MustWait
+from governor.errors import MetricsLate, MustWait
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER
-from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.usecases.world import APPROVAL_ID, READABLE, World
 
 LATER = timedelta(minutes=15)
 
@@ -24,6 +25,13 @@ def expired(**more: Any) -> World:
     world = World(on_expiry="act", decide=False, **more)
     world.state.void(APPROVAL_ID, "nobody answered in time", expired=True)
     return world
+
+
+def expires(world: World, at: datetime) -> None:
+    """The question expired then."""
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    world.state.put(replace(approval, expires_at=at))
 
 
 def must_wait(world: World, why: str) -> None:
@@ -97,6 +105,32 @@ def test_silence_is_no_answer_while_answers_were_refused(
         must_wait(world, "the API refused requests")
         # An answer is none of silence's business.
         assert World(metrics=world.metrics).recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize("seconds", [0, 299, 449, 598])
+def test_refusals_in_the_last_minutes_are_waited_for(seconds: int) -> None:
+    """The workflow looks at the very expiry. Before, the last minutes were not read, or read as empty."""
+    world = expired(phase=Phase.ASKING)
+    expired_at = NOW.replace(minute=0, second=1)
+    expires(world, expired_at)
+    world.clock.moment = expired_at + timedelta(seconds=seconds)
+
+    with pytest.raises(MetricsLate, match="whether answers were refused is not known yet"):
+        world.recheck(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+    world.clock.moment = expired_at + READABLE
+    world.publish_quiet()
+    assert world.recheck(world.ref, Step.STOP).proceed
+
+
+def test_what_is_known_to_be_refused_is_said_at_once() -> None:
+    """People learn why it waits; that the last minutes are unknown is no news then."""
+    world = expired(phase=Phase.ASKING)
+    expires(world, NOW)
+    world.metrics.publish("AnswersRefused", {}, [1.0])
+
+    must_wait(world, "the API refused requests")
 
 
 @pytest.mark.parametrize("metric", ["AnswersRefused", "Count"])

@@ -52,7 +52,8 @@ class RecheckEpisode:
 
         Raises:
             CloudError: something could not be read. A retry is right, going on is not.
-            MetricsLate: the newest readings are missing, for less than half an hour. Tried again in minutes.
+            MetricsLate: the newest readings are missing, for less than half an hour, or silence is too new
+                to know whether answers were refused. Tried again in minutes.
         """
         try:
             cleared = self.guards.check(ref, before)
@@ -102,8 +103,9 @@ class RecheckEpisode:
         episode, base = cleared.episode, self.guards.policies.base().policy
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared)
-        if why is None and cleared.by_silence:
-            why = self.refused(episode, now)
+        approval = self.state.approval(episode.approval_id)
+        if why is None and cleared.by_silence and approval is not None:
+            why = self.refused(episode, approval.expires_at, now)
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
             caps = caps_of(episode, base.caps)
             full = self.state.capped(name, before.value, caps, now)
@@ -112,7 +114,7 @@ class RecheckEpisode:
         if why is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
-        if now - approved_at(episode, self.state.approval(episode.approval_id)) >= timedelta(hours=hours):
+        if now - approved_at(episode, approval) >= timedelta(hours=hours):
             over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
         return Rechecked(False, Outcome.REFUSED, why, wait)
