@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from governor.contracts.events import policy_writer
-from governor.errors import GovernorError
 from governor.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.policies import SweepPlan, sweep_plan
@@ -20,7 +19,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
         return {}
     try:
         plan.review()
-    except GovernorError:
+    except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
         logger.exception("the policy was not reviewed: the version before stays in force")
     targets = [{"account": account, "region": region} for account, region in plan.places()]
     return {"targets": targets, "target_count": len(targets)}

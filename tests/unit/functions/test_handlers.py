@@ -20,7 +20,7 @@ from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Action
-from governor.errors import InputError
+from governor.errors import InputError, PolicyError, Unavailable
 from governor.observability import logger
 from governor.ports import UndoAnswer
 from governor.usecases.approvals.ask_owner import AskOwner
@@ -287,6 +287,18 @@ def test_a_handler_logs_nothing_that_opens_a_door(case: Case) -> None:
 
     assert [] == [one for one in SECRETS if one in logged]
     assert [] == ADDRESS.findall(logged)
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), Unavailable("away"), PolicyError([])])
+def test_a_sweep_goes_on_where_the_review_of_the_policy_fails(error: Exception) -> None:
+    """Whatever a version does to it; the log has the reason."""
+    wired, stream = sweep_plan(parts(Parts, World())), io.StringIO()
+    wired = wired._replace(review=mock.Mock(side_effect=error))
+    with mock.patch.object(logger.registered_handler, "stream", stream):
+        assert {"targets": [PLACE], "target_count": 1} == call(
+            "plan_sweep", sample("plan_sweep/schedule"), wired
+        )
+    assert type(error).__name__ in stream.getvalue()
 
 
 def test_a_rotation_writes_a_next_key() -> None:

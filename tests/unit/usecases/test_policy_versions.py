@@ -321,6 +321,18 @@ def test_a_document_of_30_kb_and_a_long_diff_fit() -> None:
     assert 450 == len(PolicyBook(parse_policy(world.read()).document).overrides)
 
 
+def test_a_diff_of_thousands_of_lines_keeps_no_sweep_waiting() -> None:
+    """The message says how many lines changed."""
+    before, after = (f"{ASK}#\n" + "\n".join(f"# {(i * k) % 199}" for i in range(8_000)) for k in (7, 31))
+    world = Versions(before)
+    version = world.put(after + "\n# new")
+
+    assert version == world.review()
+    (alert,) = world.told()
+    (said,) = [line for line in alert.lines if line.startswith("Changes")]
+    assert "too many lines for a diff" in said
+
+
 def test_an_unknown_author_and_control_characters_are_shown_as_such() -> None:
     """A comment of the document cannot write lines of its own into the message."""
     world = Versions()

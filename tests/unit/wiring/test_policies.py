@@ -186,9 +186,11 @@ def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
     """None before the first. What is too long, or no UTF-8, is refused when it is parsed."""
     big, other = b"#" * 400_000, "mode: \xe4".encode("latin-1")
     answers = [client_error("NoSuchKey"), *(object_of(one) for one in ("mode: ask", big, other))]
-    bucket = PolicyBucket(FakeClients(ScriptedClient(get_object=answers)), "policies")
+    clients = FakeClients(ScriptedClient(get_object=answers))
+    bucket = PolicyBucket(clients, "policies")
 
     assert bucket.newest() is None
+    assert [False] == clients.patient, "a sweep waits for it"
     assert StoredPolicy("v1", "mode: ask", NOW, "ada") == bucket.newest()
     for said in ("a policy has at most 65536", "not readable as YAML"):
         with pytest.raises(PolicyError, match=said):

@@ -51,7 +51,8 @@ class PolicyBucket(Adapter):
 
     def newest(self) -> StoredPolicy | None:
         try:
-            found, text = self._get(patient=True)
+            # A sweep waits behind this, and the next one asks again.
+            found, text = self._get(patient=False)
         except NotFound:
             return None
         author = printable(found.get("Metadata", {}).get("author", ""))

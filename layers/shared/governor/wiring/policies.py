@@ -54,6 +54,7 @@ class SweepPlan(NamedTuple):
 def sweep_plan(parts: Parts) -> SweepPlan:
     """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force."""
     hub = parts.hub
+    parts.clients.client("s3", patient=False)
 
     def places(policies: PolicyBook) -> Places:
         for problem in policies.retired:

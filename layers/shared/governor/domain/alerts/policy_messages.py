@@ -5,6 +5,7 @@ Pure wording. This module must not know channels, nor where documents are kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from difflib import unified_diff
 from typing import Literal
@@ -16,6 +17,8 @@ from governor.domain.wording import bullets, listed
 
 _MOST_LINES = 40
 _MOST_CHARACTERS = 160
+_MOST_COMPARED = 3_000
+"""Lines of both documents. The time a diff takes grows with their square: seconds, for the longest."""
 _NAMED = 12
 State = Literal["in-force", "waits", "refused", "writer"]
 _SAID: Mapping[State, tuple[str, Sequence[str]]] = {
@@ -43,7 +46,12 @@ def who(writer: str, author: str) -> str:
 
 def difference(before: str, after: str) -> list[str]:
     """Return a short unified diff: printable lines, as many as fit into a message."""
-    lines = list(unified_diff(before.splitlines(), after.splitlines(), n=1, lineterm=""))[2:]
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) + len(new) > _MOST_COMPARED:
+        gone, come = Counter(old), Counter(new)
+        removed, added = (gone - come).total(), (come - gone).total()
+        return [f"Changes: {removed} lines removed and {added} added, too many lines for a diff."]
+    lines = list(unified_diff(old, new, n=1, lineterm=""))[2:]
     shown = [("".join(c if c.isprintable() else " " for c in one))[:_MOST_CHARACTERS] for one in lines]
     more = [f"... and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
     return ["Changes (- before, + after):", *shown[:_MOST_LINES], *more] if lines else []
