@@ -118,7 +118,10 @@ class Bench:
                 void=VoidEpisode(self.state, deliver),
                 deliver=deliver,
                 close_dead=CloseDead(
-                    StaticPolicies(), self.state, AnnounceEnd(self.clock, announcer, log), book
+                    StaticPolicies(),
+                    self.state,
+                    AnnounceEnd(self.clock, StaticPolicies(), announcer, log),
+                    book,
                 ),
             ),
             remind=RemindNotices(log, Once(self.clock, log), announcer),

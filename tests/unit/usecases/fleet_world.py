@@ -85,7 +85,7 @@ class FleetWorld:
                 close_dead=CloseDead(
                     self.policies,
                     self.state,
-                    AnnounceEnd(self.clock, self.announcer, self.log),
+                    AnnounceEnd(self.clock, self.policies, self.announcer, self.log),
                     BookSaving(self.policies, ACCOUNTS, self.ec2),
                 ),
             ),

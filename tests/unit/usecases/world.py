@@ -40,7 +40,9 @@ from tests.twins import (
 )
 
 ALICE = "alice@example.com"
-PEOPLE = Ownership(contacts={"people": Contact(emails=(ALICE, "bob@example.com"))})
+PEOPLE = Ownership(
+    contacts={"people": Contact(emails=(ALICE, "bob@example.com"))}, default_contacts=("people",)
+)
 APPROVAL_ID = "approval-1"
 READABLE = timedelta(minutes=10)
 """How long after the last minute to answer CloudWatch surely tells whether answers were refused."""

@@ -10,7 +10,7 @@ from governor.errors import CloudError
 from governor.ports import Clock
 from governor.stores import EventLog
 
-_LEASE = timedelta(seconds=30)
+LEASE = timedelta(seconds=30)
 """Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that
 failed: the repetition finds it free."""
 _KEPT = timedelta(days=1)
@@ -32,7 +32,7 @@ class Once:
         """
         unclaimed: CloudError | None = None
         try:
-            if not self.log.claim(key, self.clock.now(), _LEASE):
+            if not self.log.claim(key, self.clock.now(), LEASE):
                 return False
         except CloudError as error:
             unclaimed = error
@@ -57,7 +57,7 @@ class Once:
         distinct, unclaimed = tuple(dict.fromkeys(keys)), None
         free: Sequence[str] = distinct
         try:
-            claimed = self.log.claim_all(distinct, self.clock.now(), _LEASE)
+            claimed = self.log.claim_all(distinct, self.clock.now(), LEASE)
             free = [key for key in distinct if key in claimed]
         except CloudError as error:
             unclaimed = error

@@ -13,6 +13,7 @@ from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
+from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.errors import (
     AccessDenied,
@@ -578,6 +579,32 @@ def test_a_failure_that_could_not_be_announced_is_the_first_when_it_is_tried_aga
     failure(world, "Throttled: ec2")
 
     assert [False] == repeats(world)
+
+
+def test_a_failure_whose_sender_died_is_the_first_when_it_is_tried_again() -> None:
+    """Lambda's time-out leaves no error to catch: before, the claim stood for an hour, and the subscribers
+    never got it."""
+    world = World(decide=False)
+    world.announcer.failure = TimeoutError("the function was killed")  # type: ignore[assignment]
+    with pytest.raises(TimeoutError):
+        failure(world, "Throttled: ec2")
+    world.announcer.failure = None
+    world.clock.moment += timedelta(seconds=40)
+    failure(world, "Throttled: ec2")
+    world.clock.moment += timedelta(minutes=59)
+    failure(world, "Throttled: ec2")
+
+    assert [False, True] == repeats(world)
+
+
+def test_where_nobody_else_hears_subscribers_get_every_failure() -> None:
+    """The policy names nobody: no channel sends what they are spared."""
+    world = World(decide=False)
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership())
+    failure(world, "Throttled: ec2")
+    failure(world, "Throttled: ec2")
+
+    assert [False, False] == repeats(world)
 
 
 def test_without_the_log_everybody_gets_every_failure() -> None:

@@ -24,6 +24,7 @@ from governor.errors import (
     Interrupted,
     MetricsLate,
     NobodyListens,
+    PolicyError,
     SafetyError,
 )
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
@@ -31,6 +32,7 @@ from governor.stores import Episodes, EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision, answer_document, must_be_answered
 from governor.usecases.money.book_saving import BookSaving
+from governor.usecases.once import LEASE
 
 _RECORD_LINK_DAYS = 30
 _SAME_CAUSE = timedelta(hours=1)
@@ -44,9 +46,11 @@ _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outc
 @dataclass(frozen=True, slots=True)
 class AnnounceEnd:
     """Sends how an episode ended. Who subscribes to the topic itself gets failures of one cause once an hour;
-    channels make one message of them by themselves."""
+    channels make one message of them by themselves. Where the policy names nobody whom a channel reaches, the
+    subscribers get every one."""
 
     clock: Clock
+    policies: Policies
     announcer: Announcer
     log: EventLog
 
@@ -57,8 +61,10 @@ class AnnounceEnd:
             return
         key = f"failure#{short_hash(cause_of(str(alert.facts['outcome_reason'])))}"
         now, is_first = self.clock.now(), True
-        with suppress(CloudError):  # twice is better than never
-            is_first = self.log.claim(key, now, _SAME_CAUSE)
+        with suppress(CloudError, PolicyError):  # twice is better than never
+            asked = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
+            others_hear = any(one.emails or one.lists or one.slack_channel for one in asked)
+            is_first = not others_hear or self.log.claim(key, now, LEASE)
         try:
             self.announcer.announce(
                 alert if is_first else replace(alert, facts={**alert.facts, REPEATS: True})
@@ -67,6 +73,9 @@ class AnnounceEnd:
             if is_first:
                 self.log.done(key, now, timedelta())
             raise
+        if is_first:
+            with suppress(CloudError):
+                self.log.done(key, now, _SAME_CAUSE)
 
 
 @dataclass(frozen=True, slots=True)
