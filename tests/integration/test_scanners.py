@@ -90,7 +90,7 @@ def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
     )
     ids = [stage.launch() for _ in range(2)]
     stage.scene.sweep()
-    send_together(stage, 2)
+    send_together(stage, ids)
     mail = await_mail(stage, ids[0], "alice@example.com", "Stop them?")
     assert mail["Subject"].startswith("2 idle GPU instances")
     for instance_id in ids:
