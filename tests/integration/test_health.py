@@ -78,8 +78,11 @@ def test_a_look_that_fails_leaves_the_sweep_alone(stage: Stage) -> None:
     assert look(stage)["looked"]
 
 
-def test_the_command_line_shows_it_as_it_is_now(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the policy of the stack; 1 because something is wrong."""
+def test_the_command_line_shows_it_as_it_is_now(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the policy of the stack, as its API has it; 1 because something is wrong."""
+    monkeypatch.setenv("GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]))
     instance_id = stage.launch(**OWNED)
     heat(stage, instance_id, 90)
 
