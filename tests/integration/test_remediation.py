@@ -8,6 +8,7 @@ import pytest
 
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.episode.episode import episode_from_execution_name
 from governor.stores import keys
 from governor.stores.table import present, update
 from local.fleet import T4
@@ -509,8 +510,10 @@ def test_an_aborted_workflow_frees_its_instance(stage: Stage) -> None:
 
 
 def _expired(stage: Stage, instance_id: str) -> Approval | None:
-    """The question about it, once nobody has answered in time."""
-    approval = stage.state.approval(stage.episode(instance_id).approval_id)
+    """The question about it, once nobody has answered in time; its workflow may not have begun yet."""
+    execution = stage.scene.executions().get(instance_id)
+    episode = stage.state.episode(episode_from_execution_name(execution["name"])) if execution else None
+    approval = stage.state.approval(episode.approval_id) if episode else None
     return approval if approval and approval.status is ApprovalStatus.EXPIRED else None
 
 
