@@ -39,19 +39,24 @@ def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> s
 
 def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
     """Return the most actions in an hour, by the words for what is capped."""
-    return {
-        "ORGANIZATION": caps.organization_actions_per_hour,
-        f"ACCOUNT#{episode.ref.account}": caps.account_actions_per_hour,
-        f"OWNER#{episode.owner}": caps.owner_actions_per_hour,
-    }
+    capped = ("ORGANIZATION", f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
+    return {what: _most(caps, what) for what in capped}
+
+
+def _setting(what: str) -> str:
+    """Return the name of the setting in `caps`, by the words for what is capped."""
+    return f"{what.partition('#')[0].lower()}_actions_per_hour"
+
+
+def _most(caps: Caps, what: str) -> int:
+    return int(getattr(caps, _setting(what)))
 
 
 def cap_reached(what: str, most: int) -> str:
     """Return that a cap is reached, and which, as a reason."""
     kind, _, name = what.partition("#")
     whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(kind, "of all accounts")
-    setting = f"caps.{kind.lower()}_actions_per_hour"
-    return f"the {most} stops and terminations an hour {whose} are used up ({setting})"
+    return f"the {most} stops and terminations an hour {whose} are used up (caps.{_setting(what)})"
 
 
 def next_hour(now: datetime, name: str) -> timedelta:
@@ -121,7 +126,7 @@ class ShowBrakes:
         rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
         used = {"ORGANIZATION": 0, **used}
         return [
-            (what, taken, int(getattr(rule, f"{what.partition('#')[0].lower()}_actions_per_hour")))
+            (what, taken, _most(rule, what))
             for what, taken in sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
         ]
 
