@@ -28,6 +28,15 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
+def assert_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str) -> None:
+    """`policy check` exits with 1, and says why."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+
+    code, out = run(capsys, "check", str(file))
+    assert (1, True) == (code, said in out), out
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -60,11 +69,7 @@ def test_a_mistake_has_its_file_line_and_path(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
 ) -> None:
     """As compilers say it, so that editors jump there."""
-    file = tmp_path / "policy.yaml"
-    file.write_text(text)
-
-    code, out = run(capsys, "check", str(file))
-    assert (1, True) == (code, said in out), out
+    assert_refused(capsys, tmp_path, text, said)
 
 
 @pytest.mark.parametrize(
@@ -145,11 +150,7 @@ def test_a_policy_that_nobody_could_answer_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
 ) -> None:
     """Its questions could be kept, and never approved."""
-    file = tmp_path / "policy.yaml"
-    file.write_text(text)
-
-    code, out = run(capsys, "check", str(file))
-    assert (1, True) == (code, said in out), out
+    assert_refused(capsys, tmp_path, text, said)
 
 
 def test_an_overrides_danger_is_told_by_its_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
