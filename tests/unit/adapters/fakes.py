@@ -22,7 +22,7 @@ def client_error(code: str, message: str = "no", status: int = 400, **more: Any)
 
 
 class FakeClients(Clients):
-    """Hands out one client for everything and notes what was asked for."""
+    """Hands out one client for everything and notes what was asked for, each once."""
 
     def __init__(self, client: Any) -> None:
         super().__init__()
@@ -34,8 +34,10 @@ class FakeClients(Clients):
         self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
     ) -> Any:
         """The fake."""
-        self.asked.append((service, target, repeat))
-        self.patient.append(patient)
+        wanted = (service, target, repeat)
+        if (wanted, patient) not in zip(self.asked, self.patient, strict=True):
+            self.asked.append(wanted)
+            self.patient.append(patient)
         return self._fake
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from governor.adapters.clients import Adapter, call
+from governor.adapters.clients import Adapter
 from governor.domain.events.interruption import LifecycleAction
 from governor.domain.instance import Target
 from governor.errors import CloudError
@@ -20,9 +21,8 @@ class AutoScalingHooks(Adapter):
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
-        client = self._clients.client("autoscaling", target, repeat=False)
-        names = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
-        found = call("autoscaling:DescribeLifecycleHooks", client, **names)
+        names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
+        found = self._call("autoscaling:DescribeLifecycleHooks", target, repeat=False, **names)
         for one in found["LifecycleHooks"]:
             if one["LifecycleHookName"] == hook and "HeartbeatTimeout" in one:
                 return timedelta(seconds=one["HeartbeatTimeout"])
@@ -30,9 +30,9 @@ class AutoScalingHooks(Adapter):
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         try:
-            call(
+            self._call(
                 "autoscaling:CompleteLifecycleAction",
-                self._clients.client("autoscaling", target),
+                target,
                 AutoScalingGroupName=action.group,
                 LifecycleHookName=action.hook,
                 LifecycleActionToken=action.token,

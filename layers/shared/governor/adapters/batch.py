@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from governor.adapters.clients import Adapter, call, pages
+from governor.adapters.clients import Adapter
 from governor.domain.instance import Target
 from governor.domain.sweep.managed import BatchEnvironment
 
@@ -18,26 +18,25 @@ class AwsBatch(Adapter):
     """The port `BatchReader`."""
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        client = self._clients.client("batch", target)
-        found = call("batch:DescribeComputeEnvironments", client, computeEnvironments=[name])
+        found = self._call("batch:DescribeComputeEnvironments", target, computeEnvironments=[name])
         if not found["computeEnvironments"]:
             return None
         described = found["computeEnvironments"][0]
         resources = described.get("computeResources") or {}
-        queues = self._queues(client, described["computeEnvironmentArn"])
+        queues = self._queues(target, described["computeEnvironmentArn"])
         return BatchEnvironment(
             name=described["computeEnvironmentName"],
             minimum_vcpus=resources.get("minvCpus", 0),
             desired_vcpus=resources.get("desiredvCpus", 0),
-            jobs_waiting=self._jobs(client, queues, _WAITING),
-            jobs_running=self._jobs(client, queues, _RUNNING),
+            jobs_waiting=self._jobs(target, queues, _WAITING),
+            jobs_running=self._jobs(target, queues, _RUNNING),
             tags=described.get("tags") or {},
         )
 
-    def _queues(self, client: Any, environment_arn: str) -> list[str]:
+    def _queues(self, target: Target, environment_arn: str) -> list[str]:
         return [
             queue["jobQueueArn"]
-            for page in pages("batch:DescribeJobQueues", client, following="nextToken")
+            for page in self._pages("batch:DescribeJobQueues", target, following="nextToken")
             for queue in page["jobQueues"]
             if any(
                 order["computeEnvironment"] == environment_arn
@@ -45,10 +44,7 @@ class AwsBatch(Adapter):
             )
         ]
 
-    def _jobs(self, client: Any, queues: list[str], states: tuple[str, ...]) -> int:
-        return sum(
-            len(found["jobSummaryList"])
-            for queue in queues
-            for state in states
-            for found in [call("batch:ListJobs", client, jobQueue=queue, jobStatus=state, maxResults=_JOBS)]
-        )
+    def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
+        listed = partial(self._call, "batch:ListJobs", target, maxResults=_JOBS)
+        pages = (listed(jobQueue=queue, jobStatus=state) for queue in queues for state in states)
+        return sum(len(page["jobSummaryList"]) for page in pages)

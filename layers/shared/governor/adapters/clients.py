@@ -29,7 +29,8 @@ _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
 _HASTY_ATTEMPTS = 2
-
+_SERVICES = {"states": "stepfunctions"}
+"""Names of botocore, where an operation is known by another one."""
 
 _Role = tuple[str | None, tuple[str, str] | None]
 """A role to assume, and what its session is named after."""
@@ -88,7 +89,7 @@ class Clients:
         sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
         def assume(**more: Any) -> Any:
-            return call("sts:AssumeRole", sts, RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
+            return _call("sts:AssumeRole", sts, RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
 
         def refresh() -> dict[str, str]:
             if named is None:
@@ -122,21 +123,36 @@ class Adapter:
         self._clients = clients
         self._resource = resource
 
+    def _call(
+        self,
+        operation: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
+        **parameters: Any,
+    ) -> Any:
+        """Call `service:Operation` with the client that `Clients.client` gives. Raises: as `aws_errors`."""
+        service = operation.partition(":")[0]
+        client = self._clients.client(_SERVICES.get(service, service), target, repeat=repeat, patient=patient)
+        return _call(operation, client, **parameters)
 
-def call(operation: str, client: Any, **parameters: Any) -> Any:
-    """Call an operation of a client; `operation` is `service:Operation`. Raises: as `aws_errors`."""
+    def _pages(
+        self, operation: str, target: Target | None = None, *, following: str = "NextToken", **more: Any
+    ) -> Iterator[Any]:
+        """All pages, by the field `following`. botocore's paginators would read one more file at a cold
+        start."""
+        while True:
+            page = self._call(operation, target, **more)
+            yield page
+            if not page.get(following):
+                return
+            more[following] = page[following]
+
+
+def _call(operation: str, client: Any, **parameters: Any) -> Any:
     with aws_errors(operation):
         return getattr(client, xform_name(operation.partition(":")[2]))(**parameters)
-
-
-def pages(operation: str, client: Any, *, following: str = "NextToken", **parameters: Any) -> Iterator[Any]:
-    """All pages, by the field `following`. botocore's paginators would read one more file at a cold start."""
-    while True:
-        page = call(operation, client, **parameters)
-        yield page
-        if not page.get(following):
-            return
-        parameters[following] = page[following]
 
 
 def _config(repeat: bool, patient: bool = True) -> Config:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from governor.adapters.clients import Adapter, call, pages
+from governor.adapters.clients import Adapter
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.evidence import Dimensions, Window, peak
 from governor.domain.instance import Target
@@ -32,13 +32,43 @@ class CloudWatchMetrics(Adapter):
     """The port `MetricReader`."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        client = self._clients.client("cloudwatch", target)
         with ThreadPoolExecutor(_CALLS_AT_A_TIME) as pool:
-            answers = list(pool.map(partial(_read, client, window), in_parts(queries, _QUERIES_PER_CALL)))
+            read = partial(self._read, target, window)
+            answers = list(pool.map(read, in_parts(queries, _QUERIES_PER_CALL)))
         return MetricAnswer(
             {key: series for one in answers for key, series in one.series.items()},
             {key: problem for one in answers for key, problem in one.problems.items()},
         )
+
+    def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
+        """One call with all its pages. What came before a failure is kept: it may prove activity."""
+        values: dict[str, list[float | None]] = {}
+        status = {query.key: "CloudWatch gave no answer" for query in queries}
+        messages: list[str] = []
+        period = int(window.period.total_seconds())
+        try:
+            for page in self._pages(
+                "cloudwatch:GetMetricData",
+                target,
+                MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(queries)],
+                StartTime=window.start,
+                EndTime=window.end,
+                ScanBy="TimestampAscending",
+                MaxDatapoints=_DATAPOINTS_PER_CALL,
+            ):
+                messages += (_text(message) for message in page.get("Messages") or ())
+                for result in page["MetricDataResults"]:
+                    key = queries[int(result["Id"][1:])].key
+                    _place(result, window, key, values)
+                    # Of a series cut by the page limit, the later page says whether the rest came.
+                    status[key] = _status(result)
+        except CloudError as error:
+            messages = [str(error)]
+        if messages:
+            problems = dict.fromkeys(status, "; ".join(messages))
+        else:
+            problems = {key: last for key, last in status.items() if last != _COMPLETE}
+        return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
 
     def list_series(
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
@@ -54,9 +84,9 @@ class CloudWatchMetrics(Adapter):
     def list_bound(
         self, target: Target, base: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[str]]:
-        client, only = self._clients.client("cloudwatch", target), [_instance_dimension(instance_id)]
+        only: Any = {"MetricName": metric, "Dimensions": [_instance_dimension(instance_id)], **_RECENTLY}
         found: dict[str, list[str]] = {}
-        for page in pages("cloudwatch:ListMetrics", client, MetricName=metric, Dimensions=only, **_RECENTLY):
+        for page in self._pages("cloudwatch:ListMetrics", target, **only):
             for listed in page["Metrics"]:
                 (first, *others), namespace = listed["Dimensions"], listed["Namespace"]
                 own = rf"{re.escape(base)}/AROA[A-Z0-9]+:{re.escape(first['Value'])}"
@@ -77,8 +107,7 @@ class CloudWatchMetrics(Adapter):
 
     def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, Dimensions]]:
         """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
-        client = self._clients.client("cloudwatch", target)
-        for page in pages("cloudwatch:ListMetrics", client, **parameters):
+        for page in self._pages("cloudwatch:ListMetrics", target, **parameters):
             for listed in page["Metrics"]:
                 dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
                 owner = dict(dimensions).get("InstanceId")
@@ -88,37 +117,6 @@ class CloudWatchMetrics(Adapter):
 
 def _instance_dimension(instance_id: str | None) -> dict[str, str]:
     return {"Name": "InstanceId"} if instance_id is None else {"Name": "InstanceId", "Value": instance_id}
-
-
-def _read(client: Any, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
-    """One call with all its pages. What came before a failure is kept: it may prove activity."""
-    values: dict[str, list[float | None]] = {}
-    status = {query.key: "CloudWatch gave no answer" for query in queries}
-    messages: list[str] = []
-    period = int(window.period.total_seconds())
-    try:
-        for page in pages(
-            "cloudwatch:GetMetricData",
-            client,
-            MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(queries)],
-            StartTime=window.start,
-            EndTime=window.end,
-            ScanBy="TimestampAscending",
-            MaxDatapoints=_DATAPOINTS_PER_CALL,
-        ):
-            messages += (_text(message) for message in page.get("Messages") or ())
-            for result in page["MetricDataResults"]:
-                key = queries[int(result["Id"][1:])].key
-                _place(result, window, key, values)
-                # Of a series cut by the page limit, the later page says whether the rest came.
-                status[key] = _status(result)
-    except CloudError as error:
-        messages = [str(error)]
-    if messages:
-        problems = dict.fromkeys(status, "; ".join(messages))
-    else:
-        problems = {key: last for key, last in status.items() if last != _COMPLETE}
-    return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
 
 
 def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:
@@ -167,15 +165,11 @@ class CloudWatchAlarms(Adapter):
 
     def __call__(self, name: str) -> Alert | None:
         """Return how the alarm stands; `None` unless there is one that publishes to the topic."""
-        known = call(
-            "cloudwatch:DescribeAlarms",
-            self._clients.client("cloudwatch"),
-            AlarmNames=[name],
-            AlarmTypes=["MetricAlarm", "CompositeAlarm"],
-        )
+        kinds = ["MetricAlarm", "CompositeAlarm"]
+        known = self._call("cloudwatch:DescribeAlarms", AlarmNames=[name], AlarmTypes=kinds)
         for one in (*known.get("MetricAlarms", ()), *known.get("CompositeAlarms", ())):
-            kinds = ("AlarmActions", "OKActions", "InsufficientDataActions")
-            if any(self._resource in one.get(kind, ()) for kind in kinds):
+            actions = ("AlarmActions", "OKActions", "InsufficientDataActions")
+            if any(self._resource in one.get(kind, ()) for kind in actions):
                 return _alarm(one)
         return None
 

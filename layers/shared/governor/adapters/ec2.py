@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.clients import Adapter, call, pages
+from governor.adapters.clients import Adapter
 from governor.adapters.errors import DRY_RUN_OK
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (
@@ -47,13 +47,9 @@ class Ec2Instances(Adapter):
         return [_instance(target, found) for found in self._listed(target, selected, running)]
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        client = self._clients.client("ec2", target)
-        managed = _including_managed(client)
-        try:
-            answer = call("ec2:DescribeInstances", client, InstanceIds=[instance_id], **managed)
-        except NotFound:
-            return None
-        found = [i for reservation in answer["Reservations"] for i in reservation["Instances"]]
+        asked = {"InstanceIds": [instance_id], **self._including_managed(target)}
+        reservations = self._known("ec2:DescribeInstances", target, "Reservations", **asked)
+        found = [one for reservation in reservations for one in reservation["Instances"]]
         return replace(_instance(target, found[0]), launch=_launch(found[0])) if found else None
 
     def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
@@ -65,24 +61,35 @@ class Ec2Instances(Adapter):
         }
 
     def _listed(self, target: Target, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        client = self._clients.client("ec2", target)
-        for page in pages(
-            "ec2:DescribeInstances",
-            client,
-            Filters=list(filters),
-            MaxResults=_PAGE,
-            **_including_managed(client),
-        ):
+        asked = {"Filters": list(filters), "MaxResults": _PAGE, **self._including_managed(target)}
+        for page in self._pages("ec2:DescribeInstances", target, **asked):
             for reservation in page["Reservations"]:
                 yield from reservation["Instances"]
 
+    def _known(self, operation: str, target: Target, found: str, **asked: Any) -> Sequence[Any]:
+        """What EC2 answers in the field `found` about things by their ids; nothing of unknown ones."""
+        try:
+            known: Sequence[Any] = self._call(operation, target, **asked)[found]
+        except NotFound:
+            return ()
+        return known
+
+    def _including_managed(self, target: Target) -> dict[str, Any]:
+        """EC2 lists hidden managed instances only where asked to; old models lack the parameter."""
+        model = self._clients.client("ec2", target).meta.service_model
+        if "IncludeManagedResources" in model.operation_model("DescribeInstances").input_shape.members:
+            return {"IncludeManagedResources": True}
+        _log.warning(
+            "this boto3 does not know IncludeManagedResources; hidden managed instances are not seen"
+        )
+        return {}
+
     def protection(self, target: Target, instance_id: str) -> Protection:
         """EC2 gives one attribute a call."""
-        client = self._clients.client("ec2", target)
 
         def is_set(name: str, key: str) -> bool:
-            answer = call("ec2:DescribeInstanceAttribute", client, InstanceId=instance_id, Attribute=name)
-            return bool(answer[key]["Value"])
+            asked: Any = {"InstanceId": instance_id, "Attribute": name}
+            return bool(self._call("ec2:DescribeInstanceAttribute", target, **asked)[key]["Value"])
 
         return Protection(
             stop=is_set("disableApiStop", "DisableApiStop"),
@@ -90,31 +97,22 @@ class Ec2Instances(Adapter):
         )
 
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None:
-        client, ids = self._clients.client("ec2", target), [spot_request_id]
-        try:
-            answer = call("ec2:DescribeSpotInstanceRequests", client, SpotInstanceRequestIds=ids)
-        except NotFound:
-            return None
-        requests = answer["SpotInstanceRequests"]
+        asked, found = {"SpotInstanceRequestIds": [spot_request_id]}, "SpotInstanceRequests"
+        requests = self._known("ec2:DescribeSpotInstanceRequests", target, found, **asked)
         if not requests:
             return None
         is_persistent = requests[0].get("Type") == SpotRequestType.PERSISTENT
         return SpotRequestType.PERSISTENT if is_persistent else SpotRequestType.ONE_TIME
 
     def knows_reservation(self, target: Target, reservation_id: str) -> bool:
-        client, ids = self._clients.client("ec2", target), [reservation_id]
-        try:
-            answer = call("ec2:DescribeCapacityReservations", client, CapacityReservationIds=ids)
-        except NotFound:
-            return False
-        return bool(answer["CapacityReservations"])
+        asked, found = {"CapacityReservationIds": [reservation_id]}, "CapacityReservations"
+        return bool(self._known("ec2:DescribeCapacityReservations", target, found, **asked))
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
             return ()
-        client = self._clients.client("ec2", instance.target)
         ids = [volume.volume_id for volume in instance.volumes]
-        answer = call("ec2:DescribeVolumes", client, VolumeIds=ids)
+        answer = self._call("ec2:DescribeVolumes", instance.target, VolumeIds=ids)
         known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
         return tuple(
             replace(volume, size_gib=found.get("Size"), volume_type=found.get("VolumeType"))
@@ -123,42 +121,58 @@ class Ec2Instances(Adapter):
         )
 
 
-class Ec2Tags(Adapter):
+class _Ec2Writer(Adapter):
+    def _write(
+        self, operation: str, target: Target, *, dry_run: bool, repeat: bool = True, **parameters: Any
+    ) -> Any:
+        """An EC2 write. In a dry run "would have succeeded" is the only good answer. Raises: SafetyError."""
+        try:
+            answer = self._call(operation, target, repeat=repeat, **parameters, DryRun=dry_run)
+        except CloudError as error:
+            if dry_run and error.code == DRY_RUN_OK:
+                return None
+            raise
+        if dry_run:
+            raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
+        return answer
+
+    def _request(self, operation: str, target: Target, *, dry_run: bool, **parameters: Any) -> str | None:
+        """As `_write`; the id of the request, `None` for a dry run."""
+        return _request_id(self._write(operation, target, dry_run=dry_run, **parameters))
+
+
+class Ec2Tags(_Ec2Writer):
     """The port `InstanceTagger`: batches, bisected where one id spoils the rest."""
 
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
     ) -> dict[str, str]:
-        create = partial(_write, "ec2:CreateTags", dry_run, self._clients.client("ec2", target))
-        return _in_batches(instance_ids, lambda batch: create(Resources=list(batch), Tags=_pairs(tags)))
+        create = partial(self._write, "ec2:CreateTags", target, dry_run=dry_run, Tags=_pairs(tags))
+        return _in_batches(instance_ids, lambda batch: create(Resources=list(batch)))
 
     def remove_tags(
         self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
     ) -> dict[str, str]:
-        delete = partial(_write, "ec2:DeleteTags", dry_run, self._clients.client("ec2", target))
         gone = [{"Key": key} for key in keys]
-        return _in_batches(instance_ids, lambda batch: delete(Resources=list(batch), Tags=gone))
+        delete = partial(self._write, "ec2:DeleteTags", target, dry_run=dry_run, Tags=gone)
+        return _in_batches(instance_ids, lambda batch: delete(Resources=list(batch)))
 
 
-class Ec2Controller(Adapter):
+class Ec2Controller(_Ec2Writer):
     """The port `InstanceController`."""
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        client = self._clients.client("ec2", target)
-        return _request_id(_write("ec2:StopInstances", dry_run, client, InstanceIds=[instance_id]))
+        return self._request("ec2:StopInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        client = self._clients.client("ec2", target)
-        return _request_id(_write("ec2:TerminateInstances", dry_run, client, InstanceIds=[instance_id]))
+        return self._request("ec2:TerminateInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 # Left open, a persistent request would launch a successor.
-                ids = [instance.spot_request_id or ""]
-                client = self._clients.client("ec2", instance.target)
-                cancel = partial(_write, "ec2:CancelSpotInstanceRequests", dry_run, client)
-                return _request_id(cancel(SpotInstanceRequestIds=ids))
+                cancel = partial(self._request, "ec2:CancelSpotInstanceRequests", instance.target)
+                return cancel(dry_run=dry_run, SpotInstanceRequestIds=[instance.spot_request_id or ""])
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
@@ -169,11 +183,10 @@ class Ec2Starter(Adapter):
     """The port `InstanceStarter`."""
 
     def start(self, target: Target, instance_id: str) -> str | None:
-        client = self._clients.client("ec2", target)
-        return _request_id(call("ec2:StartInstances", client, InstanceIds=[instance_id]))
+        return _request_id(self._call("ec2:StartInstances", target, InstanceIds=[instance_id]))
 
 
-class EbsSnapshots(Adapter):
+class EbsSnapshots(_Ec2Writer):
     """The port `Snapshotter`."""
 
     def create(
@@ -187,11 +200,11 @@ class EbsSnapshots(Adapter):
     ) -> list[Snapshot]:
         # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Look with
         # `find` before it is repeated.
-        client = self._clients.client("ec2", target, repeat=False)
-        answer = _write(
+        answer = self._write(
             "ec2:CreateSnapshots",
-            dry_run,
-            client,
+            target,
+            dry_run=dry_run,
+            repeat=False,
             InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
             Description=f"GPU Governor: {instance_id} before it goes",
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
@@ -199,27 +212,13 @@ class EbsSnapshots(Adapter):
         return [] if answer is None else [_snapshot(found) for found in answer["Snapshots"]]
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
-        client = self._clients.client("ec2", target)
         filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
-        listed = pages("ec2:DescribeSnapshots", client, OwnerIds=["self"], Filters=filters)
+        listed = self._pages("ec2:DescribeSnapshots", target, OwnerIds=["self"], Filters=filters)
         return [_snapshot(found) for page in listed for found in page["Snapshots"]]
 
 
 def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
-def _write(operation: str, dry_run: bool, client: Any, **parameters: Any) -> Any:
-    """An EC2 write. In a dry run "would have succeeded" is the only good answer. Raises: SafetyError."""
-    try:
-        answer = call(operation, client, **parameters, DryRun=dry_run)
-    except CloudError as error:
-        if dry_run and error.code == DRY_RUN_OK:
-            return None
-        raise
-    if dry_run:
-        raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
-    return answer
 
 
 def _request_id(answer: Mapping[str, Any] | None) -> str | None:
@@ -254,15 +253,6 @@ def _in_batches(instance_ids: Sequence[str], act: Callable[[Sequence[str]], obje
 def _literal(value: str) -> str:
     """A filter value that means itself: EC2 reads `*` and `?` as wildcards unless escaped."""
     return re.sub(r"([\\*?])", r"\\\1", value)
-
-
-def _including_managed(client: Any) -> dict[str, Any]:
-    """EC2 lists hidden managed instances only where asked to; old models lack the parameter."""
-    shape = client.meta.service_model.operation_model("DescribeInstances").input_shape
-    if "IncludeManagedResources" in shape.members:
-        return {"IncludeManagedResources": True}
-    _log.warning("this boto3 does not know IncludeManagedResources; hidden managed instances are not seen")
-    return {}
 
 
 def _instance(target: Target, found: Mapping[str, Any]) -> Instance:

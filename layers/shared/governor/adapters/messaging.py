@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from governor.adapters.catalogue import list_price
-from governor.adapters.clients import Adapter, Clients, call, pages
+from governor.adapters.clients import Adapter, Clients
 from governor.domain.alerts.alert import (
     FOR_MACHINES,
     QUESTIONS,
@@ -73,13 +73,11 @@ class SnsAnnouncer(Adapter):
 
     def _subscriptions(self) -> Iterator[Mapping[str, str]]:
         """A hundred a page. A word stands in place of the ARN of one that is not confirmed."""
-        client = self._clients.client("sns")
-        for page in pages("sns:ListSubscriptionsByTopic", client, TopicArn=self._resource):
+        for page in self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource):
             yield from page["Subscriptions"]
 
     def _gets_questions(self, arn: str) -> bool:
-        client = self._clients.client("sns")
-        found = call("sns:GetSubscriptionAttributes", client, SubscriptionArn=arn)["Attributes"]
+        found = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)["Attributes"]
         policy = json.loads(found.get("FilterPolicy") or "{}")
         return policy in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
 
@@ -93,9 +91,8 @@ class SnsAnnouncer(Adapter):
             "project": alert.project,
             REPEATS: "true" if alert.facts.get(REPEATS) else "",
         }
-        call(
+        self._call(
             "sns:Publish",
-            self._clients.client("sns"),
             TopicArn=self._resource,
             Subject=subject_of(alert),
             MessageStructure="json",
@@ -112,13 +109,13 @@ class SqsQueue(Adapter):
     """Fulfils `governor.channels.worker.Queue`."""
 
     def hide(self, receipt: str, seconds: int) -> None:
-        self._call("sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds)
+        self._change("sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds)
 
     def later(self, body: str, seconds: int) -> None:
-        self._call("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
+        self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
 
-    def _call(self, operation: str, **parameters: Any) -> None:
-        call(operation, self._clients.client("sqs"), QueueUrl=self._resource, **parameters)
+    def _change(self, operation: str, **parameters: Any) -> None:
+        self._call(operation, QueueUrl=self._resource, **parameters)
 
 
 class SqsDeadLetters(SqsQueue):
@@ -127,7 +124,7 @@ class SqsDeadLetters(SqsQueue):
     def keep(self, body: str, reason: str) -> None:
         text = "".join(character if character.isprintable() else " " for character in reason)
         attribute = {"DataType": "String", "StringValue": text[:_REASON_CHARACTERS]}
-        self._call("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
+        self._change("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
 
     def park(self, alert: Alert, why: str) -> None:
         """Fulfils `governor.channels.dispatch.Park`.
@@ -143,9 +140,9 @@ class SesMailService(Adapter):
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
         """Return the id that SES gives it, when SES has taken it."""
-        answer = call(
+        answer = self._call(
             "sesv2:SendEmail",
-            self._clients.client("sesv2", repeat=False),
+            repeat=False,
             FromEmailAddress=sender,
             Destination={"ToAddresses": [recipient]},
             Content={"Raw": {"Data": document}},

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.adapters.catalogue import PRICES_AS_OF, list_price
-from governor.adapters.clients import Adapter, Clients, call
+from governor.adapters.clients import Adapter, Clients
 from governor.adapters.clock import SystemClock
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
@@ -38,6 +38,15 @@ class _SpotReader(Adapter):
     def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
         super().__init__(clients)
         self._now = now
+
+    def _history(
+        self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any
+    ) -> list[Mapping[str, Any]]:
+        """Return EC2's entries of the Spot prices in force, the latest change last."""
+        # A start time of now gives the prices in force, each of which began some time ago.
+        only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
+        answer = self._call("ec2:DescribeSpotPriceHistory", target, StartTime=now, EndTime=now, **only)
+        return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
 
 
 class AwsPriceBook(_SpotReader):
@@ -75,8 +84,7 @@ class AwsPriceBook(_SpotReader):
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
         zone = {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
-        client = self._clients.client("ec2", instance.target)
-        history = _spot_history(client, instance.instance_type, instance.platform, now, **zone)
+        history = self._history(instance.target, instance.instance_type, instance.platform, now, **zone)
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         where = instance.availability_zone or instance.target.region
@@ -121,10 +129,10 @@ class Ec2SpotMarket(_SpotReader):
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        client = self._clients.client("ec2", target, repeat=False)
-        answer = call(
+        answer = self._call(
             "ec2:GetSpotPlacementScores",
-            client,
+            target,
+            repeat=False,
             InstanceTypes=list(instance_types),
             TargetCapacity=1,
             SingleAvailabilityZone=False,
@@ -134,23 +142,6 @@ class Ec2SpotMarket(_SpotReader):
 
     def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
         # Sent once: an advice that is late is none.
-        client = self._clients.client("ec2", target, repeat=False)
-        history = _spot_history(client, instance_type, platform, self._now())
+        history = self._history(target, instance_type, platform, self._now(), repeat=False)
         latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
         return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]
-
-
-def _spot_history(
-    client: Any, instance_type: str, platform: str, now: datetime, **only: Any
-) -> list[Mapping[str, Any]]:
-    """Return EC2's entries of the Spot prices in force, the latest change last."""
-    # A start time of now gives the prices in force, each of which began some time ago.
-    only |= {"StartTime": now, "EndTime": now}
-    answer = call(
-        "ec2:DescribeSpotPriceHistory",
-        client,
-        InstanceTypes=[instance_type],
-        ProductDescriptions=[platform],
-        **only,
-    )
-    return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.adapters.clients import Adapter, call
+from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
 from governor.adapters.ssm import PolicyParameter
 from governor.domain.units import as_utc, printable
@@ -28,9 +28,8 @@ class AuditBucket(Adapter):
 
     def keep(self, key: str, document: str) -> bool:
         try:
-            call(
+            self._call(
                 "s3:PutObject",
-                self._clients.client("s3"),
                 Bucket=self._resource,
                 Key=key,
                 Body=document.encode(),
@@ -66,10 +65,9 @@ class PolicyBucket(Adapter):
                 raise
             raise NotFound(str(error), operation=error.operation, code=error.code) from error
 
-    def _get(self, *, patient: bool, **which: str) -> tuple[Any, str]:
+    def _get(self, *, patient: bool, **which: Any) -> tuple[Any, str]:
         """The object, and its text: not much more than a policy may have. No UTF-8 is no YAML either."""
-        client = self._clients.client("s3", patient=patient)
-        found = call("s3:GetObject", client, Bucket=self._resource, Key=_KEY, **which)
+        found = self._call("s3:GetObject", patient=patient, Bucket=self._resource, Key=_KEY, **which)
         with aws_errors("s3:GetObject"):
             return found, found["Body"].read(_MOST_BYTES).decode(errors="surrogateescape")
 

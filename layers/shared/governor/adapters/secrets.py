@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from governor.adapters.clients import Adapter, Clients, call
+from governor.adapters.clients import Adapter, Clients
 from governor.errors import ConfigurationError, NotFound
 
 _KEPT_SECONDS = 60.0
@@ -17,13 +17,9 @@ _KEPT_SECONDS = 60.0
 
 
 class _Secret(Adapter):
-    @property
-    def _client(self) -> Any:
-        return self._clients.client("secretsmanager")
-
-    def _read(self, **version: str) -> Mapping[str, str]:
+    def _read(self, **version: Any) -> Mapping[str, str]:
         """Raises: as `SecretDocument.read`."""
-        answer = call("secretsmanager:GetSecretValue", self._client, SecretId=self._resource, **version)
+        answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])
         except (KeyError, ValueError):
@@ -70,9 +66,8 @@ class SecretVersions(_Secret):
             return None
 
     def put_pending(self, version: str, document: Mapping[str, str]) -> None:
-        call(
+        self._call(
             "secretsmanager:PutSecretValue",
-            self._client,
             SecretId=self._resource,
             ClientRequestToken=version,
             SecretString=json.dumps(dict(document)),
@@ -81,9 +76,8 @@ class SecretVersions(_Secret):
 
     def promote(self, version: str) -> None:
         before = next(name for name, stages in self._versions().items() if "AWSCURRENT" in stages)
-        call(
+        self._call(
             "secretsmanager:UpdateSecretVersionStage",
-            self._client,
             SecretId=self._resource,
             VersionStage="AWSCURRENT",
             MoveToVersionId=version,
@@ -91,7 +85,7 @@ class SecretVersions(_Secret):
         )
 
     def _versions(self) -> Mapping[str, Sequence[str]]:
-        answer = call("secretsmanager:DescribeSecret", self._client, SecretId=self._resource)
+        answer = self._call("secretsmanager:DescribeSecret", SecretId=self._resource)
         versions: Mapping[str, Sequence[str]] = answer.get("VersionIdsToStages", {})
         return versions
 
@@ -101,6 +95,6 @@ class AlertSeal(Adapter):
 
     def __call__(self, text: bytes) -> str:
         # The hash, because KMS takes 4,096 bytes.
-        parts = {"MacAlgorithm": "HMAC_SHA_256", "Message": hashlib.sha256(text).digest()}
-        answer = call("kms:GenerateMac", self._clients.client("kms"), KeyId=self._resource, **parts)
+        parts: Any = {"MacAlgorithm": "HMAC_SHA_256", "Message": hashlib.sha256(text).digest()}
+        answer = self._call("kms:GenerateMac", KeyId=self._resource, **parts)
         return base64.b64encode(answer["Mac"]).decode()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
 
-from governor.adapters.clients import Adapter, call, pages
+from governor.adapters.clients import Adapter
 from governor.domain.instance import Session, Target
 from governor.domain.units import as_utc, iso
 
@@ -22,8 +22,8 @@ _PAGE = 50
 class PolicyParameter(Adapter):
     def read(self, *, patient: bool = True) -> str:
         """Return the text as it is now; without `patient`, for a caller that can do with an older one."""
-        client = self._clients.client("ssm", patient=patient)
-        answer = call("ssm:GetParameter", client, Name=self._resource, WithDecryption=True)
+        read = partial(self._call, "ssm:GetParameter", patient=patient)
+        answer = read(Name=self._resource, WithDecryption=True)
         return str(answer["Parameter"]["Value"])
 
 
@@ -31,9 +31,9 @@ class SessionManager(Adapter):
     """The port `SessionReader`."""
 
     def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
-        listed = pages(
+        listed = self._pages(
             "ssm:DescribeSessions",
-            self._clients.client("ssm", target),
+            target,
             State="Active",
             Filters=[{"key": "Target", "value": instance_id}, {"key": "InvokedAfter", "value": iso(since)}],
             MaxResults=_SESSIONS_PAGE,
@@ -45,16 +45,18 @@ class SessionManager(Adapter):
 class RunCommandHook(Adapter):
     """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml` and does not look back.
 
-    Repeated when throttled; a hook that runs already is not begun again.
+    Repeated when throttled; a hook that runs already is not begun again. An answer that takes long is of no
+    use: people must be notified within the same two minutes.
     """
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
         left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
-        answer = call(
+        answer = self._call(
             "ssm:SendCommand",
-            self._client(target),
+            target,
+            patient=False,
             InstanceIds=list(instance_ids),
             DocumentName=self._resource,
             Parameters={
@@ -68,14 +70,11 @@ class RunCommandHook(Adapter):
         return str(answer["Command"]["CommandId"])
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        listed = pages(
+        listed = self._pages(
             "ssm:DescribeInstanceInformation",
-            self._client(target),
+            target,
+            patient=False,
             Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
             MaxResults=_PAGE,
         )
         return frozenset(one["InstanceId"] for page in listed for one in page["InstanceInformationList"])
-
-    def _client(self, target: Target) -> Any:
-        # An answer that takes long is of no use: people must be notified within the same two minutes.
-        return self._clients.client("ssm", target, patient=False)

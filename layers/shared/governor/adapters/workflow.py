@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from governor.adapters.clients import Adapter, call
+from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.units import iso
@@ -20,12 +20,10 @@ class StepFunctionsWorkflow(Adapter):
 
     def start(self, ref: EpisodeRef) -> bool:
         """Same name and same input while it runs is a success to Step Functions."""
-        client = self._clients.client("stepfunctions")
         given = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
         try:
-            call(
+            self._call(
                 "states:StartExecution",
-                client,
                 stateMachineArn=self._resource,
                 name=ref.execution_name,
                 input=given,
@@ -38,17 +36,15 @@ class StepFunctionsWorkflow(Adapter):
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
         arn = self._resource.replace(":stateMachine:", ":execution:") + f":{ref.execution_name}"
-        client = self._clients.client("stepfunctions")
         try:
-            answer = call("states:DescribeExecution", client, executionArn=arn)
+            answer = self._call("states:DescribeExecution", executionArn=arn)
         except NotFound:
             return None
         return bool(answer["status"] == "RUNNING")
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        client, output = self._clients.client("stepfunctions"), json.dumps(dict(decision))
         try:
-            call("states:SendTaskSuccess", client, taskToken=task_token, output=output)
+            self._call("states:SendTaskSuccess", taskToken=task_token, output=json.dumps(dict(decision)))
         except CloudError as error:
             if error.code in _NO_LONGER_WAITS:
                 return False

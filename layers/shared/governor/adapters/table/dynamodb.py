@@ -11,8 +11,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any
 
-from governor.adapters.clients import Clients
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, Clients
 from governor.adapters.table import codec
 from governor.errors import Throttled
 from governor.stores.table import Condition, Document, Key, Record, Table, Write, epoch
@@ -21,12 +20,11 @@ _ATTEMPTS = 6
 """Of a transaction that met another one on the same item."""
 
 
-class DynamoTable(Table):
+class DynamoTable(Adapter, Table):
     """One table in DynamoDB. Safe to use from several threads and processes; no state of its own."""
 
     def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._clients = clients
-        self._name = name
+        super().__init__(clients, name)
         self._sleep = sleep
         self._hasty = False
 
@@ -42,49 +40,41 @@ class DynamoTable(Table):
         return codec.read_all(kind, items)
 
     def get(self, key: Key) -> Document | None:
-        with aws_errors("dynamodb:GetItem"):
-            answer = self._client.get_item(TableName=self._name, Key=_packed_key(key), ConsistentRead=True)
-        item = answer.get("Item")
+        asked = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
+        item = self._ask("GetItem", asked).get("Item")
         return unpacked(item) if item else None
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         values = {":pk": pk} | ({":prefix": prefix} if prefix else {})
         parameters: dict[str, Any] = {
-            "TableName": self._name,
+            "TableName": self._resource,
             "KeyConditionExpression": "pk = :pk" + (" AND begins_with(sk, :prefix)" if prefix else ""),
             "ExpressionAttributeValues": packed(values),
             "ConsistentRead": True,
         }
         following = None if after is None else _packed_key((pk, after))
         while True:
-            start = {"ExclusiveStartKey": following} if following else {}
-            with aws_errors("dynamodb:Query"):
-                page = self._client.query(**parameters, **start)
+            page = self._ask("Query", parameters | ({"ExclusiveStartKey": following} if following else {}))
             yield from map(unpacked, page["Items"])
             following = page.get("LastEvaluatedKey")
             if not following:
                 return
 
     def write(self, one: Write) -> Document:
-        parameters = _parameters(self._name, one)
-        with aws_errors(f"dynamodb:{one.kind}Item"):
-            if one.kind == "Update":
-                answer = self._client.update_item(**parameters, ReturnValues="ALL_NEW")
-                return unpacked(answer.get("Attributes") or {})
-            (self._client.put_item if one.kind == "Put" else self._client.delete_item)(**parameters)
-        return {}
+        all_new = {"ReturnValues": "ALL_NEW"} if one.kind == "Update" else {}
+        answer = self._ask(f"{one.kind}Item", _parameters(self._resource, one) | all_new)
+        return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
         """Raises also: Throttled, when other transactions held the items for all attempts.
 
         botocore gives each call a token, so that its own retries count once.
         """
-        actions = [{one.kind: _parameters(self._name, one)} for one in writes]
+        actions = [{one.kind: _parameters(self._resource, one)} for one in writes]
         attempts = 1 if self._hasty else _ATTEMPTS
         for attempt in range(attempts):
             try:
-                with aws_errors("dynamodb:TransactWriteItems"):
-                    self._client.transact_write_items(TransactItems=actions)
+                self._ask("TransactWriteItems", {"TransactItems": actions})
             except Throttled as error:
                 if error.code != "TransactionCanceledException" or attempt == attempts - 1:
                     raise
@@ -92,10 +82,9 @@ class DynamoTable(Table):
             else:
                 return
 
-    @property
-    def _client(self) -> Any:
+    def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         patient = not self._hasty
-        return self._clients.client("dynamodb", repeat=patient, patient=patient)
+        return self._call(f"dynamodb:{operation}", repeat=patient, patient=patient, **parameters)
 
 
 # expressions
