@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from governor.domain.policy.contacts import addresses
 from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.sweep.verdict import limit_of
 
 _SHORT_WINDOW_MINUTES = 30
 _WORKING_DAY_SECONDS = 8 * 3600
@@ -132,5 +133,5 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
             "miscounted, and their instances are no-data; set 60"
         )
     for figure in policy.vetoes.required:
-        if policy.vetoes.limit(figure) is None:
+        if limit_of(policy, figure) is None:
             yield f"vetoes.required names {figure}, whose limit is null: it need not be measured; set a limit"

@@ -18,6 +18,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
 from governor.domain.policy.policy import Metrics, Policy
+from governor.domain.sweep.verdict import limit_of
 from governor.domain.units import UtcDatetime
 from governor.ports import MetricAnswer, MetricQuery
 
@@ -132,9 +133,8 @@ class Recording:
 
     def activity(self, policy: Policy) -> bytes:
         """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
-        vetoes, seen = policy.vetoes, self.figures
-        busy = policy.idle.utilization_below_percent
-        limits = (vetoes.limit(figure) for figure in ("power", "memory", "cpu", "network"))
+        seen, busy = self.figures, policy.idle.utilization_below_percent
+        limits = (limit_of(policy, figure) for figure in ("power", "memory", "cpu", "network"))
         power, memory, cpu, network = (inf if limit is None else limit for limit in limits)
         return bytes(
             [

@@ -136,11 +136,6 @@ def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -
     )
 
 
-def empty_evidence(window: Window, *, problem: str | None = None) -> Evidence:
-    """Evidence of an instance that published nothing, or that could not be read."""
-    return Evidence(window=window, source=MetricSource.NONE, read_problem=problem)
-
-
 def is_reading(value: float | None) -> bool:
     """Whether a value measures anything.
 
@@ -286,12 +281,8 @@ def gpu_rows(evidence: Evidence) -> tuple[GpuRow, ...]:
 
 
 _LATER = (
-    "work",
-    "samples",
-    "memory_newest_percent",
-    "last_measured",
-    "longest_hole_minutes",
-    "bound_utilization_percent",
+    *("work", "samples", "memory_newest_percent", "last_measured"),
+    *("longest_hole_minutes", "bound_utilization_percent"),
 )
 """Left out where they are empty: evidence that was frozen before these fields existed keeps its hash."""
 

@@ -166,53 +166,45 @@ class Manager:
 # Marks by which managed instances are known. `aws:` tags cannot be forged by users; the others can, which
 # errs on the safe side: a forged mark only keeps the governor away. The first that fits names the service, so
 # what says more comes first. Sources: facts, section 5.
-_MANAGED_TAGS: tuple[tuple[str, str], ...] = (
-    ("karpenter.sh/nodepool", "Karpenter"),
-    ("karpenter.sh/nodeclaim", "Karpenter"),
-    ("karpenter.sh/provisioner-name", "Karpenter"),
-    ("karpenter.k8s.aws/ec2nodeclass", "Karpenter"),
-    ("eks:cluster-name", "Amazon EKS"),
-    ("eks:nodegroup-name", "Amazon EKS"),
-    ("eks:eks-cluster-name", "Amazon EKS"),
-    ("aws:eks:cluster-name", "Amazon EKS"),
-    ("AWSBatchServiceTag", "AWS Batch"),
-    ("aws:batch:compute-environment", "AWS Batch"),
+_MANAGED_TAGS = {
+    "Karpenter": "karpenter.sh/nodepool karpenter.sh/nodeclaim karpenter.sh/provisioner-name "
+    "karpenter.k8s.aws/ec2nodeclass",
+    "Amazon EKS": "eks:cluster-name eks:nodegroup-name eks:eks-cluster-name aws:eks:cluster-name",
+    "AWS Batch": "AWSBatchServiceTag aws:batch:compute-environment",
     # After Batch, whose instances are in an ECS cluster of its own.
-    ("AmazonECSManaged", "Amazon ECS"),
-    ("aws:ecs:clusterName", "Amazon ECS"),
-    ("aws:elasticmapreduce:job-flow-id", "Amazon EMR"),
-    ("aws:elasticmapreduce:instance-group-role", "Amazon EMR"),
-    ("parallelcluster:cluster-name", "AWS ParallelCluster"),
-    ("aws-parallelcluster-cluster-name", "AWS ParallelCluster"),
-    ("elasticbeanstalk:environment-name", "AWS Elastic Beanstalk"),
-    ("opsworks:stack", "AWS OpsWorks"),
-    ("aws:cloud9:environment", "AWS Cloud9"),
+    "Amazon ECS": "AmazonECSManaged aws:ecs:clusterName",
+    "Amazon EMR": "aws:elasticmapreduce:job-flow-id aws:elasticmapreduce:instance-group-role",
+    "AWS ParallelCluster": "parallelcluster:cluster-name aws-parallelcluster-cluster-name",
+    "AWS Elastic Beanstalk": "elasticbeanstalk:environment-name",
+    "AWS OpsWorks": "opsworks:stack",
+    "AWS Cloud9": "aws:cloud9:environment",
     # After the others: most of the services above sit on an Auto Scaling group, and their name says more.
-    (AUTO_SCALING_TAG, "EC2 Auto Scaling"),
-    ("aws:ec2:fleet-id", "EC2 Fleet"),
-    ("aws:ec2spot:fleet-request-id", "Spot Fleet"),
-)
-_MANAGED_TAG_PREFIXES: tuple[tuple[str, str], ...] = (
-    ("kubernetes.io/cluster/", "Kubernetes"),
-    ("aws:batch:", "AWS Batch"),
-    ("aws:servicecatalog:", "AWS Service Catalog"),
-)
+    "EC2 Auto Scaling": AUTO_SCALING_TAG,
+    "EC2 Fleet": "aws:ec2:fleet-id",
+    "Spot Fleet": "aws:ec2spot:fleet-request-id",
+}
+_SERVICE_OF = {key: service for service, keys in _MANAGED_TAGS.items() for key in keys.split()}
+_MANAGED_TAG_PREFIXES = {
+    "kubernetes.io/cluster/": "Kubernetes",
+    "aws:batch:": "AWS Batch",
+    "aws:servicecatalog:": "AWS Service Catalog",
+}
 _HARMLESS_AWS_TAGS = ("aws:cloudformation:", "aws:ec2launchtemplate:", "aws:createdby", "aws:backup:")
 """Say how an instance was made or is saved, and that nobody runs it. Any other `aws:` tag is a service's."""
-_MANAGED_WORDS: tuple[tuple[str, str], ...] = (
-    ("karpenter", "Karpenter"),
-    ("kubernetes", "Kubernetes"),
-    ("k8s", "Kubernetes"),
-    ("openshift", "OpenShift"),
-    ("databricks", "Databricks"),
-    ("skypilot", "SkyPilot"),
-    ("ray-cluster", "Ray"),
-    ("ray-node", "Ray"),
-    ("spotinst", "Spot.io"),
-    ("spot.io", "Spot.io"),
-    ("run.ai", "Run:ai"),
-    ("runai", "Run:ai"),
-)
+_MANAGED_WORDS = {
+    "karpenter": "Karpenter",
+    "kubernetes": "Kubernetes",
+    "k8s": "Kubernetes",
+    "openshift": "OpenShift",
+    "databricks": "Databricks",
+    "skypilot": "SkyPilot",
+    "ray-cluster": "Ray",
+    "ray-node": "Ray",
+    "spotinst": "Spot.io",
+    "spot.io": "Spot.io",
+    "run.ai": "Run:ai",
+    "runai": "Run:ai",
+}
 """Words in tag keys, in lower case, by which managers are known whose tags differ by version and flavour."""
 
 
@@ -223,13 +215,11 @@ def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
     """
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
-    for key, service in _MANAGED_TAGS:
+    for key, service in _SERVICE_OF.items():
         if key in instance.tags:
-            group = instance.tags[key]
-            if key == AUTO_SCALING_TAG and group.startswith("AWSBatch-"):
-                return Manager("AWS Batch", key)
-            return Manager(service, key)
-    for prefix, service in _MANAGED_TAG_PREFIXES:
+            of_batch = key == AUTO_SCALING_TAG and instance.tags[key].startswith("AWSBatch-")
+            return Manager("AWS Batch" if of_batch else service, key)
+    for prefix, service in _MANAGED_TAG_PREFIXES.items():
         for key in instance.tags:
             if key.startswith(prefix):
                 return Manager(service, key)
@@ -250,7 +240,7 @@ def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None
         return "Databricks"
     if key in added:
         return "a service that the policy names"
-    return next((service for word, service in _MANAGED_WORDS if word in key), None)
+    return next((service for word, service in _MANAGED_WORDS.items() if word in key), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from enum import Enum, auto
 from functools import cache
 from math import inf
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -18,6 +19,20 @@ _Value = TypeVar("_Value")
 
 Mistake = tuple[tuple[str, ...], str]
 """The path of a setting within its section, and what is wrong with it."""
+
+
+class Risk(Enum):
+    """The change of a setting with which more may be done, sooner, on less evidence, or by other people."""
+
+    ANY = auto()
+    NONE = auto()
+    """Nothing is ever done because of it."""
+    RAISED = auto()
+    LOWERED = auto()
+    ADDED = auto()
+    REMOVED = auto()
+    WIDENED = auto()
+    """More is in the list, or nothing any more, which means the default."""
 
 
 class SettingError(ValueError):
@@ -33,6 +48,8 @@ class Section:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
+    risk: ClassVar[Risk] = Risk.ANY
+    """Of each setting that declares no other."""
 
     def __post_init__(self) -> None:
         """Check everything.
@@ -82,18 +99,31 @@ def _each(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
     return [((name,), value)]
 
 
-def checked(default: _Value, said: str, holds: Callable[[Any], object], **metadata: Any) -> _Value:
-    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of others."""
-    data = {"said": said, "holds": holds, **metadata}
+def setting(default: _Value, risk: Risk | None, **metadata: Any) -> _Value:
+    """A setting with its risk; `None`: that of its section."""
+    data = {**metadata, **({} if risk is None else {"risk": risk})}
     if isinstance(default, dict):
         empty: _Value = field(default_factory=dict, metadata=data)  # type: ignore[assignment]
         return empty
-    setting: _Value = field(default=default, metadata=data)
-    return setting
+    plain: _Value = field(default=default, metadata=data)
+    return plain
+
+
+def checked(
+    default: _Value, said: str, holds: Callable[[Any], object], risk: Risk | None = None, **metadata: Any
+) -> _Value:
+    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of others."""
+    return setting(default, risk, said=said, holds=holds, **metadata)
 
 
 def between(
-    default: _Value, low: float, high: float, at_most: str = "", once_from: float | None = None
+    default: _Value,
+    low: float,
+    high: float,
+    risk: Risk | None = None,
+    *,
+    at_most: str = "",
+    once_from: float | None = None,
 ) -> _Value:
     """A number, or a list of them, in a range that includes both ends.
 
@@ -103,17 +133,17 @@ def between(
     said = f"it must lie between {low} and {high}"
     if once_from is not None:
         extra = {"minimum": low, "maximum": high}
-        return checked(default, said, lambda value: once_from <= value <= high, json_schema_extra=extra)
+        return checked(default, said, lambda value: once_from <= value <= high, risk, json_schema_extra=extra)
     data: dict[str, Any] = {"ge": low, "le": high}
     if isinstance(default, tuple):
         items = {"type": "number", "minimum": low, "maximum": high}
         data = {"json_schema_extra": {"items": items}}
-    return checked(default, said, lambda value: low <= value <= high, at_most=at_most, **data)
+    return checked(default, said, lambda value: low <= value <= high, risk, at_most=at_most, **data)
 
 
-def positive(default: _Value) -> _Value:
+def positive(default: _Value, risk: Risk) -> _Value:
     """A finite number above 0."""
-    return checked(default, "it must be above 0 and finite", lambda value: 0 < value < inf, gt=0)
+    return checked(default, "it must be above 0 and finite", lambda value: 0 < value < inf, risk, gt=0)
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
@@ -122,10 +152,10 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
     return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
-def named(pattern: str, said: str) -> tuple[str, ...]:
+def named(pattern: str, said: str, risk: Risk | None = None) -> tuple[str, ...]:
     """A list of names that match a regular expression, empty by default."""
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
-    return checked((), said, lambda one: re.fullmatch(pattern, one), json_schema_extra=items)
+    return checked((), said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +169,10 @@ class Amount:
     low: str = "ge"
     """`ge`: 0 is an amount. `gt`: it must be more than 0."""
 
-    def setting(self, default: _Value) -> _Value:
+    def setting(self, default: _Value, risk: Risk | None = None) -> _Value:
         """A setting, or a mapping of settings, with this range."""
         said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
-        return checked(default, said, self._holds)
+        return checked(default, said, self._holds, risk)
 
     def _holds(self, value: Decimal) -> bool:
         return value.is_finite() and 0 <= value <= self.high and (self.low == "ge" or value > 0)

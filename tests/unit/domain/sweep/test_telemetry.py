@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.evidence import Evidence, GpuReadings, MetricSource, empty_evidence
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource
 from governor.domain.policy.policy import Policy, Vetoes
 from governor.domain.sweep.telemetry import Health, findings, health_of
 from tests.builders import POLICY, QUIET, make_evidence, make_instance
@@ -37,13 +37,13 @@ def test_what_suffices_is_right(evidence: Evidence) -> None:
     ("evidence", "health", "seen", "advice"),
     [
         (
-            empty_evidence(EIGHT.window),
+            Evidence(EIGHT.window, MetricSource.NONE),
             Health.SILENT,
             "no nvidia_smi_utilization_gpu",
             "stacks/telemetry.yaml",
         ),
         (
-            empty_evidence(EIGHT.window, problem="AccessDenied"),
+            Evidence(EIGHT.window, MetricSource.NONE, read_problem="AccessDenied"),
             Health.WRONG,
             "AccessDenied",
             "allow cloudwatch",

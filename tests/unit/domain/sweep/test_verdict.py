@@ -20,7 +20,6 @@ from governor.domain.evidence import (
     MetricSource,
     Series,
     coverage_percent,
-    empty_evidence,
     evidence_document,
     evidence_hash,
     is_reading,
@@ -99,7 +98,7 @@ def test_no_series_is_no_data() -> None:
     """A silent agent is told as such."""
     window = make_evidence().window
 
-    assert VerdictKind.NO_DATA is kind_of(empty_evidence(window))
+    assert VerdictKind.NO_DATA is kind_of(Evidence(window, MetricSource.NONE))
 
 
 def test_a_read_that_failed_is_no_data_even_where_the_rest_is_quiet() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.evidence import empty_evidence, evidence_hash
+from governor.domain.evidence import Evidence, MetricSource, evidence_hash
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.domain.sweep.breaker import BreakerState
@@ -78,12 +78,12 @@ def attach_volume(world: World) -> None:
 def alter_evidence(world: World) -> None:
     """Another measurement under the old hash."""
     window = episode_of(world).evidence.window
-    rewrite_episode(world, evidence=empty_evidence(window))
+    rewrite_episode(world, evidence=Evidence(window, MetricSource.NONE))
 
 
 def replace_evidence(world: World) -> None:
     """Another measurement with its own hash: consistent in itself, and not what was approved."""
-    other = empty_evidence(episode_of(world).evidence.window)
+    other = Evidence(episode_of(world).evidence.window, MetricSource.NONE)
     rewrite_episode(world, evidence=other, evidence_hash=evidence_hash(other))
 
 

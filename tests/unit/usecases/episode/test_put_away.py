@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import EpisodeRef, Outcome, Phase, Terms
 from governor.domain.episode.plan import Step
-from governor.domain.evidence import empty_evidence
+from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Lifecycle, Protection, Volume
 from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
@@ -35,7 +35,7 @@ def _protect(world: World, *, stop: bool = False, termination: bool = False) -> 
 def _alter_evidence(world: World) -> None:
     episode = world.state.episode(world.ref)
     assert episode is not None
-    altered = replace(episode, evidence=empty_evidence(episode.evidence.window))
+    altered = replace(episode, evidence=Evidence(episode.evidence.window, MetricSource.NONE))
     world.state.put(altered)
 
 

@@ -21,6 +21,7 @@ from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
     Mistake,
+    Risk,
     Section,
     UsdAMonth,
     UsdPerUnit,
@@ -28,6 +29,7 @@ from governor.domain.settings import (
     named,
     one_of,
     positive,
+    setting,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
 from governor.domain.units import Percent, UtcDatetime, parse_iso, printable
@@ -97,9 +99,9 @@ class TagMatch(Section):
 class Targets(Section):
     """The accounts and Regions that are swept: every account in every Region."""
 
-    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    accounts: tuple[str, ...] = named(*_ACCOUNT, Risk.WIDENED)
     """Account IDs, in quotes. Empty: the account of the stack."""
-    regions: tuple[str, ...] = named(*_REGION)
+    regions: tuple[str, ...] = named(*_REGION, Risk.WIDENED)
     """Region codes. Empty: the Region of the stack."""
 
 
@@ -160,13 +162,13 @@ class Metrics(Section):
 class IdleRule(Section):
     """When an instance is idle: every GPU stays under the threshold for the whole window."""
 
-    utilization_below_percent: float = between(5.0, 0.1, 50)
+    utilization_below_percent: float = between(5.0, 0.1, 50, Risk.RAISED)
     """A GPU is idle while its maximum utilization is under this percentage."""
-    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, once_from=5)
+    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, Risk.LOWERED, once_from=5)
     """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
-    minimum_coverage_percent: float = between(80.0, 50, 100)
+    minimum_coverage_percent: float = between(80.0, 50, 100, Risk.LOWERED)
     """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
-    grace_after_launch_minutes: int = between(30, 0, 10_080)
+    grace_after_launch_minutes: int = between(30, 0, 10_080, Risk.LOWERED)
     """Minutes after a start during which an instance is not judged."""
 
 
@@ -177,28 +179,21 @@ class Vetoes(Section):
     `null` switches a veto off.
     """
 
-    memory_used_percent: float | None = between(None, 0.1, 100)
+    memory_used_percent: float | None = between(None, 0.1, 100, Risk.RAISED)
     """Used GPU memory, in percent of the GPU's memory."""
-    power_percent_of_limit: float | None = between(40.0, 0.1, 100)
+    power_percent_of_limit: float | None = between(40.0, 0.1, 100, Risk.RAISED)
     """GPU power draw, in percent of the GPU's power limit."""
-    cpu_percent: float | None = between(30.0, 0.1, 100)
+    cpu_percent: float | None = between(30.0, 0.1, 100, Risk.RAISED)
     """CPU utilization, in percent."""
-    network_bytes_per_second: float | None = positive(1_000_000.0)
+    network_bytes_per_second: float | None = positive(1_000_000.0, Risk.RAISED)
     """Network traffic in both directions, in bytes per second."""
-    session_younger_than_hours: int | None = between(12, 1, 72)
+    session_younger_than_hours: int | None = between(12, 1, 72, Risk.LOWERED)
     """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts
     disconnected sessions as open, so older ones do not."""
-    required: tuple[Literal["memory", "power", "cpu", "network"], ...] = ("cpu", "network")
+    required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
+        ("cpu", "network"), Risk.REMOVED
+    )
     """Figures that must be measured. Otherwise the verdict is `no-data`."""
-
-    def limit(self, figure: str) -> float | None:
-        """Return the limit of `memory`, `power`, `cpu` or `network`."""
-        return {
-            "memory": self.memory_used_percent,
-            "power": self.power_percent_of_limit,
-            "cpu": self.cpu_percent,
-            "network": self.network_bytes_per_second,
-        }[figure]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,58 +235,58 @@ class ApprovalRule(Section):
     A question is followed by a reminder, an escalation and the expiry. An answer ends it.
     """
 
-    ask_after_minutes: int = between(180, 5, 20_160)
+    ask_after_minutes: int = between(180, 5, 20_160, Risk.LOWERED)
     """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes` count."""
-    ask_after_released_minutes: int = between(90, 5, 20_160, at_most="ask_after_minutes")
+    ask_after_released_minutes: int = between(90, 5, 20_160, Risk.LOWERED, at_most="ask_after_minutes")
     """Idle minutes after which people are asked if GPU memory is released. Never used to act unasked."""
-    released_memory_below_percent: float = between(10.0, 0.1, 50)
+    released_memory_below_percent: float = between(10.0, 0.1, 50, Risk.RAISED)
     """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
-    released_for_minutes: int = between(15, 5, 60, at_most="ask_after_released_minutes")
+    released_for_minutes: int = between(15, 5, 60, Risk.LOWERED, at_most="ask_after_released_minutes")
     """The newest minutes during which GPU memory must be released."""
-    remind_after_minutes: float = between(240.0, 0.01, 43_200)
+    remind_after_minutes: float = between(240.0, 0.01, 43_200, Risk.LOWERED)
     """Minutes from the question to the reminder."""
-    escalate_after_minutes: float = between(240.0, 0.01, 43_200)
+    escalate_after_minutes: float = between(240.0, 0.01, 43_200, Risk.LOWERED)
     """Minutes from the reminder to the escalation."""
-    expire_after_minutes: float = between(960.0, 0.01, 43_200)
+    expire_after_minutes: float = between(960.0, 0.01, 43_200, Risk.LOWERED)
     """Minutes from the escalation to the expiry."""
-    digest_from: int = between(3, 0, 100)
+    digest_from: int = between(3, 0, 100, Risk.NONE)
     """Number of questions to the same people from which they are sent as one message. 0: never."""
-    digest_after_seconds: int = between(60, 0, 900)
+    digest_after_seconds: int = between(60, 0, 900, Risk.NONE)
     """Seconds that a question, or a failure, waits for others, to be sent as one message."""
-    delivery_limit_minutes: int = between(60, 1, 1_440)
+    delivery_limit_minutes: int = between(60, 1, 1_440, Risk.NONE)
     """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
-    notice_minutes: float = between(60.0, 0.01, 2_880)
+    notice_minutes: float = between(60.0, 0.01, 2_880, Risk.LOWERED)
     """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may hold it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     """What happens if nobody answers. `act` carries out the plan, but never a termination."""
-    keep_at_most_days: int = between(30, 1, 365)
+    keep_at_most_days: int = between(30, 1, 365, Risk.LOWERED)
     """Longest time in days for which an answer may keep an instance."""
-    keep_after_undo_hours: float = between(24.0, 0, 720)
+    keep_after_undo_hours: float = between(24.0, 0, 720, Risk.LOWERED)
     """Hours for which an instance is kept after a person has started it again."""
-    ask_again_after_hours: float = between(24.0, 0, 8_760)
+    ask_again_after_hours: float = between(24.0, 0, 8_760, Risk.NONE)
     """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
     after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
-    retry_unopened_after_minutes: float = between(60.0, 0, 10_080)
+    retry_unopened_after_minutes: float = between(60.0, 0, 10_080, Risk.NONE)
     """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
     failures in a row: 5, 15 and 60 minutes."""
-    wait_at_most_hours: int = between(48, 1, 168)
+    wait_at_most_hours: int = between(48, 1, 168, Risk.RAISED)
     """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is an answer.
     Then the episode ends as refused."""
-    people_to_stop: int = between(1, 0, 2)
+    people_to_stop: int = between(1, 0, 2, Risk.LOWERED)
     """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may `stop`.
     Only an override for a tag may lower it."""
-    people_to_terminate: int = between(2, 1, 2)
+    people_to_terminate: int = between(2, 1, 2, Risk.LOWERED)
     """Number of people known by address who must approve a termination. Only an override for a tag may
     lower it."""
-    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None)
+    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, Risk.RAISED)
     """A termination needs two people if the instance costs more USD per hour, whatever
     `people_to_terminate` says. `null`: at no price."""
-    broadcast_may: tuple[Power, ...] = ("keep",)
+    broadcast_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
     """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no contact."""
-    tag_owner_may: tuple[Power, ...] = ("keep",)
+    tag_owner_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
     """Answers of an address that only the owner tag of the instance names. `stop` suffices where one person
     must approve."""
-    cli_may: tuple[Power, ...] = ("keep",)
+    cli_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
     """Answers of a command line's caller whom no contact's `identities` name. Session names prove nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -364,11 +359,11 @@ class Caps(Section):
     They bound what a mistake can do before people see it.
     """
 
-    organization_actions_per_hour: int = between(20, 0, 10_000)
+    organization_actions_per_hour: int = between(20, 0, 10_000, Risk.RAISED)
     """Stops and terminations an hour in all accounts. Low: so many instances people can start again."""
-    account_actions_per_hour: int = between(5, 0, 10_000)
+    account_actions_per_hour: int = between(5, 0, 10_000, Risk.RAISED)
     """Stops and terminations an hour in one account. Low: one team's mistake stays that team's morning."""
-    owner_actions_per_hour: int = between(5, 0, 10_000)
+    owner_actions_per_hour: int = between(5, 0, 10_000, Risk.RAISED)
     """Stops and terminations an hour of one owner's instances. Low: nobody loses everything at once."""
 
 
@@ -376,6 +371,7 @@ class Caps(Section):
 class Advice(Section):
     """Hints that never lead to an action by themselves."""
 
+    risk = Risk.NONE
     right_size_check_every_minutes: int = between(1_440, 0, 43_200)
     """Minutes between two checks of each GPU of a busy instance that has several. Each costs extra reads."""
 
@@ -384,11 +380,11 @@ class Advice(Section):
 class Managed(Section):
     """When the owner of an environment that another service runs is notified of its idle instances."""
 
-    idle_for_minutes: int = between(60, 60, 43_200)
+    idle_for_minutes: int = between(60, 60, 43_200, Risk.NONE)
     """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
-    tell_again_after_hours: int = between(24, 24, 8_760)
+    tell_again_after_hours: int = between(24, 24, 8_760, Risk.NONE)
     """Hours between two messages about the same environment."""
-    tag_keys: tuple[str, ...] = ()
+    tag_keys: tuple[str, ...] = setting((), Risk.REMOVED)
     """Further tag keys that mark an instance as run by another service, in any letter case. GPU Governor
     notifies the owner and leaves the instance alone."""
 
@@ -399,9 +395,9 @@ class Prices(Section):
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
     """USD per hour by instance type, such as negotiated prices. They replace the shipped list."""
-    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"))
+    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), Risk.NONE)
     """USD per GiB and month of EBS volumes."""
-    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"))
+    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), Risk.NONE)
     """USD per GiB and month of EBS snapshots."""
 
 
@@ -409,6 +405,7 @@ class Prices(Section):
 class Ledger(Section):
     """How savings are booked."""
 
+    risk = Risk.NONE
     false_stop_within_minutes: int = between(60, 0, 43_200)
     """A stop counts as wrong if the instance is started again within these minutes."""
     saving_counts_days: int = between(30, 1, 366)
@@ -419,6 +416,7 @@ class Ledger(Section):
 class Budget(Section):
     """The budget of each project for a calendar month (UTC). It leads to messages, never to an action."""
 
+    risk = Risk.NONE
     monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
     """USD a month of each project, and of all instances without a project together. `null`: no budget."""
     projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
@@ -449,17 +447,17 @@ class Events(Section):
     """Send SIGTERM to the processes on the GPU if an instance has no hook."""
     snapshot_data_volumes: bool = False
     """Start snapshots of the data volumes before an interruption."""
-    mass_interruption_window_minutes: int = between(10, 1, 1_440)
+    mass_interruption_window_minutes: int = between(10, 1, 1_440, Risk.NONE)
     """Warnings in one zone belong together within these minutes of the first."""
-    mass_interruption_told_singly: int = between(5, 1, 1_000)
+    mass_interruption_told_singly: int = between(5, 1, 1_000, Risk.NONE)
     """Number of such warnings that get a message each. The others share one."""
-    compare_spot_prices: bool = True
+    compare_spot_prices: bool = setting(True, Risk.NONE)
     """Show after a warning where the same type is cheaper."""
-    spot_price_regions: tuple[str, ...] = ("us-east-1", "us-west-2", "eu-west-1")
+    spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), Risk.NONE)
     """Regions to compare, besides the instance's own; at most 20."""
-    placement_scores: bool = False
+    placement_scores: bool = setting(False, Risk.NONE)
     """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
-    remind_before_hours: int = between(24, 1, 336)
+    remind_before_hours: int = between(24, 1, 336, Risk.NONE)
     """Hours before an announced date at which its message is repeated."""
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -471,6 +469,7 @@ class Events(Section):
 class Health(Section):
     """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
+    risk = Risk.NONE
     # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
     # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
@@ -535,14 +534,14 @@ class Health(Section):
 class Policy(Section):
     """All settings, as they apply to one instance after overrides."""
 
-    mode: Mode = Mode.OBSERVE
+    mode: Mode = setting(Mode.OBSERVE, Risk.RAISED)
     """`observe` changes nothing in EC2, `ask` acts after a yes, `auto` acts unasked.
     The template's parameter `Mode` sets it."""
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
-    two_people_for_policy: bool = False
+    two_people_for_policy: bool = setting(False, Risk.LOWERED)
     """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
@@ -622,25 +621,26 @@ class Policy(Section):
         return timedelta(seconds=self.metrics.lag_seconds)
 
 
-_PROVES_MORE: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    **dict.fromkeys(("utilization_below_percent", "released_memory_below_percent"), min),
-    **dict.fromkeys(("memory_used_percent", "power_percent_of_limit"), min),
-    **dict.fromkeys(("cpu_percent", "network_bytes_per_second"), min),
-    **dict.fromkeys(("window_minutes", "minimum_coverage_percent", "grace_after_launch_minutes"), max),
-    **dict.fromkeys(("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes"), max),
-    **dict.fromkeys(("session_younger_than_hours", "notice_minutes"), max),
-    "required": lambda lists: tuple(dict.fromkeys(chain(*lists))),
+_STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
+    Risk.RAISED: min,
+    Risk.LOWERED: max,
+    Risk.REMOVED: lambda lists: tuple(dict.fromkeys(chain(*lists))),
 }
-"""The one of two figures with which it takes more to be idle, or to act, by setting. A limit proves more than
-none."""
+"""The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
+_OF_A_PROOF = (
+    *("ask_after_minutes", "ask_after_released_minutes"),
+    *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
+)
+"""The settings of `approval` that are compared; of `idle` and `vetoes` all are."""
 _Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
 
 
 def _stricter(asked: _Rule, now: _Rule) -> _Rule:
     found: dict[str, Any] = {}
-    for name in (one.name for one in fields(now) if one.name in _PROVES_MORE):
-        both = [value for rule in (now, asked) if (value := getattr(rule, name)) is not None]
-        found[name] = _PROVES_MORE[name](both) if both else None
+    for one in fields(now):
+        if not isinstance(now, ApprovalRule) or one.name in _OF_A_PROOF:
+            both = [value for rule in (now, asked) if (value := getattr(rule, one.name)) is not None]
+            found[one.name] = _STRICTEST[one.metadata["risk"]](both) if both else None
     return replace(now, **found)
 
 

@@ -5,14 +5,14 @@ Pure and total: every path ends in one of nine verdicts, and only evidence makes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from fractions import Fraction
 from functools import cache
 from math import ceil
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from governor.domain.evidence import (
     END,
@@ -41,16 +41,23 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import span
 
-_FIGURES = {
-    "power": "power draw",
-    "memory": "GPU memory held",
-    "cpu": "CPU",
-    "network": "network traffic",
-    "agentless": "EC2's own GPUPowerUtilization",
-    "bound": "the utilization that the instance itself publishes",
+
+class Figure(NamedTuple):
+    """Evidence besides utilization. `field` is its maximum in `Evidence`, and its limit in `Vetoes`."""
+
+    words: str
+    field: str
+
+
+FIGURES: Mapping[str, Figure] = {
+    "power": Figure("power draw", "power_percent_of_limit"),
+    "memory": Figure("GPU memory held", "memory_used_percent"),
+    "cpu": Figure("CPU", "cpu_percent"),
+    "network": Figure("network traffic", "network_bytes_per_second"),
+    "agentless": Figure("EC2's own GPUPowerUtilization", "agentless_power_percent"),
+    "bound": Figure("the utilization that the instance itself publishes", "bound_utilization_percent"),
 }
-FIGURES = tuple(_FIGURES)
-"""Evidence besides utilization that a policy may let veto, in the order it is looked at."""
+"""What a policy may let veto, in the order it is looked at. The last two have the limits of others."""
 
 WORK = "work"
 """What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
@@ -241,7 +248,7 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     for figure in _required(policy):
         longest = evidence.longest_hole_minutes.get(figure, 0.0)
         if timedelta(minutes=longest) > LONGEST_HOLE:
-            text = f"{_FIGURES[figure]} was not measured for {longest:.0f} min of the window"
+            text = f"{FIGURES[figure].words} was not measured for {longest:.0f} min of the window"
             return _no_data(evidence, text)
     return None
 
@@ -256,7 +263,8 @@ def limit_of(policy: Policy, figure: str) -> float | None:
     """What a figure must stay under; `None` where the policy does not ask for it."""
     if figure == "bound":
         return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
-    return policy.vetoes.limit("power" if figure == "agentless" else figure)
+    limit: float | None = getattr(policy.vetoes, FIGURES["power" if figure == "agentless" else figure].field)
+    return limit
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
@@ -302,8 +310,10 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
     where one GPU does not publish it."""
     for figure in _required(policy):
         if figure in ("memory", "power") and _is_counted(evidence):
-            reason = f"{_FIGURES[figure]} is required by the policy, and only one series for all GPUs has it"
-            return _no_data(evidence, f"{reason}: publish it for each GPU")
+            reason = (
+                "is required by the policy, and only one series for all GPUs has it: publish it for each GPU"
+            )
+            return _no_data(evidence, f"{FIGURES[figure].words} {reason}")
     return None
 
 
@@ -486,7 +496,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
     # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
     oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     for figure in FIGURES:
-        text, value = _FIGURES[figure], _figure_of(evidence, figure)
+        text, value = FIGURES[figure].words, _figure_of(evidence, figure)
         limit = limit_of(policy, figure)
         if limit is None:
             continue
@@ -523,7 +533,7 @@ def _not_lately(
     silent = until - ended
     if silent <= most:
         return None
-    reason = f"{_FIGURES[figure]} is required by the policy and was last measured at {iso(ended)}"
+    reason = f"{FIGURES[figure].words} is required by the policy and was last measured at {iso(ended)}"
     return _no_data(evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy))
 
 
@@ -537,20 +547,13 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
     for figure in FIGURES:
         limit, value = limit_of(policy, figure), _figure_of(evidence, figure)
         if limit is not None and value is not None and value >= limit:
-            return f"{_FIGURES[figure]} reached {_amount(figure, value)}"
+            return f"{FIGURES[figure].words} reached {_amount(figure, value)}"
     return None
 
 
 def _figure_of(evidence: Evidence, figure: str) -> float | None:
     """The maximum of a figure in the window; `None` where it was not measured."""
-    value = {
-        "power": evidence.power_percent_of_limit,
-        "memory": evidence.memory_used_percent,
-        "cpu": evidence.cpu_percent,
-        "network": evidence.network_bytes_per_second,
-        "agentless": evidence.agentless_power_percent,
-        "bound": evidence.bound_utilization_percent,
-    }[figure]
+    value: float | None = getattr(evidence, FIGURES[figure].field)
     return value if is_reading(value) else None
 
 

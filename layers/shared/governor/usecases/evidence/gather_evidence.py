@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
 from governor.domain.instance import Instance, Shape, Target
-from governor.domain.policy.policy import Metrics, Policy, WorkMetrics
+from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
 from governor.ports import Catalogue, MetricQuery, MetricReader
@@ -37,7 +37,6 @@ _EC2_FIGURES = (
 """Figure, name of the series, metric, statistic."""
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
-_AGENTLESS_METRIC = "GPUPowerUtilization"
 _Listed = TypeVar("_Listed")
 
 
@@ -228,11 +227,11 @@ class _Batch:
         ]
         for work in candidates:
             work.read = work.request.figures - (set() if self._names.bound_namespaces else {"bound"})
+            work.read |= {WORK} if self._names.work else set()
         self._read([one for work in candidates for one in self._figures(work)])
-        self._read_agentless([work for work in candidates if "agentless" in work.read])
-        self._read_bound([work for work in candidates if "bound" in work.read])
-        if self._names.work is not None and candidates:
-            self._read_work(candidates, self._names.work)
+        self._read(self._agentless([work for work in candidates if "agentless" in work.read]))
+        self._read(self._bound([work for work in candidates if "bound" in work.read]))
+        self._read(self._jobs(candidates))
         return {
             work.instance_id: Gathered(
                 evidence=self._evidence(work),
@@ -295,47 +294,51 @@ class _Batch:
             work.request = replace(work.request, source=MetricSource.PER_GPU)
         if again:
             self._read_utilization(again)
-        self._read_agentless([work for work in works if work.silent()])
+        self._read(self._agentless([work for work in works if work.silent()]))
 
-    def _read_agentless(self, works: list[_Work]) -> None:
+    def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:
         """EC2's own power metric, where it exists: named for the silent ones, a veto for the others. It never
         proves idleness."""
-        listed = partial(self._metrics.list_series, self._target, "AWS/EC2", _AGENTLESS_METRIC)
-        found = self._listed(works, listed, "EC2's own GPU metrics")
-        self._read(
-            [
-                _Asked(work, "agentless", _AGENTLESS_METRIC, tuple(dimensions), namespace="AWS/EC2")
-                for work in works
-                for dimensions in found.get(work.instance_id, ())
-            ]
-        )
+        namespace, metric = "AWS/EC2", "GPUPowerUtilization"
+        listed = partial(self._metrics.list_series, self._target, namespace, metric)
+        for work, dimensions in self._listed(works, listed, "EC2's own GPU metrics"):
+            yield _Asked(work, "agentless", metric, tuple(dimensions), namespace=namespace)
 
-    def _read_bound(self, works: list[_Work]) -> None:
+    def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
         """What the instance says of itself; of several such namespaces the highest reading counts."""
         base, metric = self._names.namespace, self._names.utilization
         listed = partial(self._metrics.list_bound, self._target, base, metric)
-        found = self._listed(works, listed, "the instances' own namespaces")
-        self._read(
-            [
-                _Asked(work, "bound", metric, work.aggregate, namespace=namespace)
-                for work in works
-                for namespace in found.get(work.instance_id, ())
-            ]
-        )
+        for work, namespace in self._listed(works, listed, "the instances' own namespaces"):
+            yield _Asked(work, "bound", metric, work.aggregate, namespace=namespace)
+
+    def _jobs(self, works: list[_Work]) -> Iterator[_Asked]:
+        """The metrics by which a job may have said that it works."""
+        rule = self._names.work
+        if rule is None:
+            return
+        # What was published longer ago is in the window of a policy that looks so far back.
+        recently = self._window.length <= _RECENTLY_ACTIVE
+        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
+        for work, (metric, dimensions) in self._listed(works, listed, "the metrics of jobs"):
+            if not rule.names or metric in rule.names:
+                yield _Asked(work, WORK, metric, tuple(dimensions), namespace=rule.namespace)
 
     def _listed(
         self, works: list[_Work], listed: Callable[..., Mapping[str, Sequence[_Listed]]], what: str
-    ) -> Mapping[str, Sequence[_Listed]]:
+    ) -> Iterator[tuple[_Work, _Listed]]:
         """A few instances one by one, many by one pass; a listing that failed is no silence."""
         try:
             if len(works) > _LISTED_SINGLY:
-                return listed()
-            return {key: found for work in works for key, found in listed(work.instance_id).items()}
+                found = listed()
+            else:
+                found = {key: one for work in works for key, one in listed(work.instance_id).items()}
         except CloudError as error:
             for work in works:
                 if not work.silent():
                     work.problem = work.problem or f"{what} could not be listed: {error}"
-            return {}
+            return
+        for work in works:
+            yield from ((work, one) for one in found.get(work.instance_id, ()))
 
     # the other figures
 
@@ -350,25 +353,6 @@ class _Batch:
         for figure, series, metric, statistic in _EC2_FIGURES:
             if figure in figures:
                 yield _Asked(work, series, metric, work.aggregate, statistic, "AWS/EC2")
-
-    # what jobs say of themselves
-
-    def _read_work(self, works: list[_Work], rule: WorkMetrics) -> None:
-        """The metrics by which a job may have said that it works; a read that failed is no silence."""
-        # What was published longer ago is in the window of a policy that looks so far back.
-        recently = self._window.length <= _RECENTLY_ACTIVE
-        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
-        published = self._listed(works, listed, "the metrics of jobs")
-        for work in works:
-            work.read |= {WORK}
-        self._read(
-            [
-                _Asked(work, WORK, metric, tuple(dimensions), namespace=rule.namespace)
-                for work in works
-                for metric, dimensions in published.get(work.instance_id, ())
-                if not rule.names or metric in rule.names
-            ]
-        )
 
     # reading
 
@@ -419,7 +403,7 @@ class _Batch:
         window, of_ec2 = window or self._window, of_ec2 or self._ec2_window
         source = MetricSource.NONE if work.silent() else work.source
         gpus = sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
-        values: dict[str, float | None] = dict.fromkeys(FIGURES)
+        values: dict[str, float | None] = {one.field: None for one in FIGURES.values()}
         last_active: dict[str, datetime] = {}
         last_measured: dict[str, datetime] = {}
         measured: dict[str, float] = {}
@@ -437,7 +421,7 @@ class _Batch:
             hole_minutes[figure] = hole / timedelta(minutes=1)
             top = evidence.peak(highest)
             if top is not None:
-                values[figure] = round(top * self._scale(work, figure), 3)
+                values[FIGURES[figure].field] = round(top * self._scale(work, figure), 3)
                 last_active[figure] = own.bin_end(evidence.last_at_or_above(highest, top) or 0)
         works = None
         for name, series in work.jobs:
@@ -451,12 +435,6 @@ class _Batch:
             aggregate=() if source is MetricSource.NONE else work.aggregated,
             gpus_expected=work.expected,
             gpus_reporting=self._reporting(work, source),
-            memory_used_percent=values["memory"],
-            power_percent_of_limit=values["power"],
-            cpu_percent=values["cpu"],
-            network_bytes_per_second=values["network"],
-            agentless_power_percent=values["agentless"],
-            bound_utilization_percent=values["bound"],
             measured_percent=measured,
             read=work.read,
             read_problem=work.problem,
@@ -466,6 +444,7 @@ class _Batch:
             memory_newest_percent=self._memory_newest(work, window),
             last_measured=last_measured,
             longest_hole_minutes=hole_minutes,
+            **values,
         )
 
     def _scale(self, work: _Work, figure: str) -> float:
