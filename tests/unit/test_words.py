@@ -36,9 +36,11 @@ MODULES = sorted(
     for path in folder.rglob("*.py")
 )
 """Whatever text of theirs a person may read: messages, reasons, errors, what a command prints, logs."""
-PAGES = sorted((LAYER / "web/templates").glob("*.html")) + sorted(
-    (LAYER / "channels/templates").glob("*.html")
-)
+PAGES = [
+    LAYER / "data/alerts.txt",
+    *sorted((LAYER / "web/templates").glob("*.html")),
+    *sorted((LAYER / "channels/templates").glob("*.html")),
+]
 STACKS = [
     ROOT / "template.yaml",
     ROOT / "docs/openapi.yaml",

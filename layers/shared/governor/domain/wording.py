@@ -71,7 +71,12 @@ def sentence(text: str) -> str:
     if not text:
         return ""
     first = text[0] if text.startswith("i-") else text[0].upper()
-    return f"{first}{text[1:]}{'' if text[-1] in '.!?' else '.'}"
+    return full_stop(f"{first}{text[1:]}")
+
+
+def full_stop(text: str) -> str:
+    """Ended by a full stop, unless it ends a sentence already."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def people(text: str) -> str:

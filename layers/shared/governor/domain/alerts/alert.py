@@ -240,6 +240,12 @@ def only(instances: Sequence[Instance]) -> Instance | None:
     return instances[0] if len(instances) == 1 else None
 
 
+def counted(instances: Sequence[Instance]) -> str:
+    """Return the name of the one instance, or how many there are."""
+    one = only(instances)
+    return one.name if one else f"{len(instances)} GPU instances"
+
+
 def ids(instances: Iterable[Instance]) -> list[str]:
     """Return the ids, for facts."""
     return [one.instance_id for one in instances]

@@ -1,16 +1,17 @@
-"""The words of messages about versions of the policy.
+"""Messages about versions of the policy.
 
-Pure wording. This module must not know channels, nor where documents are kept.
+This module must not know channels, nor where documents are kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from difflib import unified_diff
 from typing import Literal
 
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of
+from governor.domain.alerts.alert import Alert, Severity
+from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import bullets, listed
@@ -21,19 +22,6 @@ _MOST_COMPARED = 3_000
 """Lines of both documents. The time a diff takes grows with their square: seconds, for the longest."""
 _NAMED = 12
 State = Literal["in-force", "waits", "refused", "writer"]
-_SAID: Mapping[State, tuple[str, Sequence[str]]] = {
-    "in-force": ("The policy changed", ["It is in force now."]),
-    "waits": (
-        "A risky change of the policy waits",
-        ["It waits until two people of ownership.contacts stand behind it."],
-    ),
-    "refused": (
-        "A new version of the policy was refused",
-        ["It cannot be used. The one before stays in force."],
-    ),
-    "writer": ("Who changed the policy", []),
-}
-"""Subject and first lines, by what became of a version."""
 
 
 def who(writer: str, author: str) -> str:
@@ -70,16 +58,12 @@ def version_alert(
 ) -> Alert:
     """Return what became of a version, or who wrote it. `behind` are the people who stand behind it, `more`
     is its diff or why it was refused."""
-    subject, said = _SAID[state]
-    lines = [f"Version {version} of the policy was written by {writer}.", *said]
-    if state == "waits":
-        lines += [
-            f"So far: {', '.join(sorted(behind)) or 'nobody'}. The writer counts if CloudTrail names one.",
-            f"To accept it: bin/governor policy accept {version}",
-        ]
-    lines += ["Risky changes:", *bullets(risky, _NAMED)] if risky else []
-    subject += f": {listed(risky, 3)}" if risky else ""
-    severity = Severity.WARNING if risky or state == "refused" else Severity.INFO
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
-    kind, dedup_id = AlertKind.POLICY_CHANGED, f"policy-{version}-{state}"
-    return alert_of(kind, severity, hub, subject, [*lines, *more], dedup_id, now, facts=facts)
+    words = {
+        "which": f": {listed(risky, 3)}" if risky else "",
+        "behind": ", ".join(sorted(behind)) or "nobody",
+        "listed": bullets(risky, _NAMED),
+        "more": more,
+    }
+    severity = Severity.WARNING if risky or state == "refused" else None
+    return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)

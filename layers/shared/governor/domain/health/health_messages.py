@@ -1,4 +1,4 @@
-"""The words of messages about the health of GPUs: who gets which message, and what is news."""
+"""Messages about the health of GPUs: who gets which message, and what is news."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from governor.domain.alerts.alert import Alert, AlertKind, alert_of, named, only
+from governor.domain.alerts.alert import Alert, named, only
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.owner import Owner, short_hash
+from governor.domain.alerts.templates import written
 from governor.domain.health.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
 from governor.domain.parts import in_parts
@@ -109,32 +110,25 @@ def _alert(
     first, number = groups[0][0], sum(map(len, groups))
     instances = {one.instance.instance_id: one.instance for one, *_ in groups}
     one, target = only(list(instances.values())), first.instance.target
-    where, seen = one.name if one else f"{len(instances)} instances", first.finding.kind.value
-    subject = f"GPU {seen} on {where}" if number == 1 else f"{number} GPU findings on {where}, first: {seen}"
-    before = ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES])
-    lines = [
-        *(_line(group, owner, now) for group in groups[:_LINES]),
-        *_in_short(groups[_LINES:]),
-        f"Reported before and still so: {len(lasting)} findings ({before})." if lasting else None,
-        "GPU Governor changes nothing about it. `governor health` shows the state of now.",
-    ]
+    seen = first.finding.kind.value
     facts = {
         "instance_ids": sorted(instances),
         "findings": [_group_document(group) for group in groups],
         "lasting": len(lasting),
     }
+    words = {
+        "number": number,
+        "single": number == 1,
+        "first": seen,
+        "where": one.name if one else f"{len(instances)} instances",
+        "part": which,
+        "listed": [_line(group, owner, now) for group in groups[:_LINES]],
+        "others": _in_short(groups[_LINES:]),
+        "before": ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES]),
+    }
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}"
-    return alert_of(
-        AlertKind.HEALTH_FINDING,
-        _SEVERITIES[first.finding.severity],
-        one or target,
-        f"{subject}{which}",
-        lines,
-        dedup_id,
-        now,
-        owner=owner,
-        facts=facts,
-    )
+    severity = _SEVERITIES[first.finding.severity]
+    return written("health", one or target, dedup_id, now, facts, words, owner=owner, severity=severity)
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
