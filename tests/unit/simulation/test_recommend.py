@@ -9,6 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -18,10 +19,11 @@ from cli.governor import main
 from evaluation.shares import upper_bound
 from governor.contracts.policy import parse_policy
 from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import ApprovalRule, Breaker, IdleRule, Policy
+from governor.domain.policy.policy import ApprovalRule, Breaker, IdleRule, Mode, Policy
 from governor.errors import PolicyError
 from governor.ports import Policies
 from simulation import advice
+from simulation.outcome import InstanceResult, Replay
 from simulation.recommend import (
     FEWEST_QUESTIONS,
     WINDOWS,
@@ -34,7 +36,7 @@ from simulation.recommend import (
     recommend,
 )
 from simulation.recording import Recording
-from simulation.replay import ReplayError
+from simulation.replay import ReplayError, replay
 from tests.builders import make_instance
 from tests.twins import StaticPolicies
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, bins, make_recording, with_memory
@@ -58,6 +60,27 @@ def shown(found: Recommendation) -> str:
     return advice.text(found, grouping("project", Ownership()))
 
 
+def replayed(name: str, policies: Policies, recordings: Sequence[Recording], **rest: Any) -> Replay:
+    """Replays one of those with the same past and the same policy for all of them.
+
+    Only a breaker makes one instance's end depend on another's.
+    """
+    first: dict[Any, Recording] = {}
+    alike = [
+        first.setdefault(
+            (*map(bytes, one.series.values()), repr(policies.applied_to(one.instance).policy)), one
+        )
+        for one in recordings
+    ]
+    found = replay(name, policies, list(first.values()), **rest)
+    results = {result.recording.instance.instance_id: result for result in found.results}
+
+    def of(one: Recording, like: Recording) -> InstanceResult:
+        return replace(results[like.instance.instance_id], recording=one)
+
+    return replace(found, results=tuple(map(of, recordings, alike)))
+
+
 def chosen(
     recordings: Sequence[Recording],
     by: str = "project",
@@ -67,8 +90,12 @@ def chosen(
 ) -> Recommendation:
     """A recommendation on these recordings, out of these candidates."""
     policies = policies or StaticPolicies(Policy(breaker=NEVER))
-    groups = grouping(by, policies.base().policy.ownership)
-    with mock.patch("simulation.recommend.WINDOWS", windows):
+    rules = policies.base().policy
+    groups, can_freeze = grouping(by, rules.ownership), rules.breaker != NEVER
+    with (
+        mock.patch("simulation.recommend.WINDOWS", windows),
+        mock.patch("simulation.recommend.replay", replay if can_freeze else replayed),
+    ):
         return recommend(
             policies,
             recordings,
@@ -77,6 +104,15 @@ def chosen(
             approval_delay=timedelta(minutes=30),
             progress=lambda *_: None,
         )
+
+
+def test_instances_with_the_same_past_end_alike() -> None:
+    """So that one of them is enough here."""
+    fleet = [machine(past) for past in (PAUSES, bins((BUSY, 2), (IDLE, 10)), PAUSES)]
+    policies, delay = StaticPolicies(Policy(mode=Mode.ASK, breaker=NEVER)), timedelta(minutes=30)
+    each = replay("all", policies, fleet, approval_delay=delay)
+    assert each == replayed("all", policies, fleet, approval_delay=delay)
+    assert 2 == len({result.events for result in each.results})
 
 
 @pytest.fixture(scope="module")
