@@ -1,33 +1,16 @@
 """In-memory twins of the ports: the same promises without AWS. For tests and benchmarks."""
 
-from tests.twins.ec2 import MemoryEc2
-from tests.twins.metrics import Dimensions, MemoryMetrics
-from tests.twins.services import (
-    FakeClock,
-    MemoryLifecycleHooks,
-    MemoryWorkflow,
-    RecordingAnnouncer,
-    RecordingHook,
-    StaticBatch,
-    StaticPolicies,
-    StaticPrices,
-    StaticSpotMarket,
-)
-from tests.twins.table import MemoryEventLog, MemoryStateTable
-
-__all__ = [
-    "Dimensions",
-    "FakeClock",
-    "MemoryEc2",
-    "MemoryEventLog",
-    "MemoryLifecycleHooks",
-    "MemoryMetrics",
-    "MemoryStateTable",
-    "MemoryWorkflow",
-    "RecordingAnnouncer",
-    "RecordingHook",
-    "StaticBatch",
-    "StaticPolicies",
-    "StaticPrices",
-    "StaticSpotMarket",
-]
+from tests.twins.ec2 import MemoryEc2 as MemoryEc2
+from tests.twins.metrics import Dimensions as Dimensions
+from tests.twins.metrics import MemoryMetrics as MemoryMetrics
+from tests.twins.services import FakeClock as FakeClock
+from tests.twins.services import MemoryLifecycleHooks as MemoryLifecycleHooks
+from tests.twins.services import MemoryWorkflow as MemoryWorkflow
+from tests.twins.services import RecordingAnnouncer as RecordingAnnouncer
+from tests.twins.services import RecordingHook as RecordingHook
+from tests.twins.services import StaticBatch as StaticBatch
+from tests.twins.services import StaticPolicies as StaticPolicies
+from tests.twins.services import StaticPrices as StaticPrices
+from tests.twins.services import StaticSpotMarket as StaticSpotMarket
+from tests.twins.table import MemoryEventLog as MemoryEventLog
+from tests.twins.table import MemoryStateTable as MemoryStateTable

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
@@ -12,6 +13,7 @@ from governor.errors import CloudError
 from governor.ports import MetricAnswer, MetricQuery
 
 Dimensions = tuple[tuple[str, str], ...]
+Listed = TypeVar("Listed")
 
 
 @dataclass
@@ -76,37 +78,34 @@ class MemoryMetrics:
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[Dimensions]]:
         self.lists += namespace != "AWS/EC2"
-        if self.list_failure is not None:
-            raise self.list_failure
-        found: dict[str, list[Dimensions]] = {}
-        for name, dimensions in self.published:
-            owner = dict(dimensions).get("InstanceId")
-            if name == metric and owner is not None and instance_id in (None, owner):
-                found.setdefault(owner, []).append(dimensions)
-        return found
+        found = ((_owner(one), one) for name, one in self.published if name == metric)
+        return self._listed(instance_id, found)
 
     def list_bound(
         self, target: Target, base: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[str]]:
         self.lists += 1
-        if self.list_failure is not None:
-            raise self.list_failure
-        found: dict[str, list[str]] = {}
-        for namespace in self.bound:
-            owner = namespace.rpartition(":")[2]
-            if namespace.startswith(f"{base}/") and instance_id in (None, owner):
-                found.setdefault(owner, []).append(namespace)
-        return found
+        found = ((one.rpartition(":")[2], one) for one in self.bound if one.startswith(f"{base}/"))
+        return self._listed(instance_id, found)
 
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, Dimensions]]]:
         self.lists_of_work += 1
+        found = ((_owner(one[1]), one) for one, own in self.namespaces.items() if own == namespace)
+        return self._listed(instance_id, found)
+
+    def _listed(
+        self, instance_id: str | None, found: Iterable[tuple[str | None, Listed]]
+    ) -> dict[str, list[Listed]]:
         if self.list_failure is not None:
             raise self.list_failure
-        found: dict[str, list[tuple[str, Dimensions]]] = {}
-        for (name, dimensions), own in self.namespaces.items():
-            owner = dict(dimensions).get("InstanceId")
-            if own == namespace and owner is not None and instance_id in (None, owner):
-                found.setdefault(owner, []).append((name, dimensions))
-        return found
+        listed: dict[str, list[Listed]] = {}
+        for owner, one in found:
+            if owner is not None and instance_id in (None, owner):
+                listed.setdefault(owner, []).append(one)
+        return listed
+
+
+def _owner(dimensions: Dimensions) -> str | None:
+    return dict(dimensions).get("InstanceId")

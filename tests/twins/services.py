@@ -19,6 +19,17 @@ from governor.ports import SpotPrices
 
 
 @dataclass
+class _Failing:
+    """Raises `failure` while there is one, at every call that AWS may refuse."""
+
+    failure: CloudError | None = field(default=None, kw_only=True)
+
+    def _may_fail(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@dataclass
 class FakeClock:
     """A clock that stands still until it is moved."""
 
@@ -53,25 +64,22 @@ class StaticPrices:
 
 
 @dataclass
-class MemoryWorkflow:
+class MemoryWorkflow(_Failing):
     """Executions by name: `running`, or ended; answers by token."""
 
     executions: dict[str, bool] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     answers: dict[str, dict[str, object]] = field(default_factory=dict)
-    failure: CloudError | None = None
 
     def start(self, ref: EpisodeRef) -> bool:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         return self.executions.setdefault(ref.execution_name, True)
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
         return self.executions.get(ref.execution_name)
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         if task_token not in self.waiting:
             return False
         self.waiting.remove(task_token)
@@ -80,11 +88,10 @@ class MemoryWorkflow:
 
 
 @dataclass
-class RecordingAnnouncer:
+class RecordingAnnouncer(_Failing):
     """Keeps what was announced."""
 
     sent: list[Alert] = field(default_factory=list)
-    failure: CloudError | None = None
     is_heard: bool = True
     by_people: bool = True
     """Whether those who are asked read the topic."""
@@ -97,18 +104,16 @@ class RecordingAnnouncer:
         return self.by_people
 
     def announce(self, alert: Alert) -> None:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         self.sent.append(alert)
 
 
 @dataclass
-class StaticSpotMarket:
+class StaticSpotMarket(_Failing):
     """The same answers at every question; `asked` keeps the Regions of each, `scored` the types."""
 
     answer: SpotPrices = field(default_factory=lambda: SpotPrices((), {}))
     by_region: dict[str, int] = field(default_factory=dict)
-    failure: CloudError | None = None
     asked: list[tuple[str, ...]] = field(default_factory=list)
     scored: list[tuple[str, ...]] = field(default_factory=list)
 
@@ -120,34 +125,30 @@ class StaticSpotMarket:
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
         self.scored.append(tuple(instance_types))
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         return {region: score for region, score in self.by_region.items() if region in regions}
 
 
 @dataclass
-class StaticBatch:
-    """Compute environments by name; `asked` keeps the names. `failure` is raised by every call."""
+class StaticBatch(_Failing):
+    """Compute environments by name; `asked` keeps the names."""
 
     environments: dict[str, BatchEnvironment] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    failure: CloudError | None = None
 
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
         self.asked.append(name)
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         return self.environments.get(name)
 
 
 @dataclass
-class RecordingHook:
+class RecordingHook(_Failing):
     """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
 
     sent: list[tuple[str, str, int, bool]] = field(default_factory=list)
     commands: list[tuple[str, ...]] = field(default_factory=list)
     """To which instances each command went."""
-    failure: CloudError | None = None
     unmanaged: set[str] = field(default_factory=set)
     """Instances that Systems Manager does not know."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
@@ -156,8 +157,7 @@ class RecordingHook:
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
     ) -> str:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         if self.unmanaged.intersection(instance_ids):
             raise CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId")
         self.sent += [(one, reason, seconds_left, signal) for one in instance_ids]
@@ -166,25 +166,21 @@ class RecordingHook:
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
         self.asked.append(tuple(instance_ids))
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         return frozenset(instance_ids) - self.unmanaged
 
 
 @dataclass
-class MemoryLifecycleHooks:
+class MemoryLifecycleHooks(_Failing):
     """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go on."""
 
     waits: dict[tuple[str, str], timedelta] = field(default_factory=dict)
     completed: list[tuple[str, LifecycleAction]] = field(default_factory=list)
-    failure: CloudError | None = None
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         return self.waits.get((group, hook))
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
-        if self.failure is not None:
-            raise self.failure
+        self._may_fail()
         self.completed.append((instance_id, action))

@@ -6,10 +6,10 @@ A part that could not be read is named by its key and never looks like silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from governor.adapters.clients import Adapter
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
@@ -26,6 +26,8 @@ _CALLS_AT_A_TIME = 8
 _COMPLETE = "Complete"
 _RECENTLY: Any = {"RecentlyActive": "PT3H"}
 """More would list series of machines long gone; a GPU silent for longer is silent."""
+
+Listed = TypeVar("Listed")
 
 
 class CloudWatchMetrics(Adapter):
@@ -74,45 +76,43 @@ class CloudWatchMetrics(Adapter):
         self, target: Target, namespace: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[Dimensions]]:
         only = {} if instance_id is None else {"Dimensions": [_instance_dimension(instance_id)]}
-        found: dict[str, list[Dimensions]] = {}
-        for owner, _, dimensions in self._listed(
-            target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only
-        ):
-            found.setdefault(owner, []).append(dimensions)
-        return found
+        listed = self._listed(target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only)
+        return _by_instance((owner, dimensions) for owner, _, _, dimensions in listed)
 
     def list_bound(
         self, target: Target, base: str, metric: str, instance_id: str | None = None
     ) -> dict[str, list[str]]:
-        only: Any = {"MetricName": metric, "Dimensions": [_instance_dimension(instance_id)], **_RECENTLY}
-        found: dict[str, list[str]] = {}
-        for page in self._pages("cloudwatch:ListMetrics", target, **only):
-            for listed in page["Metrics"]:
-                (first, *others), namespace = listed["Dimensions"], listed["Namespace"]
-                own = rf"{re.escape(base)}/AROA[A-Z0-9]+:{re.escape(first['Value'])}"
-                if first["Name"] == "InstanceId" and not others and re.fullmatch(own, namespace):
-                    found.setdefault(first["Value"], []).append(namespace)
-        return found
+        own, only = re.escape(base), [_instance_dimension(instance_id)]
+        return _by_instance(
+            (owner, namespace)
+            for owner, namespace, _, dimensions in self._listed(
+                target, MetricName=metric, Dimensions=only, **_RECENTLY
+            )
+            if len(dimensions) == 1 and re.fullmatch(rf"{own}/AROA[A-Z0-9]+:{re.escape(owner)}", namespace)
+        )
 
     def list_published(
         self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
     ) -> dict[str, list[tuple[str, Dimensions]]]:
-        when = _RECENTLY if recently else {}
-        found: dict[str, list[tuple[str, Dimensions]]] = {}
-        for owner, metric, dimensions in self._listed(
-            target, Namespace=namespace, Dimensions=[_instance_dimension(instance_id)], **when
-        ):
-            found.setdefault(owner, []).append((metric, dimensions))
-        return found
+        only, when = [_instance_dimension(instance_id)], _RECENTLY if recently else {}
+        listed = self._listed(target, Namespace=namespace, Dimensions=only, **when)
+        return _by_instance((owner, (metric, dimensions)) for owner, _, metric, dimensions in listed)
 
-    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, Dimensions]]:
-        """Instance, metric and dimensions of every series of all pages that belongs to an instance."""
+    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, str, Dimensions]]:
+        """Instance, namespace, metric and dimensions of every series that belongs to an instance."""
         for page in self._pages("cloudwatch:ListMetrics", target, **parameters):
             for listed in page["Metrics"]:
                 dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
                 owner = dict(dimensions).get("InstanceId")
                 if owner is not None:
-                    yield owner, listed.get("MetricName", ""), dimensions
+                    yield owner, listed.get("Namespace", ""), listed.get("MetricName", ""), dimensions
+
+
+def _by_instance(found: Iterable[tuple[str, Listed]]) -> dict[str, list[Listed]]:
+    listed: dict[str, list[Listed]] = {}
+    for owner, one in found:
+        listed.setdefault(owner, []).append(one)
+    return listed
 
 
 def _instance_dimension(instance_id: str | None) -> dict[str, str]:

@@ -49,8 +49,14 @@ class Basics:
     key_versions: cached_property[RotatingSecret] = over(
         SecretVersions, "link_key_secret_arn", opens="secretsmanager"
     )
+    signer = cached_property(
+        lambda its: LinkSigner(its.link_keys.read, its.settings.approval_base_url or None)
+    )
+    sealer = cached_property(lambda its: Sealer(its.link_keys.read))
     channel_secret = over(SecretDocument, "channel_secret_arn", opens="secretsmanager")
     client_secret = over(SecretDocument, "oidc_client_secret_arn", opens="secretsmanager")
+    hub = cached_property(lambda its: Target(its.settings.hub_account_id, its.settings.aws_region))
+    """The account and Region of the stack."""
 
     def __init__(
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object
@@ -61,19 +67,6 @@ class Basics:
             raise TypeError(f"no such parts: {', '.join(unknown)}")
         # A cached property gives way to an attribute of its name.
         vars(self).update(replaced)
-
-    @property
-    def hub(self) -> Target:
-        """The account and Region of the stack."""
-        return Target(self.settings.hub_account_id, self.settings.aws_region)
-
-    @cached_property
-    def signer(self) -> LinkSigner:
-        return LinkSigner(self.link_keys.read, self.settings.approval_base_url or None)
-
-    @cached_property
-    def sealer(self) -> Sealer:
-        return Sealer(self.link_keys.read)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
         """Make a use case. A field without default is what is given, the policies, the part of its name, or

@@ -35,16 +35,10 @@ class Ec2Parts(Parts):
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
     catalogue: ports.Catalogue = ShippedCatalogue()
     types: ports.SiblingTypes = ShippedCatalogue()
-
-    @property
-    def api_id(self) -> str:
-        """The API whose refusals are looked for."""
-        return self.settings.need("api_id")
-
-    @property
-    def namespace(self) -> str:
-        """The stack's own namespace of metrics."""
-        return self.settings.need("powertools_metrics_namespace")
+    api_id = cached_property(lambda its: its.settings.need("api_id"))
+    """The API whose refusals are looked for."""
+    namespace = cached_property(lambda its: its.settings.need("powertools_metrics_namespace"))
+    """The stack's own namespace of metrics."""
 
     @cached_property
     def hook(self) -> ports.CheckpointHook | None:

@@ -23,6 +23,8 @@ class Parts(Basics):
     parameter = over(PolicyParameter, "policy_parameter")
     documents = over(PolicyBucket, "policy_bucket")
     table = over(DynamoTable, "table_name", opens="dynamodb")
+    policy_text = cached_property(lambda its: PolicyText(its.parameter, its.documents, its.table))
+    state = cached_property(lambda its: StateTable(its.table))
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )
@@ -35,10 +37,6 @@ class Parts(Basics):
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
 
     @cached_property
-    def policy_text(self) -> PolicyText:
-        return PolicyText(self.parameter, self.documents, self.table)
-
-    @cached_property
     def announcer(self) -> Announcer:
         self.clients.client("sns")
         return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
@@ -48,10 +46,6 @@ class Parts(Basics):
         known = self.settings
         role = known.member_role_name or None
         return Accounts(known.hub_account_id, known.aws_region, known.partition, role)
-
-    @cached_property
-    def state(self) -> StateTable:
-        return StateTable(self.table)
 
     @cached_property
     def log(self) -> EventLog:
