@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from governor.adapters.table.dynamodb import DynamoTable
+from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.stores import keys
@@ -467,6 +469,10 @@ def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     instance_id = stage.launch()
     stage.scene.sweep()
 
+    # Ten minutes pass until CloudWatch tells whether people were refused in the last ones.
+    delivered = stage.eventually(lambda: _noticed(stage, instance_id), "nobody gets the notice")
+    stage.state.note_delivery(replace(delivered, at=delivered.at - timedelta(minutes=10)))
+
     assert "stopped" == stage.outcome(instance_id)
     kinds = [mail["kind"] for mail in stage.scene.read_mail() if mail["instance_id"] == instance_id]
     assert ["idle-found", "outcome"] == kinds
@@ -515,6 +521,13 @@ def _expired(stage: Stage, instance_id: str) -> Approval | None:
     episode = stage.state.episode(episode_from_execution_name(execution["name"])) if execution else None
     approval = stage.state.approval(episode.approval_id) if episode else None
     return approval if approval and approval.status is ApprovalStatus.EXPIRED else None
+
+
+def _noticed(stage: Stage, instance_id: str) -> Delivery | None:
+    """The delivery from which the notice of mode auto counts."""
+    execution = stage.scene.executions().get(instance_id)
+    found = stage.state.deliveries(execution["name"]) if execution else []
+    return next((one for one in found if one.message.startswith("tell-") and one.reached_people), None)
 
 
 def _tags(stage: Stage, instance_id: str) -> dict[str, str]:

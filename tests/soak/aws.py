@@ -118,6 +118,9 @@ class SimulatedMetrics:
         return MetricAnswer(found, {})
 
     def _series(self, query: MetricQuery, window: Window) -> Series | None:
+        if query.metric == "AnswersRefused":
+            found = [(one - window.start) // window.period for one in self.ec2.cloud.refusals]
+            return tuple(float(found.count(number)) for number in range(window.bins))
         names = dict(query.dimensions)
         quiet = _QUIET.get(query.metric)
         if quiet is None or set(names) != {"InstanceId"} or names["InstanceId"] not in self.ec2.instances:

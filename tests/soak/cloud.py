@@ -142,6 +142,8 @@ class Cloud:
         self.mails: list[Mail] = []
         self.deeds: list[Deed] = []
         self.presses: list[Press] = []
+        self.refusals: list[datetime] = []
+        """When the API answered a request with 5xx, as its access log has it."""
         self.violations: list[str] = []
         self.lost_events: list[str] = []
         self.on_mail: Callable[[Mail], None] = lambda _: None
@@ -445,6 +447,8 @@ class Cloud:
                 status = 409 if "not recorded" in result["body"] else int(result["statusCode"])
         except FunctionFailed:
             pass
+        if status is None or status >= 500:
+            self.refusals.append(self.moment)
         press = Press(at, by, approval_id, answer, status)
         self.presses.append(press)
         return press

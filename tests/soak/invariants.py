@@ -20,6 +20,8 @@ _STUCK = timedelta(hours=2, minutes=30)
 """A sweep repairs what has stood still for an hour; what is older than this is stuck."""
 _OPENS = timedelta(minutes=45)
 """An episode is open after this: late readings may take half an hour."""
+_NOTICE, _UNKNOWN = timedelta(hours=1), timedelta(minutes=10)
+"""How long people can hold what mode auto does; the last minutes before a call, which nobody can know yet."""
 _OUTCOMES = frozenset({"outcome", "failure"})
 
 
@@ -87,6 +89,9 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
             yield "nobody was notified"
         if deed.what == "terminate":
             yield "it is terminated without an answer"
+        is_first = not any(one.episode == deed.episode for one in cloud.deeds if one is not deed)
+        if is_first and any(deed.at - _NOTICE < one < deed.at - _UNKNOWN for one in cloud.refusals):
+            yield "the page was down in the notice, and nobody could hold it"
         return
     presses = [one for one in cloud.presses if one.approval_id == episode.approval_id]
     if len({one.by for one in presses if one.answer == "approve"}) >= (2 if deed.what == "terminate" else 1):

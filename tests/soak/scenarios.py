@@ -72,6 +72,8 @@ class Answers:
     fields: Mapping[str, str] = field(default_factory=dict)
     to: str = "approval-requested"
     """The kind of message that is answered."""
+    tries: int = 12
+    """How often they press again, two minutes later, where the page fails."""
 
 
 class Person:
@@ -88,7 +90,7 @@ class Person:
             return
         self._answered.add(mail.episode)
         link = mail.link
-        self._cloud.later(self._answers.after, lambda: self._press(link, 12))
+        self._cloud.later(self._answers.after, lambda: self._press(link, self._answers.tries))
 
     def _press(self, link: str, left: int) -> None:
         press = self._cloud.press(self._address, link, self._answers.answer, **self._answers.fields)
@@ -231,6 +233,8 @@ _YES_TO_END = dict.fromkeys(
     (ALICE, "bob@example.com"),
     Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID}),
 )
+_UNTIL_IT_WORKS = 40
+"""More than an hour long, the longest outage."""
 _SPOT = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
 _AWAY = frozenset({"stopped"})
 _GONE = frozenset({"terminated"})
@@ -346,17 +350,17 @@ SCENARIOS = (
     Scenario(
         "held during the notice of mode auto",
         policy("auto"),
-        _STAYS | _AWAY,  # whoever cannot reach the page for an hour cannot hold it
+        _STAYS,
         Outcome.HELD,
-        people={ALICE: Answers("hold", to="idle-found")},
+        people={ALICE: Answers("hold", to="idle-found", tries=_UNTIL_IT_WORKS)},
         hours=5.0,
     ),
     Scenario(
         "kept during the notice of mode auto",
         policy("auto"),
-        _STAYS | _AWAY,  # whoever cannot reach the page for an hour cannot hold it
+        _STAYS,
         Outcome.HELD,
-        people={ALICE: Answers("keep", to="idle-found", fields={"keep_date": "2026-11-25"})},
+        people={ALICE: Answers("keep", 300.0, {"keep_date": "2026-11-25"}, "idle-found", _UNTIL_IT_WORKS)},
         hours=5.0,
     ),
     Scenario(

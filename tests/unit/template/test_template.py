@@ -10,7 +10,7 @@ import pytest
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from governor.domain.alerts.alert import FOR_MACHINES
-from tests.iam import Request, allows
+from tests.iam import Request, allows, own_statements
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
@@ -336,8 +336,9 @@ def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
     assert '"status":"$context.status"' in RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
     assert {"Ref": "ApiLogs"} == counted["LogGroupName"]
     assert ({"Ref": "AWS::StackName"}, "AnswersRefused") == (figure["MetricNamespace"], figure["MetricName"])
-    variables = RESOURCES["RecheckEpisodeFunction"]["Properties"]["Environment"]["Variables"]
-    assert {"Ref": "Api"} == variables["API_ID"]
+    assert {"Ref": "Api"} == TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["API_ID"]
+    for function in ("RecheckEpisode", "PutAway", "TakeSnapshot"):
+        assert allows(own_statements()[function], Request("cloudwatch:GetMetricData", "*"))
 
 
 def test_the_function_gives_up_before_the_queue_does() -> None:

@@ -62,7 +62,7 @@ class World:
     approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
     terms: Terms = Terms(known_people=frozenset({ALICE, "bob@example.com"}))
     evidence: Evidence = field(default_factory=make_evidence)
-    noticed_at: UtcDatetime | None = NOW - timedelta(hours=1)
+    noticed_at: UtcDatetime | None = NOW - timedelta(hours=1) - READABLE
     """When its owner got the notice of mode auto."""
     local_disks_may_be_lost_unasked: bool = True
     """A g5.xlarge has local NVMe; what that changes has tests of its own."""
@@ -104,11 +104,11 @@ class World:
             sessions=self.ec2,
             state=self.state,
         )
-        self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2)
+        refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
+        self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
         self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state, self.pauses.append)
-        refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
-        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state, refused)
+        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
         self.publish_quiet()
         self._open()
 

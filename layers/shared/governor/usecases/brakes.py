@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode
@@ -65,6 +66,14 @@ def next_hour(now: datetime, name: str) -> timedelta:
     return hour_of(now) + HOUR + spread - now
 
 
+class Unanswered(NamedTuple):
+    """The time that people had to answer a question, or to hold what a notice said, and did not use."""
+
+    what: str
+    length: timedelta
+    until: UtcDatetime
+
+
 @dataclass(frozen=True, slots=True)
 class RefusedAnswers:
     """Whether people could answer: requests to the API that were throttled or failed, as CloudWatch has it.
@@ -77,17 +86,14 @@ class RefusedAnswers:
     api_id: str
     namespace: str
 
-    def __call__(self, episode: Episode, expired_at: datetime, now: datetime) -> str | None:
-        """Return why silence is no answer yet; `None` after as much time as the question gave without a
-        refusal. What cannot be read is no proof of that.
+    def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
+        """Return why silence is no answer yet; `None` after as much time as people had without a refusal.
+        What cannot be read is no proof of that.
 
         Raises:
-            MetricsLate: the last minutes before the question expired cannot be known yet.
+            MetricsLate: the last minutes that people had cannot be known yet.
         """
-        planned = episode.schedule
-        if planned is None:
-            return "nobody was asked"
-        window = window_before(now, planned.expire_at - planned.ask_at, _PERIOD, _LATE)
+        window = window_before(now, unanswered.length, _PERIOD, _LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
             MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
@@ -95,12 +101,12 @@ class RefusedAnswers:
         answer = self.metrics.read(self.hub, queries, window)
         if answer.problems:
             why = "; ".join(sorted(set(answer.problems.values())))
-            return f"nobody answered, but it cannot be read whether answers were refused: {why}"
+            return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
         most = {key: max((one or 0 for one in series), default=0) for key, series in answer.series.items()}
         if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
-            return "nobody answered, but the API refused requests: answers may have been among them"
-        if window.end < expired_at:
-            raise MetricsLate("nobody answered; whether answers were refused is not known yet")
+            return f"{unanswered.what}, but the API refused requests: answers may have been among them"
+        if window.end < unanswered.until:
+            raise MetricsLate(f"{unanswered.what}; whether answers were refused is not known yet")
         return None
 
 

@@ -15,12 +15,14 @@ from governor.domain.approvals.messages import Stage, notice_until, stage_alert
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Mode
-from governor.errors import NobodyListens, SafetyError
+from governor.errors import MetricsLate, MustWait, NobodyListens, SafetyError
+from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.episode.check_progress import CheckProgress, Progress
 from tests.builders import NOW, TARGET
+from tests.unit.usecases.builders import SIGNER
 from tests.unit.usecases.fleet_world import ACCOUNTS
-from tests.unit.usecases.world import APPROVAL_ID, World
+from tests.unit.usecases.world import APPROVAL_ID, READABLE, World
 
 HOUR = timedelta(hours=1)
 
@@ -87,7 +89,90 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: fl
         world.put_away(world.ref, Step.STOP)
     world.clock.moment = NOW + HOUR
     assert look(world).done
+    world.clock.moment += READABLE
     assert world.recheck(world.ref, Step.STOP).proceed
+
+
+@pytest.mark.parametrize(
+    ("metric", "figures", "acts"),
+    [
+        ("AnswersRefused", [0.0] * 20, True),
+        ("AnswersRefused", [1.0, *[0.0] * 11], False),
+        # A whole notice without a refusal has passed since.
+        ("AnswersRefused", [1.0, *[0.0] * 12], True),
+        ("Count", [300.0, *[4.0] * 11], False),
+    ],
+)
+def test_a_notice_counts_only_while_people_could_hold_it(
+    metric: str, figures: list[float], acts: bool
+) -> None:
+    """The page was down, or flooded: neither the workflow goes on, nor an execution that somebody starts by
+    hand. Before, the plan was carried out all the same."""
+    world = World(mode=Mode.AUTO, decide=False)
+    world.metrics.publish(metric, {"ApiId": "api-1"} if metric == "Count" else {}, figures)
+
+    if acts:
+        assert world.recheck(world.ref, Step.STOP).proceed
+        world.put_away(world.ref, Step.STOP)
+        assert ["stop"] == world.writes()
+        return
+    checked = world.recheck(world.ref, Step.STOP)
+    assert (False, timedelta(minutes=15)) == (checked.proceed, checked.wait)
+    why = "nobody held it, but the API refused requests"
+    assert why in checked.reason
+    with pytest.raises(MustWait, match=why):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_what_was_begun_is_gone_on_with_while_answers_are_refused() -> None:
+    """A retry of a stop whose answer was lost finds it done."""
+    world = World(mode=Mode.AUTO, decide=False)
+    world.put_away(world.ref, Step.STOP)
+    world.metrics.publish("AnswersRefused", {}, [1.0])
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+def test_refusals_in_the_last_minutes_of_a_notice_are_waited_for() -> None:
+    """The workflow looks when the notice is over; CloudWatch knows of its last minutes later."""
+    world = auto()
+    deliver(world, "email", -60)
+    assert look(world).done
+    for use_case in (world.recheck, world.put_away):
+        with pytest.raises(MetricsLate, match="nobody held it; whether answers were refused is not known"):
+            use_case(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+@pytest.mark.parametrize("minutes", [60.0, 2_880.0])
+def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None:
+    """It waits as silence does, people learn why, and in the end the instance stays. The wait counts from
+    the end of the notice, however long that was."""
+    world = auto()
+    world.state.put(replace(episode_of(world), notice=timedelta(minutes=minutes)))
+    world.metrics.broken["AnswersRefused"] = "CloudWatch gave no answer"
+    deliver(world, "email")
+    over = NOW + timedelta(minutes=minutes)
+    for later in (READABLE, timedelta(hours=47, minutes=59)):
+        world.clock.moment = over + later
+        world.publish_quiet()
+        checked = world.recheck(world.ref, Step.STOP)
+        assert checked.wait is not None
+        assert "cannot be read whether answers were refused: CloudWatch gave no answer" in checked.reason
+    ask = AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    ask(world.ref, Stage.WAIT, None, checked.reason)
+    [alert] = world.announcer.sent
+    text = "\n".join(alert.lines)
+    assert "Nobody held it, but it cannot be read whether answers were refused" in text
+    assert "hold, keep or exempt it on its page" in text
+    assert "approval stands" not in text
+    world.clock.moment = over + timedelta(hours=48)
+    world.publish_quiet()
+    ended = world.recheck(world.ref, Step.STOP)
+    assert (False, Outcome.REFUSED, None) == (ended.proceed, ended.outcome, ended.wait)
+    assert "it waited for 48 h" in ended.reason
+    assert [] == world.writes()
 
 
 def test_what_began_after_the_notice_goes_on() -> None:

@@ -289,7 +289,7 @@ def test_silence_acts_only_when_the_time_to_answer_is_over(left: timedelta, acts
     world.state.void(APPROVAL_ID, "nobody answered", expired=True)
     rewrite_approval(world, expires_at=NOW + left)
     if acts:
-        world.guards.clear(world.ref, Step.STOP)
+        world.guards.check(world.ref, Step.STOP)
     else:
         with pytest.raises(SafetyError, match="the time to answer is not over"):
             world.guards.clear(world.ref, Step.STOP)

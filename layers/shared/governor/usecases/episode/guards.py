@@ -26,7 +26,7 @@ from governor.errors import GovernorError, Held, Interrupted, MustWait, SafetyEr
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import frozen
+from governor.usecases.brakes import RefusedAnswers, Unanswered, frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
@@ -37,14 +37,14 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 class Cleared:
     """What the guards found. `instance` is as EC2 describes it now.
 
-    `by_silence`: nobody has answered, and the policy takes that for a yes.
+    `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that for a yes.
     """
 
     episode: Episode
     instance: Instance
     applied: AppliedPolicy
     dry_run: bool
-    by_silence: bool
+    unanswered: Unanswered | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class Guards:
     inspect: InspectInstance
     state: StateTable
     snapshots: Snapshotter
+    refused: RefusedAnswers
 
     @contextmanager
     def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
@@ -69,25 +70,33 @@ class Guards:
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Let the step through, with the facts it was let through on. Raises: MustWait, or as `check`."""
+        """Let the step through, with the facts it was let through on. Raises: MustWait, MetricsLate, or as
+        `check`."""
         cleared = self.check(ref, step)
         if (why := self.held_back(cleared)) is not None:
             raise MustWait(why)
         return cleared
 
     def held_back(self, cleared: Cleared) -> str | None:
-        """Return why the step waits: plans are frozen, or those who are asked had no time to answer."""
+        """Return why the step waits: plans are frozen, or people had no time or no way to answer.
+
+        Raises:
+            MetricsLate: whether answers were refused is not known yet.
+        """
         now, rule = self.clock.now(), self.policies.base().policy.breaker
-        if (why := frozen(self.state, cleared.instance.target, rule, now)) or not cleared.by_silence:
+        episode, unanswered = cleared.episode, cleared.unanswered
+        if (why := frozen(self.state, cleared.instance.target, rule, now)) or unanswered is None:
             return why
-        counts = silence_from(cleared.episode, self.state.deliveries(cleared.episode.ref.execution_name))
-        if counts is None:
-            return (
-                "nobody answered, but not both question and escalation were delivered to those who are asked"
-            )
-        if now < counts - _RETRIES_OF_A_STAGE:
-            return f"nobody answered, but a message was late: there is time to answer until {iso(counts)}"
-        return None
+        if episode.mode is Mode.ASK:
+            counts = silence_from(episode, self.state.deliveries(episode.ref.execution_name))
+            if counts is None:
+                return (
+                    "nobody answered, but not both question and escalation were delivered to those who are "
+                    "asked"
+                )
+            if now < counts - _RETRIES_OF_A_STAGE:
+                return f"nobody answered, but a message was late: there is time to answer until {iso(counts)}"
+        return self.refused(unanswered, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """All guards that time alone does not open: the step, as long as nothing holds it back.
@@ -116,11 +125,9 @@ class Guards:
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             _authorised(episode, approval, applied.policy)
-        if episode.mode is Mode.AUTO:
-            self._notice_must_be_over(episode, applied.policy)
+        unanswered = self._unanswered(episode, approval, applied.policy)
         self._same_plan(episode, instance, applied)
-        silent = approval is not None and approval.status is ApprovalStatus.EXPIRED
-        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, silent)
+        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
         """The episode, unless it does not exist or is over."""
@@ -176,14 +183,25 @@ class Guards:
             raise SafetyError("nobody answered, but the time to answer is not over")
         return approval
 
-    def _notice_must_be_over(self, episode: Episode, policy: Policy) -> None:
-        """Until the first step; what was begun after the notice is gone on with."""
+    def _unanswered(self, episode: Episode, approval: Approval | None, policy: Policy) -> Unanswered | None:
+        """Return the time that nobody has used to answer, or to hold what mode auto does, once it is over; it
+        counts until the first step, and what was begun is gone on with. Raises: SafetyError, before."""
+        begun, asked, rule = bool(episode.steps_done), episode.schedule, policy.approval
+        if approval is not None and approval.status is ApprovalStatus.EXPIRED:
+            length = asked.expire_at - asked.ask_at if asked else timedelta(0)
+            return None if begun else Unanswered("nobody answered", length, approval.expires_at)
+        if episode.mode is not Mode.AUTO:
+            return None
         known = self.state.deliveries(episode.ref.execution_name)
-        over = notice_until(episode, known, policy.approval.notice_minutes)
+        over = notice_until(episode, known, rule.notice_minutes)
         if over is None:
             raise SafetyError("no channel has delivered the alert to those whom it is for")
-        if not episode.steps_done and self.clock.now() < over:
+        if begun:
+            return None
+        if self.clock.now() < over:
             raise SafetyError(f"the notice period is not over before {iso(over)}")
+        length = max(episode.notice_length, timedelta(minutes=rule.notice_minutes))
+        return Unanswered("nobody held it", length, over)
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""

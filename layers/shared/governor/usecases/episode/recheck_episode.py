@@ -17,7 +17,6 @@ from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import (
     FREEZE_CHECKED,
-    RefusedAnswers,
     approved_at,
     cap_reached,
     caps_of,
@@ -45,7 +44,6 @@ class RecheckEpisode:
     guards: Guards
     inspect: InspectInstance
     state: StateTable
-    refused: RefusedAnswers
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
         """Decides whether `before` may be done now. Safe to repeat.
@@ -104,8 +102,6 @@ class RecheckEpisode:
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared)
         approval = self.state.approval(episode.approval_id)
-        if why is None and cleared.by_silence and approval is not None:
-            why = self.refused(episode, approval.expires_at, now)
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
             caps = caps_of(episode, base.caps)
             full = self.state.capped(name, before.value, caps, now)
@@ -114,7 +110,8 @@ class RecheckEpisode:
         if why is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
-        if now - approved_at(episode, approval) >= timedelta(hours=hours):
+        since = cleared.unanswered.until if cleared.unanswered else approved_at(episode, approval)
+        if now - since >= timedelta(hours=hours):
             over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
         return Rechecked(False, Outcome.REFUSED, why, wait)
