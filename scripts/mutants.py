@@ -4,7 +4,7 @@
 
 One run of the tests tells which test reaches which line. Then each mutant gets a process of its own, forked
 from the one that has collected the tests: it exchanges the code of one function, and runs the tests that
-reach it until one fails. A process that ends no test in a minute of computing, or in 15 of waiting, hangs:
+reach it until one fails. A process that ends no test in 30 seconds of computing, or in 15 minutes, hangs:
 that is noticed, too. `scripts/equivalent_mutants.txt` lists mutants that change nothing, with their reasons;
 one that a test notices does not belong there. The last line is JSON; the exit status is 1 where one survives.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import gc
 import importlib
 import io
 import json
@@ -25,10 +26,10 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,7 +43,14 @@ FILES = (
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
     *("domain/sweep/verdict.py", "domain/sweep/judging.py"),
 )
-TESTS = tuple(f"tests/unit/{name}" for name in ("domain", "usecases", "channels", "web"))
+TESTS = (
+    *(f"tests/unit/domain/{room}" for room in ("episode", "approvals", "policy", "sweep")),
+    *(
+        f"tests/unit/usecases/{room}"
+        for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py")
+    ),
+)
+"""Of the rooms that these files are in, and of what they are made for: tests far away notice nothing else."""
 LOST = ("_losses", "_launched_with", "_stays")
 """Functions whose texts count, too: what the page says is lost, and what stays."""
 SURVIVED, NOTICED, BROKEN = 0, 1, 3
@@ -61,25 +69,28 @@ _OTHER_NAME = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 class Mutant(NamedTuple):
-    """The change with that number in a file, where it is, and how the list of equivalent ones names it."""
+    """The change with that number in a file, its line and that of its statement, and its name in the list."""
 
     file: str
     number: int
     scope: str
-    lines: range
+    line: int
+    statement: int
     name: str
 
 
 class Place(NamedTuple):
-    """A node, the function it is in, and how to put another one there."""
+    """A node, the function and the line of the statement it is in, and how to put another one there."""
 
     scope: str
+    statement: int
     node: ast.AST
     put: Callable[[ast.AST], object]
 
 
-def places(node: ast.AST, scope: str = "", *, inside: bool = False) -> Iterator[Place]:
+def places(node: ast.AST, scope: str = "", line: int = 0, *, inside: bool = False) -> Iterator[Place]:
     """Every node of a function that may be changed, but for what an error or a log says."""
+    line = node.lineno if isinstance(node, ast.stmt) else line
     if isinstance(node, ast.FunctionDef | ast.ClassDef) and not inside:
         scope, inside = f"{scope}.{node.name}".strip("."), isinstance(node, ast.FunctionDef)
     for name, value in ast.iter_fields(node):
@@ -89,9 +100,9 @@ def places(node: ast.AST, scope: str = "", *, inside: bool = False) -> Iterator[
             if inside:
                 is_list = isinstance(value, list)
                 put = partial(value.__setitem__, index) if is_list else partial(setattr, node, name)
-                yield Place(scope, child, put)
+                yield Place(scope, child.lineno if isinstance(child, ast.stmt) else line, child, put)
             if not isinstance(child, ast.Raise):
-                yield from places(child, scope, inside=inside)
+                yield from places(child, scope, line, inside=inside)
 
 
 def variants(node: ast.AST, scope: str) -> Iterator[ast.AST]:
@@ -140,12 +151,12 @@ def changes(file: str) -> Iterator[tuple[ast.Module, Place, ast.AST]]:
 def mutants_of(file: str) -> Iterator[Mutant]:
     """Equal changes in one function are told apart by their count."""
     seen = Counter[str]()
-    for number, (_, (scope, node, _), new) in enumerate(changes(file)):
+    for number, (_, (scope, statement, node, _), new) in enumerate(changes(file)):
         name = f"{file} {scope}: {_in_words(node)} -> {_in_words(new)}"
         seen[name] += 1
         at: Any = getattr(node, "test", getattr(node, "target", node))
-        lines = range(at.lineno, at.end_lineno + 1)
-        yield Mutant(file, number, scope, lines, f"{name} ({seen[name]})" if seen[name] > 1 else name)
+        name = f"{name} ({seen[name]})" if seen[name] > 1 else name
+        yield Mutant(file, number, scope, at.lineno, statement, name)
 
 
 def _in_words(node: ast.AST) -> str:
@@ -156,16 +167,38 @@ def _in_words(node: ast.AST) -> str:
 
 def plant(mutant: Mutant) -> None:
     """Exchange the code of the function in this process."""
-    module = importlib.import_module(f"governor.{mutant.file[:-3].replace('/', '.')}")
     tree, place, new = list(changes(mutant.file))[mutant.number]
     place.put(new)
+    _exchange(mutant.file, tree, {mutant.scope})
+
+
+def watch(file: str, note: Callable[[int], None]) -> None:
+    """Let every statement of the functions of a file note its line before it runs."""
+    tree = ast.parse((LAYER / file).read_text())
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(node, ast.Module | ast.ClassDef) or not isinstance(getattr(node, name, None), list):
+                continue
+            block: list[ast.stmt] = getattr(node, name)
+            noted = [ast.parse(f"_note({one.lineno})").body[0] for one in block]
+            setattr(node, name, [one for pair in zip(noted, block, strict=True) for one in pair])
+    vars(_module(file))["_note"] = note
+    _exchange(file, tree, {place.scope for place in places(tree)})
+
+
+def _module(file: str) -> ModuleType:
+    return importlib.import_module(f"governor.{file[:-3].replace('/', '.')}")
+
+
+def _exchange(file: str, tree: ast.Module, scopes: Collection[str]) -> None:
+    module = _module(file)
     codes = _codes(compile(ast.fix_missing_locations(tree), module.__file__ or "", "exec"))
-    [code] = [one for one in codes if one.co_qualname == mutant.scope]
-    owner, _, name = mutant.scope.rpartition(".")
-    found = vars(getattr(module, owner) if owner else module)[name]
-    function = getattr(found, "fget", None) or getattr(found, "__wrapped__", found)
-    assert isinstance(function, FunctionType)
-    function.__code__ = code
+    for code in (one for one in codes if one.co_qualname in scopes):
+        owner, _, name = code.co_qualname.rpartition(".")
+        found = vars(getattr(module, owner) if owner else module)[name]
+        function = getattr(found, "fget", None) or getattr(found, "__wrapped__", found)
+        assert isinstance(function, FunctionType)
+        function.__code__ = code
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -178,10 +211,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 class Run:
     """A pytest plugin: once all tests are collected it runs mutants instead."""
 
-    def __init__(self, files: Sequence[str]) -> None:
-        self.files = files
+    def __init__(self, mutants: Sequence[Mutant], jobs: int) -> None:
+        self.mutants, self.jobs = mutants, jobs
         self.results: list[tuple[Mutant, int]] = []
-        self.running: dict[int, Mutant] = {}
+        self.running: dict[int, tuple[Mutant, list[int], int]] = {}
+        self.noticed: Counter[tuple[str, int]] = Counter()
         self.reached: dict[tuple[str, int], set[int]] = defaultdict(set)
         self.seconds: list[float] = []
 
@@ -189,66 +223,79 @@ class Run:
         """The same examples for every mutant."""
         from hypothesis import settings  # pytest wants to be the first that imports it
 
-        settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
+        settings.register_profile("mutants", deadline=None, derandomize=True, database=None, max_examples=20)
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests once as they are, and then those that reach each mutant."""
+        from tests.iam import own_statements  # read once: it takes longer than the tests of most mutants
+
+        own_statements()
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        gc.freeze()
         with tempfile.NamedTemporaryFile() as told:
             _, status = os.waitpid(_forked(lambda: self._reach(session.items, Path(told.name))), 0)
             if status:
                 raise pytest.UsageError("the tests fail without any change")
             self.reached, self.seconds = pickle.loads(Path(told.name).read_bytes())  # noqa: S301 - ours
-        for mutant in [one for file in self.files for one in mutants_of(file)]:
-            if len(self.running) >= (os.cpu_count() or 1):
+        for mutant in self.mutants:
+            if len(self.running) >= self.jobs:
                 self._note()
-            items = [session.items[test] for test in self._tests(mutant, session.items)]
-            self.running[_forked(lambda: _try(mutant, items))] = mutant  # noqa: B023 - called at once
+            tests, (told_by, tell) = self._tests(mutant, session.items), os.pipe()
+            items = [session.items[test] for test in tests]
+            self.running[_forked(lambda: _try(mutant, items, tell))] = mutant, tests, told_by  # noqa: B023 - called at once
+            os.close(tell)
         while self.running:
             self._note()
         return True
 
     def _tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[int]:
-        """Those that reach its lines: its own tests first, then the quickest."""
-        found = {test for line in mutant.lines for test in self.reached.get((mutant.file, line), ())}
+        """Those that reach its statement: those that noticed others, then its own, then the quickest."""
+        found = self.reached.get((mutant.file, mutant.statement), set())
         own = Path(mutant.file).stem.partition("_")[0]
-        return sorted(found, key=lambda test: (own not in items[test].nodeid, self.seconds[test]))
+
+        def order(test: int) -> tuple[int, bool, float]:
+            return -self.noticed[mutant.file, test], own not in items[test].nodeid, self.seconds[test]
+
+        return sorted(found, key=order)
 
     def _note(self) -> None:
         pid, status = os.wait()
-        code, mutant = os.waitstatus_to_exitcode(status), self.running.pop(pid)
+        code, (mutant, tests, told_by) = os.waitstatus_to_exitcode(status), self.running.pop(pid)
         self.results.append((mutant, code))
+        with os.fdopen(told_by) as told:
+            self.noticed.update((mutant.file, tests[int(place)]) for place in told)
         if (how := {SURVIVED: "survived", BROKEN: "BROKEN"}.get(code)) is not None:
-            print(f"\n{how}: {mutant.name}  # line {mutant.lines.start}")
+            print(f"\n{how}: {mutant.name}  # line {mutant.line}")
 
     def _reach(self, items: Sequence[pytest.Item], told: Path) -> None:
-        files, test = {str(LAYER / one): one for one in self.files}, -1
+        test = -1
 
-        def trace(frame: Any, _: str, __: object) -> Any:
-            file = files.get(frame.f_code.co_filename)
-            if file is not None:
-                self.reached[file, frame.f_lineno].add(test)
-            return None if file is None else trace
+        def note(file: str, line: int) -> None:
+            self.reached[file, line].add(test)
 
-        sys.settrace(trace)
-        for test in _one_by_one(items):  # noqa: B007 - the trace reads it
+        for file in dict.fromkeys(mutant.file for mutant in self.mutants):
+            watch(file, partial(note, file))
+        for test in _one_by_one(items):  # noqa: B007 - the notes read it
             self.seconds.append(time.process_time() - sum(self.seconds))
         told.write_bytes(pickle.dumps((dict(self.reached), [*self.seconds[1:], 0.0])))
 
 
-def _try(mutant: Mutant, items: Sequence[pytest.Item]) -> None:
+def _try(mutant: Mutant, items: Sequence[pytest.Item], tell: int) -> None:
     plant(mutant)
     sys.stderr = io.StringIO()
-    for _ in _one_by_one(items):
+    for _ in _one_by_one(items, tell):
         pass
 
 
-def _one_by_one(items: Sequence[pytest.Item]) -> Iterator[int]:
+def _one_by_one(items: Sequence[pytest.Item], tell: int | None = None) -> Iterator[int]:
     """Run tests until one fails, which ends the process; yield the index of each before it."""
+    index = 0
 
     class Watch:
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed and tell is not None:
+                os.write(tell, str(index).encode())
             if report.failed:
                 print(report.nodeid, file=sys.stderr, flush=True)
                 os._exit(NOTICED)
@@ -256,7 +303,7 @@ def _one_by_one(items: Sequence[pytest.Item]) -> Iterator[int]:
     if items:
         items[0].config.pluginmanager.register(Watch())
     for index, item in enumerate(items):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 60, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 30, resource.RLIM_INFINITY))
         signal.alarm(900)
         yield index
         following = items[index + 1] if index + 1 < len(items) else None
@@ -279,21 +326,26 @@ def _forked(body: Callable[[], None]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 where a mutant survives, or is listed as equivalent and is not."""
     parser = argparse.ArgumentParser(description="Run mutants.")
-    parser.add_argument("files", nargs="*", help="parts of paths; none means all")
+    parser.add_argument("parts", nargs="*", help="parts of paths, or of a mutant's name; none means all")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="by default all that matter")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="so many side by side")
     given = parser.parse_args(arguments)
-    run = Run([one for one in FILES if not given.files or any(part in one for part in given.files)])
+    began, made = time.monotonic(), [one for file in FILES for one in mutants_of(file)]
+    run = Run([one for one in made if any(part in one.name for part in given.parts or [""])], given.jobs)
     status = pytest.main(["-p", "no:cacheprovider", "-qs", "-o", "timeout=0", *given.tests], plugins=[run])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not run.results:
         return 2
     lines = [line.partition("  # ") for line in LISTED.read_text().splitlines()]
-    listed = {name for name, _, reason in lines if reason and name.split()[0] in run.files}
+    not_run = {one.name for one in made} - {one.name for one in run.mutants}
+    listed = {name for name, _, reason in lines if name and reason} - not_run
     survived = {mutant.name for mutant, code in run.results if code == SURVIVED}
     broken = {mutant.name for mutant, code in run.results if code == BROKEN}
     for name in sorted(listed - survived):
         print(f"listed as equivalent, but noticed by a test, or gone: {name}")
     kept = {"equivalent": len(survived & listed), "survived": len(survived - listed), "broken": len(broken)}
-    print(json.dumps({"mutants": len(run.results), **kept, "stale": len(listed - survived)}))
+    figures = {"mutants": len(run.results), "killed": len(run.results) - len(survived) - len(broken), **kept}
+    minutes = round((time.monotonic() - began) / 60, 1)
+    print(json.dumps({**figures, "stale": len(listed - survived), "minutes": minutes}))
     return int(bool(survived - listed or listed - survived or broken))
 
 

@@ -15,6 +15,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Breaker, Caps, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import MustWait, Protected, SafetyError, Throttled, Unavailable
+from governor.stores import keys
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable
@@ -33,6 +34,11 @@ def taken(world: World) -> int:
     """Actions counted in this hour for all accounts."""
     item = world.state._table.get((f"CAPS#{world.clock.now():%Y%m%d%H}", "ORGANIZATION")) or {}
     return int(item.get("taken", 0))
+
+
+def journal(world: World) -> list[str]:
+    """What the audit has of the steps, beside what the episode says itself."""
+    return [entry["what"] for entry in world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")]
 
 
 def asking(world: World) -> AskOwner:
@@ -119,7 +125,7 @@ def test_a_repeated_step_counts_once() -> None:
 
 
 def test_what_ec2_refuses_and_a_dry_run_count_nothing() -> None:
-    """The hour's actions are for what took effect."""
+    """The hour's actions are for what took effect, and so is the word that it was done."""
     world = World()
     world.ec2.failures["stop"] = [Protected("no", operation="ec2:StopInstances")]
     with pytest.raises(Protected):
@@ -129,6 +135,7 @@ def test_what_ec2_refuses_and_a_dry_run_count_nothing() -> None:
 
     assert rehearsal.put_away(rehearsal.ref, Step.STOP)
     assert (0, 0) == (taken(world), taken(rehearsal))
+    assert (["refused"], []) == (journal(world), journal(rehearsal))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["take", "back"])), max_size=40))
@@ -204,10 +211,10 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     ("error", "counted"),
     [(Throttled("later"), 1), (Unavailable("no answer"), 1), (Protected("stop protection"), 0)],
 )
-def test_what_may_have_taken_effect_stays_counted(error: Exception, counted: int) -> None:
-    """A lost answer may be a stop; what EC2 refused is none."""
+def test_what_may_have_taken_effect_stays_counted_and_is_no_refusal(error: Exception, counted: int) -> None:
+    """A lost answer may be a stop; what EC2 refused is none, and the audit has it."""
     world = World()
     world.ec2.failures["stop"] = [error]
     with pytest.raises(type(error)):
         world.put_away(world.ref, Step.STOP)
-    assert counted == taken(world)
+    assert (counted, counted == 0) == (taken(world), journal(world) == ["refused"])
