@@ -1,65 +1,107 @@
 """`make soak`: every crash point, then storms; the last line is one JSON object, and violations fail it.
 
-`--sample N` tries every N-th crash point only; `--storms N` sails through so many storms.
+`--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
+`--storms N` sails through so many storms. How far it has come goes to standard error, once a minute.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeVar
 
 from tests.soak.crashes import Point, Violation, all_points, try_all
+from tests.soak.parts import simulated
 from tests.soak.storm import weathered
 
-_CHUNK = 100
+_SHARE = 150
+"""Points that a process tries at once: some seconds of work."""
 _STORMS = 120
+_TELL_SECONDS = 60.0
+_ALWAYS = ExitStack()
+Given = TypeVar("Given")
+Result = TypeVar("Result")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 when anything was broken."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--sample", type=int, default=1, help="try every N-th crash point")
+    parser.add_argument("--scenario", default="", help="try scenarios with this in their names only")
     parser.add_argument("--storms", type=int, default=_STORMS, help="how many storms")
     parser.add_argument("--processes", type=int, default=min(8, os.cpu_count() or 1))
     asked = parser.parse_args(arguments)
     began = time.monotonic()
-    points = all_points()[:: asked.sample]
+    with simulated():
+        points = [one for one in all_points() if asked.scenario in one.scenario][:: asked.sample]
     injected: Counter[str] = Counter()
-    violations = 0
-    with ProcessPoolExecutor(asked.processes) as pool:
+    tried = alike = violations = 0
+    with ProcessPoolExecutor(asked.processes, initializer=_prepare) as pool:
         _say(f"{len(points)} crash points in {len({one.scenario for one in points})} scenarios")
-        for broken in pool.map(try_all, _chunks(points)):
-            violations += sum(len(one.what) for one in broken)
-            for one in broken:
+        for share in _done(pool, try_all, list(shares(points)), "shares of the crash points"):
+            tried, alike = tried + share.points, alike + share.alike
+            violations += sum(len(one.what) for one in share.violations)
+            for one in share.violations:
                 _say(_told(one))
         _say(f"{asked.storms} storms, after {time.monotonic() - began:.0f} s")
-        for seed, (faults, found) in enumerate(pool.map(weathered, range(asked.storms))):
+        for seed, faults, found in _done(pool, weathered, range(asked.storms), "storms"):
             injected.update(faults)
             violations += len(found)
             for what in found:
                 _say(f"storm {seed}: {what}")
     _say(f"faults: {', '.join(f'{kind} {count}' for kind, count in injected.most_common())}")
+    used = os.times()
     counts = {
-        "crash_points": len(points),
+        "crash_points": tried,
         "faults_injected": sum(injected.values()),
         "violations": violations,
         "storms": asked.storms,
+        "alike": alike,
         "seconds": round(time.monotonic() - began),
+        "cpu_seconds": round(sum(used[:4])),
     }
     _say(json.dumps(counts))
     return int(violations > 0)
 
 
-def _chunks(points: Sequence[Point]) -> Iterator[Sequence[Point]]:
-    # Not in order: the runs of one scenario take about as long as each other, those of two do not.
-    number = max(1, len(points) // _CHUNK)
-    return (points[start::number] for start in range(number))
+def _prepare() -> None:
+    """Prepare a process for its whole life: what is loaded now is never looked through for garbage."""
+    _ALWAYS.enter_context(simulated())
+    gc.freeze()
+
+
+def _done(
+    pool: ProcessPoolExecutor, work: Callable[[Given], Result], parts: Sequence[Given], name: str
+) -> Iterator[Result]:
+    """Return results as they come, and say from time to time how many there are."""
+    began = last = time.monotonic()
+    open_now: set[Future[Result]] = {pool.submit(work, part) for part in parts}
+    while open_now:
+        ready, open_now = wait(open_now, _TELL_SECONDS, FIRST_COMPLETED)
+        yield from (one.result() for one in ready)
+        if time.monotonic() - last >= _TELL_SECONDS:
+            last = time.monotonic()
+            count = len(parts) - len(open_now)
+            sys.stderr.write(f"{count} of {len(parts)} {name} after {(last - began) / 60:.0f} min\n")
+            sys.stderr.flush()
+
+
+def shares(points: Iterable[Point]) -> Iterator[Sequence[Point]]:
+    """Equal parts of each scenario, from all over it; the faults of one call stay together."""
+    for _, group in groupby(points, attrgetter("scenario")):
+        calls = [list(faults) for _, faults in groupby(group, attrgetter("number"))]
+        number = max(1, sum(map(len, calls)) // _SHARE)
+        yield from ([point for call in calls[start::number] for point in call] for start in range(number))
 
 
 def _told(one: Violation) -> str:

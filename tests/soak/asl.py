@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import marshal
 import operator
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 _COMMON = {"Type", "Comment"}
@@ -115,9 +115,6 @@ class Host(Protocol):
         """Return a number between 0 and 1."""
 
 
-Steps = Generator[Pause | Await, Mapping[str, Any] | None, dict[str, Any]]
-
-
 def check(definition: Mapping[str, Any]) -> None:
     """Check that every part of the definition is understood. Raises: NotUnderstood."""
     _only(definition, _MACHINE, "the machine")
@@ -191,6 +188,23 @@ def _only(part: Mapping[str, Any], known: set[str], where: str) -> None:
         raise NotUnderstood(f"{where}: unknown fields {', '.join(unknown)}")
 
 
+@dataclass(slots=True)
+class Execution:
+    """How far an execution has come. Plain data: a copy of it goes on by itself."""
+
+    state: str
+    data: dict[str, Any]
+    """The input of the state; of an execution that has ended, the output."""
+    tries: list[int] = field(default_factory=list)
+    """How often each retrier of the state was used."""
+    token: str | None = None
+    """What the state waits to be answered with."""
+
+    def enter(self, state: str, data: dict[str, Any]) -> None:
+        """Go on with another state."""
+        self.state, self.data, self.tries = state, data, []
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A definition that was checked, and where its executions run."""
@@ -198,60 +212,65 @@ class Machine:
     definition: Mapping[str, Any]
     host: Host
 
-    def run(self, given: Mapping[str, Any]) -> Steps:
-        """Run an execution; returns its output. Raises: StepFailed, as the whole execution fails."""
-        name, data = self.definition["StartAt"], dict(_copied(given))
+    def start(self, given: Mapping[str, Any]) -> Execution:
+        """Return an execution that has not begun yet."""
+        return Execution(self.definition["StartAt"], dict(_copied(given)))
+
+    def go_on(self, one: Execution, answer: Mapping[str, Any] | None = None) -> Pause | Await | None:
+        """Run to the next wait and return it, or `None` at the end; after an `Await` give its answer, if any.
+
+        Raises: StepFailed, as the whole execution fails.
+        """
         while True:
-            state = self.definition["States"][name]
+            state = self.definition["States"][one.state]
             match state["Type"]:
                 case "Succeed":
-                    return data
+                    return None
                 case "Fail":
                     raise StepFailed(state.get("Error", ""), state.get("Cause", ""))
                 case "Wait":
-                    seconds = (
-                        _read(state["SecondsPath"], data) if "SecondsPath" in state else state["Seconds"]
-                    )
-                    yield Pause(float(seconds))
-                    name = state["Next"]
+                    path = state.get("SecondsPath")
+                    seconds = state["Seconds"] if path is None else _read(path, one.data)
+                    one.enter(state["Next"], one.data)
+                    return Pause(float(seconds))
                 case "Pass":
-                    data = _placed(state, data, _passed(state, data))
-                    name = state["Next"]
+                    one.enter(state["Next"], _placed(state, one.data, _passed(state, one.data)))
                 case "Choice":
-                    rules = (rule for rule in state["Choices"] if _holds(rule, data))
+                    rules = (rule for rule in state["Choices"] if _holds(rule, one.data))
                     chosen = next(rules, None)
-                    name = state["Default"] if chosen is None else chosen["Next"]
+                    one.enter(state["Default"] if chosen is None else chosen["Next"], one.data)
                 case _:
-                    name, data = yield from self._task(state, data)
+                    wait = self._task(state, one, answer)
+                    if wait is not None:
+                        return wait
 
     def _task(
-        self, state: Mapping[str, Any], data: dict[str, Any]
-    ) -> Generator[Pause | Await, Mapping[str, Any] | None, tuple[str, dict[str, Any]]]:
-        tries = [0] * len(state.get("Retry", ()))
-        while True:
-            try:
-                result = yield from self._attempt(state, data)
-            except StepFailed as failed:
-                pause = self._pause(state, failed.error, tries)
-                if pause is not None:
-                    yield Pause(pause)
-                    continue
-                for catcher in state.get("Catch", ()):
-                    if _matches(catcher["ErrorEquals"], failed.error):
-                        error = {"Error": failed.error, "Cause": failed.cause}
-                        return catcher["Next"], _placed(catcher, data, error)
-                raise
-            return state["Next"], _placed(state, data, result)
+        self, state: Mapping[str, Any], one: Execution, answer: Mapping[str, Any] | None
+    ) -> Pause | Await | None:
+        """Carry a task out, or go on with one that waited; return what it waits for now."""
+        try:
+            found = self._attempt(state, one) if one.token is None else self._answered(one, answer)
+        except StepFailed as failed:
+            pause = self._pause(state, failed.error, one)
+            if pause is not None:
+                return Pause(pause)
+            for catcher in state.get("Catch", ()):
+                if _matches(catcher["ErrorEquals"], failed.error):
+                    error = {"Error": failed.error, "Cause": failed.cause}
+                    one.enter(catcher["Next"], _placed(catcher, one.data, error))
+                    return None
+            raise
+        if isinstance(found, Await):
+            return found
+        one.enter(state["Next"], _placed(state, one.data, found))
+        return None
 
-    def _attempt(
-        self, state: Mapping[str, Any], data: dict[str, Any]
-    ) -> Generator[Pause | Await, Mapping[str, Any] | None, Any]:
-        waits = state["Resource"] == _WAITS
-        token = self.host.new_token() if waits else None
-        parameters = _filled(state["Parameters"], data, {"Task": {"Token": token}})
+    def _attempt(self, state: Mapping[str, Any], one: Execution) -> Any:
+        token = self.host.new_token() if state["Resource"] == _WAITS else None
+        parameters = _filled(state["Parameters"], one.data, {"Task": {"Token": token}})
         limit = state.get("TimeoutSeconds")
         if "TimeoutSecondsPath" in state:
-            limit = _read(state["TimeoutSecondsPath"], data)
+            limit = _read(state["TimeoutSecondsPath"], one.data)
         function = parameters["FunctionName"]
         try:
             result = self.host.call(function, parameters["Payload"])
@@ -264,16 +283,23 @@ class Machine:
         if token is None:
             answer = {"Payload": result}
             return _filled(state["ResultSelector"], answer, {}) if "ResultSelector" in state else answer
+        one.token = token
         found = self.host.answered(token)
         if found is None:
-            found = yield Await(token, float(limit) if limit is not None else 365 * 86_400.0)
-        self.host.close(token)
-        if found is None:
-            raise StepFailed("States.Timeout")
-        return dict(found)
+            return Await(token, float(limit) if limit is not None else 365 * 86_400.0)
+        return self._answered(one, found)
 
-    def _pause(self, state: Mapping[str, Any], error: str, tries: list[int]) -> float | None:
+    def _answered(self, one: Execution, answer: Mapping[str, Any] | None) -> dict[str, Any]:
+        assert one.token is not None
+        self.host.close(one.token)
+        one.token = None
+        if answer is None:
+            raise StepFailed("States.Timeout")
+        return dict(answer)
+
+    def _pause(self, state: Mapping[str, Any], error: str, one: Execution) -> float | None:
         """Seconds until the next try; `None` when there is none."""
+        one.tries = tries = one.tries or [0] * len(state.get("Retry", ()))
         for index, retrier in enumerate(state.get("Retry", ())):
             if not _matches(retrier["ErrorEquals"], error):
                 continue

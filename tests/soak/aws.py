@@ -92,7 +92,7 @@ class SimulatedEc2(MemoryEc2):
 
     def _becomes(self, instance_id: str, first: str, then: str) -> None:
         self._is(instance_id, first)
-        self.cloud.later(_SETTLES, lambda: self._settles(instance_id, first, then))
+        self.cloud.later(_SETTLES, partial(self._settles, instance_id, first, then))
 
     def _settles(self, instance_id: str, first: str, then: str) -> None:
         if self.instances[instance_id].state == first:

@@ -7,15 +7,15 @@ replaced. Every call of such a part goes through `Cloud.port`, where faults happ
 from __future__ import annotations
 
 import heapq
-import itertools
 import json
+import pickle
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from governor.adapters.workflow import episode_input
@@ -25,9 +25,9 @@ from governor.errors import Unavailable
 from governor.ports import UndoAnswer
 from governor.stores import StateTable
 from tests.builders import NOW, TARGET
-from tests.soak.asl import Await, Machine, NotUnderstood, StepFailed, Steps, check
+from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
 from tests.soak.aws import SimulatedEc2, SimulatedMetrics
-from tests.soak.faults import Died, Faults, NoFaults
+from tests.soak.faults import Died, Faults, NoFaults, nobody
 from tests.soak.parts import ROOT, current, handler_of
 from tests.twins import MemoryLifecycleHooks, RecordingHook, StaticBatch, StaticSpotMarket
 from tests.twins.table import MemoryTable
@@ -60,7 +60,7 @@ class Run:
 
     name: str
     began_at: datetime
-    steps: Steps | None = None
+    execution: Execution
     status: str = "RUNNING"
     ended_at: datetime | None = None
     token: str | None = None
@@ -117,8 +117,23 @@ class Press:
     status: int | None
 
 
+class _Memory(MemoryTable):
+    """A table that can be copied, all but its lock."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__()  # type: ignore[misc]
+        vars(self).update(state)
+
+
 class Cloud:
-    """One run of the system. Times are seconds from now; nothing happens by itself but in `run`."""
+    """One run of the system. Times are seconds from now; nothing happens by itself but in `run`.
+
+    All of it is plain data between two things that happen, and so `kept` can copy it: what is done later is a
+    method or a function with its arguments, never a closure.
+    """
 
     def __init__(self, policy: str, faults: Faults | None = None, seed: int = 0) -> None:
         self.policy = policy
@@ -130,7 +145,7 @@ class Cloud:
         """When each of these invocations did."""
         self.ec2 = SimulatedEc2(instant=False, now=self.now, cloud=self)
         self.metrics = SimulatedMetrics(self.ec2)
-        self.memory = MemoryTable()
+        self.memory = _Memory()
         self.state = StateTable(self.memory)
         """For a look at what is stored, past all faults."""
         self.batch, self.hook = StaticBatch(), RecordingHook()
@@ -146,14 +161,32 @@ class Cloud:
         """When the API answered a request with 5xx, as its access log has it."""
         self.violations: list[str] = []
         self.lost_events: list[str] = []
-        self.on_mail: Callable[[Mail], None] = lambda _: None
-        self.on_deed: Callable[[Deed], None] = lambda _: None
-        self.rivals: Callable[[], None] = lambda: None
+        self.on_mail: Callable[[Mail], object] = nobody
+        self.on_deed: Callable[[Deed], object] = nobody
+        self.rivals: Callable[[], object] = nobody
         """What everybody else does, all at one moment."""
         self.channels = {"slack_signing_secret": "s" * 32}
-        self._numbers = itertools.count(1)
-        self._agenda: list[tuple[datetime, int, Callable[[], None]]] = []
-        self._machine = Machine(_definition(), _Host(self))
+        self._last_number = 0
+        self._agenda: list[tuple[datetime, int, Callable[[], object]]] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "faults": NoFaults()}
+
+    def kept(self) -> bytes:
+        """Return a copy of all there is but the faults, for `revived`."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def revived(kept: bytes, faults: Faults) -> Cloud:
+        """Return a cloud that goes on from where the copy was made."""
+        cloud = cast("Cloud", pickle.loads(kept))
+        cloud.faults = faults
+        return cloud
+
+    def number(self) -> int:
+        """Return a number that nothing has yet."""
+        self._last_number += 1
+        return self._last_number
 
     # time
 
@@ -161,29 +194,38 @@ class Cloud:
         """The clock of all functions."""
         return self.moment
 
-    def later(self, seconds: float, action: Callable[[], None]) -> None:
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
         """Do something in so many seconds."""
         due = self.moment + timedelta(seconds=seconds)
-        heapq.heappush(self._agenda, (due, next(self._numbers), action))
+        heapq.heappush(self._agenda, (due, self.number(), action))
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
+        for _ in self.steps(seconds):
+            pass
+
+    def steps(self, seconds: float) -> Iterator[None]:
+        """Let so much time pass, and stop before each thing that happens."""
         end = self.moment + timedelta(seconds=seconds)
-        with current(self):
-            while self._agenda and self._agenda[0][0] <= end:
-                due, _, action = heapq.heappop(self._agenda)
-                self.moment = max(self.moment, due)
-                action()
+        while self._agenda and self._agenda[0][0] <= end:
+            yield
+            self.step()
         self.moment = max(self.moment, end)
+
+    def step(self) -> None:
+        """Let the next thing happen."""
+        due, _, action = heapq.heappop(self._agenda)
+        self.moment = max(self.moment, due)
+        with current(self):
+            action()
 
     def sweeps(self, every: float = SWEEP_SECONDS, first: float = 0.0) -> None:
         """Sweep from now on; a sweep that fails is followed by the next one."""
+        self.later(first, partial(self._sweep_and_again, every))
 
-        def sweep() -> None:
-            self.later(every, sweep)
-            self.sweep()
-
-        self.later(first, sweep)
+    def _sweep_and_again(self, every: float) -> None:
+        self.later(every, partial(self._sweep_and_again, every))
+        self.sweep()
 
     def sweep(self) -> bool:
         """Sweep the target once, with one more try, as the sweep's own machine has; true when it worked."""
@@ -227,17 +269,16 @@ class Cloud:
 
     def send(self, function: str, event: Any) -> None:
         """Invoke a function for an event: twice more when it fails, then the event is lost."""
+        self.later(1.0, partial(self._attempt, function, event, _EVENT_RETRIES))
 
-        def attempt(pauses: Sequence[float]) -> None:
-            try:
-                self.invoke(function, event)
-            except FunctionFailed as failed:
-                if pauses:
-                    self.later(pauses[0], lambda: attempt(pauses[1:]))
-                else:
-                    self.lost_events.append(f"{function}: {failed}")
-
-        self.later(1.0, lambda: attempt(_EVENT_RETRIES))
+    def _attempt(self, function: str, event: Any, pauses: Sequence[float]) -> None:
+        try:
+            self.invoke(function, event)
+        except FunctionFailed as failed:
+            if pauses:
+                self.later(pauses[0], partial(self._attempt, function, event, pauses[1:]))
+            else:
+                self.lost_events.append(f"{function}: {failed}")
 
     def port(self, name: str, call: Callable[[], Result]) -> Result:
         """Call the world outside of a function. Outside of functions nothing fails."""
@@ -252,7 +293,7 @@ class Cloud:
     def _event(self, kind: str, source: str, detail: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "version": "0",
-            "id": f"5f7b0a8e-1f4e-4a6c-9c1d-{next(self._numbers):012d}",
+            "id": f"5f7b0a8e-1f4e-4a6c-9c1d-{self.number():012d}",
             "detail-type": kind,
             "source": source,
             "account": TARGET.account,
@@ -282,19 +323,18 @@ class Cloud:
             "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:interruptions",
             "awsRegion": TARGET.region,
         }
+        self.later(1.0, partial(self._warn, record, 3))
+        self.later(121.0, partial(self.ec2.by_hand, instance_id, "terminate"))
 
-        def attempt(left: int) -> None:
-            try:
-                failed = self.invoke("handle_spot_interruption", {"Records": [record]})["batchItemFailures"]
-            except FunctionFailed:
-                failed = [record]
-            if failed and left:
-                self.later(40.0, lambda: attempt(left - 1))
-            elif failed:
-                self.lost_events.append("a warning")
-
-        self.later(1.0, lambda: attempt(3))
-        self.later(121.0, lambda: self.ec2.by_hand(instance_id, "terminate"))
+    def _warn(self, record: Mapping[str, Any], left: int) -> None:
+        try:
+            failed = self.invoke("handle_spot_interruption", {"Records": [record]})["batchItemFailures"]
+        except FunctionFailed:
+            failed = [record]
+        if failed and left:
+            self.later(40.0, partial(self._warn, record, left - 1))
+        elif failed:
+            self.lost_events.append("a warning")
 
     # executions
 
@@ -302,9 +342,9 @@ class Cloud:
         name = ref.execution_name
         if name in self.runs:
             return self.runs[name].status == "RUNNING"
-        run = self.runs[name] = Run(name, self.moment)
-        run.steps = self._machine.run(json.loads(json.dumps(episode_input(ref))))
-        self.later(0.1, lambda: self._advance(run, run.turn, None))
+        execution = self._machine().start(json.loads(json.dumps(episode_input(ref))))
+        run = self.runs[name] = Run(name, self.moment, execution)
+        self.later(0.1, partial(self._advance, run, run.turn))
         return True
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
@@ -317,32 +357,34 @@ class Cloud:
             return False
         run.answer = json.loads(json.dumps(dict(decision)))
         if run.waits:
-            turn = run.turn
-            self.later(0.1, lambda: self._advance(run, turn, run.answer))
+            self.later(0.1, partial(self._advance, run, run.turn, answered=True))
         return True
 
     def abort(self, name: str) -> None:
         """Somebody aborts an execution."""
         self._end(self.runs[name], "ABORTED")
 
-    def _advance(self, run: Run, turn: int, value: Mapping[str, Any] | None) -> None:
-        if run.status != "RUNNING" or run.turn != turn or run.steps is None:
+    def _machine(self) -> Machine:
+        return Machine(_definition(), _Host(self))
+
+    def _advance(self, run: Run, turn: int, *, answered: bool = False) -> None:
+        if run.status != "RUNNING" or run.turn != turn:
             return
         run.turn += 1
         run.waits = False
         _RUNNING.append(run)
         try:
-            step = run.steps.send(value)
-        except StopIteration:
-            self._end(run, "SUCCEEDED")
-            return
+            wait = self._machine().go_on(run.execution, run.answer if answered else None)
         except StepFailed:
             self._end(run, "FAILED")
             return
         finally:
             _RUNNING.pop()
-        now, run.waits = run.turn, isinstance(step, Await)
-        self.later(step.seconds, lambda: self._advance(run, now, None))
+        if wait is None:
+            self._end(run, "SUCCEEDED")
+            return
+        run.waits = isinstance(wait, Await)
+        self.later(wait.seconds, partial(self._advance, run, run.turn))
 
     def _end(self, run: Run, status: str) -> None:
         if run.status != "RUNNING":
@@ -364,9 +406,9 @@ class Cloud:
     def put(self, body: str, seconds: float = 0.0) -> None:
         """A message comes into the delivery queue."""
         due = self.moment + timedelta(seconds=seconds)
-        name = f"m-{next(self._numbers)}"
+        name = f"m-{self.number()}"
         self.queue[name] = Queued(name, body, self.moment, due)
-        self.later(seconds + 0.5, lambda: self._deliver(name))
+        self.later(seconds + 0.5, partial(self._deliver, name))
 
     def drop(self, name: str) -> None:
         """An operator takes a message out of the queue."""
@@ -380,7 +422,7 @@ class Cloud:
         if one is None:
             return
         if one.visible_at > self.moment:
-            self.later((one.visible_at - self.moment).total_seconds() + 0.1, lambda: self._deliver(name))
+            self._deliver_when_visible(one)
             return
         one.receives += 1
         one.visible_at = self.moment + timedelta(seconds=_VISIBILITY)
@@ -402,9 +444,12 @@ class Cloud:
         except FunctionFailed:
             left = [name]
         if left:
-            self.later((one.visible_at - self.moment).total_seconds() + 0.1, lambda: self._deliver(name))
+            self._deliver_when_visible(one)
         else:
             del self.queue[name]
+
+    def _deliver_when_visible(self, one: Queued) -> None:
+        self.later((one.visible_at - self.moment).total_seconds() + 0.1, partial(self._deliver, one.name))
 
     def mailed(self, to: str, document: Mapping[str, Any]) -> None:
         """A channel has taken a message."""
@@ -501,7 +546,7 @@ class _Host:
 
     def new_token(self) -> str:
         run = _RUNNING[-1]
-        run.token, run.answer = f"token-{next(self._cloud._numbers)}", None
+        run.token, run.answer = f"token-{self._cloud.number()}", None
         return run.token
 
     def close(self, token: str) -> None:

@@ -1,16 +1,21 @@
-"""Crash points: every fault at every call of a port in every scenario, each in a run of its own."""
+"""Crash points: every fault at every call of a port in every scenario, each in a run of its own.
+
+What comes before the fault is the same in all runs of a scenario. It is followed once, and each run begins
+with a copy of the world from just before the event that makes the call.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import chain
 
 from tests.soak.cloud import START, Cloud
 from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.invariants import episodes
-from tests.soak.parts import simulated
-from tests.soak.scenarios import SCENARIOS, Scenario
+from tests.soak.scenarios import AT_LEAST_HOURS, HOURS, SCENARIOS, Scenario
 
 _AFTER_THE_END = timedelta(minutes=25)
 """Calls are tried until so long after the first episode ended: two sweeps, and all messages."""
@@ -66,8 +71,7 @@ def points(scenario: Scenario) -> Iterator[Point]:
 
 def all_points() -> list[Point]:
     """Of all scenarios."""
-    with simulated():
-        return [point for scenario in SCENARIOS for point in points(scenario)]
+    return [point for scenario in SCENARIOS for point in points(scenario)]
 
 
 def _end(cloud: Cloud) -> datetime:
@@ -75,23 +79,85 @@ def _end(cloud: Cloud) -> datetime:
     return min(ends, default=START + timedelta(hours=3))
 
 
-def tried(point: Point) -> Violation | None:
-    """Play the scenario with this fault. Return what it broke, or `None`."""
-    scenario = BY_NAME[point.scenario]
-    fault = CrashPoint(point.number, point.kind)
-    cloud = scenario.play(fault)
-    if not fault.at:
-        return Violation(point, "nowhere", ("the fault was never reached: the run is not deterministic",))
+@dataclass(frozen=True)
+class Tried:
+    """How many faults were tried, how many of them needed no run to the end of their own, and what broke."""
+
+    points: int
+    alike: int
+    violations: tuple[Violation, ...]
+
+
+def try_all(some: Iterable[Point]) -> Tried:
+    """Return what these faults broke."""
+    by_scenario: dict[str, list[Point]] = defaultdict(list)
+    for point in some:
+        by_scenario[point.scenario].append(point)
+    tried = alike = 0
+    violations = []
+    for end in chain.from_iterable(runs(BY_NAME[name], own) for name, own in by_scenario.items()):
+        tried, alike = tried + 1, alike + end.is_alike
+        if (found := end.violation()) is not None:
+            violations.append(found)
+    return Tried(tried, alike, tuple(violations))
+
+
+@dataclass(frozen=True)
+class End:
+    """How a story ended after a fault: `complaints` are what is wrong then."""
+
+    point: Point
+    at: str
+    cloud: Cloud
+    complaints: tuple[str, ...]
+    is_alike: bool = False
+    """The world was the same as that of another fault at this call, whose end it is."""
+
+    def violation(self) -> Violation | None:
+        """Return what is wrong, if anything is."""
+        if not self.at:
+            why = "the fault was never reached: the run is not deterministic"
+            return Violation(self.point, "nowhere", (why,))
+        return Violation(self.point, self.at, self.complaints) if self.complaints else None
+
+
+def runs(scenario: Scenario, some: Iterable[Point]) -> Iterator[End]:
+    """The end of the story for each of these faults.
+
+    After some faults of a call the world is the same, byte by byte, as after another one: a read that failed
+    before it was done, and one whose answer was lost. When such a fault is over, all that follows comes from
+    that world alone, so there is one end for both.
+    """
+    recorder, seen, kept = NoFaults(), 0, b""
+    cloud = scenario.begin(recorder)
+    left = deque(sorted(some))
+    for _ in chain(cloud.steps(AT_LEAST_HOURS * HOURS), [None]):
+        # What has just happened made the calls after `seen`, and the copy is from before it.
+        ends: dict[tuple[int, bytes], End] = {}
+        while left and left[0].number <= len(recorder.calls):
+            point = left.popleft()
+            fault = CrashPoint(point.number, point.kind, seen)
+            after = Cloud.revived(kept, fault)
+            after.step()
+            world = (point.number, after.kept()) if fault.is_over(after.moment) else None
+            if world in ends:
+                yield replace(ends[world], point=point, is_alike=True)
+                continue
+            end = _finished(scenario, point, fault, after)
+            if world is not None:
+                ends[world] = end
+            yield end
+        if not left:
+            return
+        seen, kept = len(recorder.calls), cloud.kept()
+    yield from (End(point, "", cloud, ()) for point in left)
+
+
+def _finished(scenario: Scenario, point: Point, fault: CrashPoint, cloud: Cloud) -> End:
+    scenario.finish(cloud)
     function, _, call = fault.at.partition(" ")
     duplicates = function == "deliver_alert" and call.startswith(_MAY_REPEAT)
-    found = scenario.complaints(cloud, duplicates=duplicates)
-    return Violation(point, fault.at, tuple(found)) if found else None
-
-
-def try_all(some: Iterable[Point]) -> list[Violation]:
-    """Return what these faults broke."""
-    with simulated():
-        return [found for point in some if (found := tried(point)) is not None]
+    return End(point, fault.at, cloud, tuple(scenario.complaints(cloud, duplicates=duplicates)))
 
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -44,8 +44,12 @@ class World(Protocol):
         """Work on the present event a second time."""
 
     @property
-    def rivals(self) -> Callable[[], None]:
+    def rivals(self) -> Callable[[], object]:
         """What everybody else does."""
+
+
+def nobody(*_: object) -> None:
+    """Do nothing."""
 
 
 class Faults(Protocol):
@@ -80,6 +84,10 @@ class CrashPoint:
     """Which call it was."""
     down: str = ""
     until: datetime = datetime.min.replace(tzinfo=UTC)
+
+    def is_over(self, moment: datetime) -> bool:
+        """Whether it has struck, and nothing will fail any more."""
+        return bool(self.at) and (not self.down or moment >= self.until)
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:
         self.seen += 1

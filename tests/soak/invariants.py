@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
@@ -27,7 +28,11 @@ _OUTCOMES = frozenset({"outcome", "failure"})
 
 def watch(cloud: Cloud) -> None:
     """Check every call at the moment when EC2 accepts it."""
-    cloud.on_deed = lambda deed: cloud.violations.extend(_unsafe(cloud, deed))
+    cloud.on_deed = partial(_check, cloud)
+
+
+def _check(cloud: Cloud, deed: Deed) -> None:
+    cloud.violations.extend(_unsafe(cloud, deed))
 
 
 def after(cloud: Cloud, *, duplicates: bool = False) -> list[str]:

@@ -259,6 +259,11 @@ def _digest(message: Message, **_: Any) -> str:
     return json.dumps(known)
 
 
+def _bits(count: int) -> int:
+    """In place of chance, a number of the cloud: the same story has the same ids."""
+    return _CLOUDS[-1].number() % (1 << count)
+
+
 def _sleep(seconds: float) -> None:
     """Let simulated time pass, for the one who sleeps."""
     _CLOUDS[-1].moment += timedelta(seconds=seconds)
@@ -354,7 +359,7 @@ def _current_none() -> Iterator[None]:
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Put what has no place in simulated time aside: threads, sleep, logs, how a mail looks."""
+    """Put what has no place in simulated time aside: threads, sleep, chance, logs, how a mail looks."""
     # The same text is the same policy: it is parsed at every invocation, and is no part of what is proven.
     read = lru_cache(64)(read_document)
     books: dict[tuple[int, bool], PolicyBook] = {}
@@ -377,6 +382,11 @@ def simulated() -> Iterator[None]:
             ("governor.channels.slack.slack_text", _digest),
             ("governor.channels.slack.slack_blocks", lambda *_, **__: []),
             ("governor.https.Https.send", _send),
+            (
+                "governor.usecases.episode.open_episode.secrets.token_hex",
+                lambda size: f"{_bits(8 * size):032x}",
+            ),
+            ("governor.stores.sweeps.random", SimpleNamespace(getrandbits=_bits)),
             ("governor.contracts.policy.read_document", read),
             ("governor.contracts.policy.PolicyBook", book),
             ("logging.Logger.handle", lambda *_: None),

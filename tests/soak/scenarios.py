@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -20,7 +20,7 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.stores import keys
 from tests.builders import make_instance
 from tests.soak import invariants
-from tests.soak.cloud import Cloud, Mail
+from tests.soak.cloud import START, Cloud, Mail
 from tests.soak.faults import Faults
 from tests.unit.adapters.golden import ADDED
 
@@ -45,7 +45,7 @@ ownership:
   escalation_contacts: [boss]
 """
 HOURS = 3600.0
-_AT_LEAST_HOURS = 5.0
+AT_LEAST_HOURS = 5.0
 
 
 def policy(mode: str = "ask", action: str = "stop", approval: str = "", plan: str = "") -> str:
@@ -89,13 +89,17 @@ class Person:
         if mail.to != self._address or not is_question or mail.link is None or mail.episode in self._answered:
             return
         self._answered.add(mail.episode)
-        link = mail.link
-        self._cloud.later(self._answers.after, lambda: self._press(link, self._answers.tries))
+        self._cloud.later(self._answers.after, partial(self._press, mail.link, self._answers.tries))
 
     def _press(self, link: str, left: int) -> None:
         press = self._cloud.press(self._address, link, self._answers.answer, **self._answers.fields)
         if (press.status is None or press.status >= 500) and left:
-            self._cloud.later(120.0, lambda: self._press(link, left - 1))
+            self._cloud.later(120.0, partial(self._press, link, left - 1))
+
+
+def _all_get(people: Sequence[Person], mail: Mail) -> None:
+    for person in people:
+        person.got(mail)
 
 
 @dataclass(frozen=True)
@@ -118,15 +122,16 @@ class Scenario:
 
     def play(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
         """Return the cloud after the story."""
+        cloud = self.begin(faults, seed)
+        self.finish(cloud)
+        return cloud
+
+    def begin(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
+        """Return the cloud before anything has happened."""
         cloud = Cloud(self.policy, faults, seed)
         invariants.watch(cloud)
         people = [Person(cloud, address, answers) for address, answers in self.people.items()]
-
-        def got(mail: Mail) -> None:
-            for person in people:
-                person.got(mail)
-
-        cloud.on_mail = got
+        cloud.on_mail = partial(_all_get, people)
         if self.rivals is not None:
             cloud.rivals = partial(self.rivals, cloud)
         cloud.ec2.add(instance(**self.changes))
@@ -135,12 +140,15 @@ class Scenario:
         cloud.sweeps()
         for seconds, act in self.script:
             cloud.later(seconds, partial(act, cloud))
-        cloud.run(_AT_LEAST_HOURS * HOURS)
-        for _ in range(int(self.hours - _AT_LEAST_HOURS)):
+        return cloud
+
+    def finish(self, cloud: Cloud) -> None:
+        """Go on to the end of the story, from anywhere in its first `AT_LEAST_HOURS`."""
+        cloud.run(AT_LEAST_HOURS * HOURS - (cloud.moment - START).total_seconds())
+        for _ in range(int(self.hours - AT_LEAST_HOURS)):
             if self._is_over(cloud):
                 break
             cloud.run(HOURS)
-        return cloud
 
     def _is_over(self, cloud: Cloud) -> bool:
         """Whether sweeps have nothing to look at any more, and all is right."""
@@ -160,6 +168,16 @@ class Scenario:
 def _works(cloud: Cloud) -> None:
     """Somebody works on it from now on."""
     cloud.metrics.busy[ID].append((cloud.moment, cloud.moment + timedelta(days=1)))
+
+
+def _interrupt(cloud: Cloud) -> None:
+    """EC2 takes it back."""
+    cloud.interrupt(ID)
+
+
+def _stop_by_hand(cloud: Cloud) -> None:
+    """Somebody stops it in EC2."""
+    cloud.ec2.by_hand(ID, "stop")
 
 
 def _abort(cloud: Cloud) -> None:
@@ -312,7 +330,7 @@ SCENARIOS = (
         Outcome.INTERRUPTED,
         changes=_SPOT,
         spot=SpotRequestType.PERSISTENT,
-        script=((900.0, lambda cloud: cloud.interrupt(ID)),),
+        script=((900.0, _interrupt),),
         hours=5.0,
     ),
     Scenario(
@@ -320,7 +338,7 @@ SCENARIOS = (
         policy(),
         _AWAY,
         Outcome.VOID,
-        script=((900.0, lambda cloud: cloud.ec2.by_hand(ID, "stop")),),
+        script=((900.0, _stop_by_hand),),
         hours=5.0,
     ),
     Scenario(

@@ -18,7 +18,6 @@ from tests.builders import TARGET
 from tests.soak import invariants
 from tests.soak.cloud import START, Cloud, FunctionFailed, Mail
 from tests.soak.faults import Storm
-from tests.soak.parts import simulated
 from tests.soak.scenarios import HOURS, instance
 
 FLEET = 16
@@ -206,9 +205,8 @@ class Weather:
             self.cloud.later(180.0, partial(self._press, mail, answer, left - 1))
 
 
-def weathered(seed: int) -> tuple[dict[str, int], list[str]]:
-    """Return the faults of one storm, and what they broke."""
-    with simulated():
-        weather = Weather(seed)
-        found = weather.run()
-    return dict(weather.faults.injected), found
+def weathered(seed: int) -> tuple[int, dict[str, int], list[str]]:
+    """Return the seed, the faults of its storm, and what they broke."""
+    weather = Weather(seed)
+    found = weather.run()
+    return seed, dict(weather.faults.injected), found

@@ -48,13 +48,13 @@ def _machine(**states: Any) -> dict[str, Any]:
 def _run(definition: Mapping[str, Any], host: _Host, answer: Any = None) -> tuple[list[Any], Any]:
     """The pauses, and the output."""
     check(definition)
-    steps, pauses = Machine(definition, host).run({"given": 1}), []
-    try:
-        pauses.append(next(steps))
-        while True:
-            pauses.append(steps.send(answer))
-    except StopIteration as done:
-        return pauses, done.value
+    machine, pauses = Machine(definition, host), []
+    execution = machine.start({"given": 1})
+    wait = machine.go_on(execution)
+    while wait is not None:
+        pauses.append(wait)
+        wait = machine.go_on(execution, answer)
+    return pauses, execution.data
 
 
 def test_a_task_puts_its_result_where_it_says() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 
-from tests.soak.crashes import all_points, try_all
+from tests.soak.__main__ import shares
+from tests.soak.cloud import Cloud
+from tests.soak.crashes import all_points, points, runs, try_all
+from tests.soak.faults import CrashPoint
 from tests.soak.invariants import episodes
 from tests.soak.parts import simulated
 from tests.soak.scenarios import SCENARIOS, Scenario
@@ -14,6 +18,8 @@ from tests.soak.storm import Weather
 
 _EVERY = 307
 """A prime, so that the sample meets every kind of fault and every part of a run."""
+_IN_FULL = [(one, 74 * number) for number, one in enumerate(SCENARIOS[::2])]
+"""Scenarios, and from which point on they are played from their beginnings as well."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +42,36 @@ def test_no_sampled_crash_point_breaks_an_invariant() -> None:
     sample = all_points()[::_EVERY]
 
     assert len(sample) > 60
-    assert [] == try_all(sample)
+    assert () == try_all(sample).violations
+
+
+def test_a_run_from_a_copy_ends_as_a_whole_run_does() -> None:
+    """Runs of crash points begin in the middle of the story, and some share an end."""
+    sample = [(scenario, list(points(scenario))[number : number + 6]) for scenario, number in _IN_FULL]
+    ends = [(scenario, end) for scenario, some in sample for end in runs(scenario, some)]
+
+    for scenario, end in ends:
+        fault = CrashPoint(end.point.number, end.point.kind)
+        whole = scenario.play(fault)
+        assert (fault.at, _left(whole)) == (end.at, _left(end.cloud)), end.point
+    assert any(end.is_alike for _, end in ends)
+
+
+def _left(cloud: Cloud) -> tuple[object, ...]:
+    instances = cloud.ec2.instances, cloud.ec2.snapshots
+    return cloud.moment, cloud.memory.items, cloud.mails, cloud.deeds, cloud.presses, instances
+
+
+def test_shares_hold_each_crash_point_once_and_the_faults_of_a_call_together() -> None:
+    """Or some would not be tried, or could not share their end."""
+    everything = [point for scenario in SCENARIOS[:3] for point in points(scenario)]
+
+    order = {point: place for place, point in enumerate(everything)}
+    parts = list(shares(everything))
+
+    assert everything == sorted(chain.from_iterable(parts), key=order.__getitem__)
+    calls = [{(point.scenario, point.number) for point in part} for part in parts]
+    assert sum(map(len, calls)) == len(set().union(*calls))
 
 
 @pytest.mark.parametrize("seed", range(2))
