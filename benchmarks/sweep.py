@@ -15,7 +15,7 @@ from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
-from governor.adapters.pricing import AwsPriceBook
+from governor.adapters.pricing import AwsPrices
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
@@ -125,7 +125,7 @@ class Bench:
                 ),
             ),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
-            costs=CountCosts(AwsPriceBook(clients), self.state),
+            costs=CountCosts(AwsPrices(clients), self.state),
             alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log)),
         )
         self.check_health = CheckHealth(

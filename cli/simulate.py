@@ -23,7 +23,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
-from governor.adapters.pricing import AwsPriceBook
+from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.domain.units import money
@@ -239,7 +239,7 @@ def _from_account(
     fetch = Fetch(
         metrics=CloudWatchMetrics(clients),
         instances=Ec2Instances(clients),
-        prices=AwsPriceBook(clients),
+        prices=AwsPrices(clients),
         catalogue=ShippedCatalogue(),
         store=store,
         wish=wish_of([policy for _, book in books for _, policy in policies_of(book)]),

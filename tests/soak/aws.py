@@ -62,15 +62,9 @@ class SimulatedEc2(MemoryEc2):
             self.cloud.state_changed(instance_id, "running")
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:
-        created = super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)
+        created = super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)
         if not dry_run:
             self.cloud.did("snapshot", instance_id)
         for one in created:

@@ -185,13 +185,7 @@ class MemoryEc2:
     # Snapshotter
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:
         self.calls.append(("create_snapshots", instance_id, dry_run))
         self._raise_planned("create_snapshots")
@@ -206,7 +200,7 @@ class MemoryEc2:
                 start_time=self.now(),
                 owner_id=target.account,
             )
-            for n, volume in enumerate(instance.volumes[0 if boot_volume else 1 :])
+            for n, volume in enumerate(instance.volumes[0 if boot else 1 :])
         ]
         self.snapshots |= {snapshot.snapshot_id: (snapshot, dict(tags)) for snapshot in created}
         return created

@@ -128,8 +128,6 @@ def _holds(condition: Condition, item: Document) -> bool:
             return left in item
         case "attribute_not_exists":
             return left not in item
-        case "attribute_type":
-            return isinstance(item.get(left), str)
         case "=":
             return left in item and item[left] == right
         case "<>":

@@ -193,16 +193,13 @@ class Snapshot:
 
 
 class Snapshotter(Protocol):
-    """One crash-consistent set of all volumes, found again by its tags. Raises: as `InstanceController`."""
+    """One crash-consistent set of all volumes (without `boot`: of all others), found again by its tags.
+
+    Raises: as `InstanceController`.
+    """
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> Sequence[Snapshot]: ...
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...

@@ -514,16 +514,16 @@ def test_snapshots_are_asked_for_once() -> None:
     assert [("ec2", TARGET, False)] == clients.asked
 
 
-@pytest.mark.parametrize("boot_volume", [True, False])
-def test_the_boot_volume_can_be_left_out(boot_volume: bool) -> None:
+@pytest.mark.parametrize("boot", [True, False])
+def test_the_boot_volume_can_be_left_out(boot: bool) -> None:
     """A whole set is the default: what is put away must be complete."""
     client = Ec2Client(create_snapshots=[{"Snapshots": []}, {"Snapshots": []}])
     snapshots = EbsSnapshots(FakeClients(client))
     snapshots.create(TARGET, "i-1", {}, dry_run=False)
-    snapshots.create(TARGET, "i-1", {}, dry_run=False, boot_volume=boot_volume)
+    snapshots.create(TARGET, "i-1", {}, dry_run=False, boot=boot)
 
     left_out = [call["InstanceSpecification"]["ExcludeBootVolume"] for _, call in client.calls]
-    assert [False, not boot_volume] == left_out
+    assert [False, not boot] == left_out
 
 
 def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:

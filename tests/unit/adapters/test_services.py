@@ -15,7 +15,7 @@ from governor.adapters.catalogue import ShippedCatalogue, list_price
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchAlarms
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, message_of
-from governor.adapters.pricing import AwsPriceBook
+from governor.adapters.pricing import AwsPrices
 from governor.adapters.secrets import AlertSeal, SecretDocument, SecretVersions
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.workflow import StepFunctionsWorkflow
@@ -442,11 +442,11 @@ def instance(**changes: Any) -> Instance:
     return replace(sample, **changes)
 
 
-def book(*answers: Any, now: list[datetime] | None = None) -> tuple[AwsPriceBook, ScriptedClient]:
+def book(*answers: Any, now: list[datetime] | None = None) -> tuple[AwsPrices, ScriptedClient]:
     """The price book over a scripted EC2."""
     client = ScriptedClient(describe_spot_price_history=list(answers))
     times = now or [NOW]
-    return AwsPriceBook(FakeClients(client), now=lambda: times[0]), client
+    return AwsPrices(FakeClients(client), now=lambda: times[0]), client
 
 
 def spot(price: str, at: datetime = NOW) -> dict[str, Any]:

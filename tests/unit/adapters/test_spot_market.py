@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.pricing import Ec2SpotMarket
+from governor.adapters.pricing import AwsPrices
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Target
 from governor.errors import AccessDenied
@@ -49,7 +49,7 @@ def test_the_latest_price_of_every_zone_cheapest_first() -> None:
     """A history may hold older prices; a Region named twice is read once."""
     east = history(entry("us-east-1a", "0.9", 2), entry("us-east-1a", "0.5", 1), entry("us-east-1b", "0.6"))
     west = history(entry("us-west-2b", "0.4"))
-    market = Ec2SpotMarket(RegionalClients(us_east_1=east, us_west_2=west), now=lambda: NOW)
+    market = AwsPrices(RegionalClients(us_east_1=east, us_west_2=west), now=lambda: NOW)
 
     found = market.prices(TARGET, ["us-east-1", "us-west-2", "us-east-1"], "g5.xlarge", "Linux/UNIX")
 
@@ -66,7 +66,7 @@ def test_the_latest_price_of_every_zone_cheapest_first() -> None:
 def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
     """An opt-in Region that is off, or a policy of the organisation."""
     closed = ScriptedClient(describe_spot_price_history=[client_error("UnauthorizedOperation")])
-    market = Ec2SpotMarket(RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed))
+    market = AwsPrices(RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed))
 
     found = market.prices(TARGET, ["us-east-1", "eu-west-1"], "g5.xlarge", "Linux/UNIX")
 
@@ -76,7 +76,7 @@ def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
 
 def test_no_region_is_no_price() -> None:
     """Nothing is asked for."""
-    assert () == Ec2SpotMarket(RegionalClients()).prices(TARGET, [], "g5.xlarge", "Linux/UNIX").prices
+    assert () == AwsPrices(RegionalClients()).prices(TARGET, [], "g5.xlarge", "Linux/UNIX").prices
 
 
 def test_scores_are_one_question_about_regions() -> None:
@@ -85,7 +85,7 @@ def test_scores_are_one_question_about_regions() -> None:
     east = ScriptedClient(get_spot_placement_scores=lambda **_: {"SpotPlacementScores": scores})
     regions = ["us-east-1", "us-east-1", *(f"eu-west-{number}" for number in range(1, 20))]
 
-    found = Ec2SpotMarket(RegionalClients(us_east_1=east)).scores(TARGET, regions, ["g5.xlarge", "g6.xlarge"])
+    found = AwsPrices(RegionalClients(us_east_1=east)).scores(TARGET, regions, ["g5.xlarge", "g6.xlarge"])
 
     assert {"us-west-2": 9, "us-east-1": 1} == found
     ((_, call),) = east.calls
@@ -100,7 +100,7 @@ def test_scores_are_one_question_about_regions() -> None:
 def test_scores_that_are_refused_are_raised() -> None:
     """What that means is the use case's business."""
     refused = client_error("UnauthorizedOperation")
-    market = Ec2SpotMarket(RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused])))
+    market = AwsPrices(RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused])))
 
     with pytest.raises(AccessDenied):
         market.scores(TARGET, ["us-east-1"], ["g5.xlarge"])

@@ -190,13 +190,7 @@ class EbsSnapshots(_Ec2Writer):
     """The port `Snapshotter`."""
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:
         # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Look with
         # `find` before it is repeated.
@@ -205,7 +199,7 @@ class EbsSnapshots(_Ec2Writer):
             target,
             dry_run=dry_run,
             repeat=False,
-            InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot_volume},
+            InstanceSpecification={"InstanceId": instance_id, "ExcludeBootVolume": not boot},
             Description=f"GPU Governor: {instance_id} before it goes",
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
         )

@@ -45,17 +45,18 @@ _CODES: dict[type[errors.CloudError], str] = {
 }
 """The codes that AWS answers with, by what they mean here."""
 _BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
-
-
-_NETWORK = (
-    exceptions.ConnectionError,
-    exceptions.HTTPClientError,
-    exceptions.IncompleteReadError,
-    ResponseParserError,
-    exceptions.CredentialRetrievalError,
-    exceptions.MetadataRetrievalError,
-)
-"""botocore's errors when the network, or what answers in between, failed."""
+_WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
+    (
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.IncompleteReadError,
+        ResponseParserError,
+        exceptions.CredentialRetrievalError,
+        exceptions.MetadataRetrievalError,
+    ): errors.Unavailable,
+    (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
+}
+"""What it means that botocore got no answer: the network failed, or there are no credentials."""
 
 
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
@@ -96,13 +97,7 @@ def aws_errors(operation: str) -> Iterator[None]:
     except exceptions.ClientError as error:
         raise translate(error, operation) from error
     except (exceptions.BotoCoreError, ResponseParserError) as error:
-        raise _kind_without_answer(error)(f"{operation} failed: {error}", operation=operation) from error
-
-
-def _kind_without_answer(error: Exception) -> type[errors.CloudError]:
-    """What it means that no answer came. Wrong parameters are a plain CloudError: repeating never helps."""
-    if isinstance(error, _NETWORK):
-        return errors.Unavailable
-    if isinstance(error, (exceptions.NoCredentialsError, exceptions.PartialCredentialsError)):
-        return errors.AccessDenied
-    return errors.CloudError
+        # Wrong parameters are a plain CloudError: repeating never helps.
+        kinds = (one for reasons, one in _WITHOUT_ANSWER.items() if isinstance(error, reasons))
+        kind = next(kinds, errors.CloudError)
+        raise kind(f"{operation} failed: {error}", operation=operation) from error

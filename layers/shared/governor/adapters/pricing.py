@@ -34,26 +34,16 @@ _MOST_REGIONS = 10
 """Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
 
-class _SpotReader(Adapter):
+class AwsPrices(Adapter):
+    """The ports `PriceBook` and `SpotMarket`.
+
+    The price book reads Spot prices once an hour per type, zone, platform and target. The market is for
+    advice: one call a Region for prices, one in all for scores.
+    """
+
     def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
         super().__init__(clients)
         self._now = now
-
-    def _history(
-        self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any
-    ) -> list[Mapping[str, Any]]:
-        """Return EC2's entries of the Spot prices in force, the latest change last."""
-        # A start time of now gives the prices in force, each of which began some time ago.
-        only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
-        answer = self._call("ec2:DescribeSpotPriceHistory", target, StartTime=now, EndTime=now, **only)
-        return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
-
-
-class AwsPriceBook(_SpotReader):
-    """The port `PriceBook`. Spot prices are read once an hour per type, zone, platform and target."""
-
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
-        super().__init__(clients, now=now)
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
 
     def price(self, instance: Instance, policy: Policy) -> Price:
@@ -89,23 +79,6 @@ class AwsPriceBook(_SpotReader):
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         where = instance.availability_zone or instance.target.region
         return Price(Decimal(history[-1]["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
-
-
-def _list_price(instance: Instance) -> Price:
-    amount = list_price(instance.instance_type)
-    if amount is None:
-        return Price(None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour")
-    notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
-    if instance.target.region != _LIST_REGION:
-        notes.append(f"{instance.target.region} may differ")
-    if instance.platform != _LINUX:
-        notes.append(f"the instance runs {instance.platform}, which costs more")
-    as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
-    return Price(amount, "; ".join(notes), as_of=as_of)
-
-
-class Ec2SpotMarket(_SpotReader):
-    """The port `SpotMarket`, for advice. One call a Region for prices, one in all for scores."""
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         wanted = list(dict.fromkeys(regions))
@@ -145,3 +118,25 @@ class Ec2SpotMarket(_SpotReader):
         history = self._history(target, instance_type, platform, self._now(), repeat=False)
         latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
         return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]
+
+    def _history(
+        self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any
+    ) -> list[Mapping[str, Any]]:
+        """Return EC2's entries of the Spot prices in force, the latest change last."""
+        # A start time of now gives the prices in force, each of which began some time ago.
+        only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
+        answer = self._call("ec2:DescribeSpotPriceHistory", target, StartTime=now, EndTime=now, **only)
+        return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
+
+
+def _list_price(instance: Instance) -> Price:
+    amount = list_price(instance.instance_type)
+    if amount is None:
+        return Price(None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour")
+    notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
+    if instance.target.region != _LIST_REGION:
+        notes.append(f"{instance.target.region} may differ")
+    if instance.platform != _LINUX:
+        notes.append(f"the instance runs {instance.platform}, which costs more")
+    as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
+    return Price(amount, "; ".join(notes), as_of=as_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
@@ -21,13 +22,9 @@ class StepFunctionsWorkflow(Adapter):
     def start(self, ref: EpisodeRef) -> bool:
         """Same name and same input while it runs is a success to Step Functions."""
         given = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)
+        named: Any = {"stateMachineArn": self._resource, "name": ref.execution_name}
         try:
-            self._call(
-                "states:StartExecution",
-                stateMachineArn=self._resource,
-                name=ref.execution_name,
-                input=given,
-            )
+            self._call("states:StartExecution", **named, input=given)
         except CloudError as error:
             if error.code == "ExecutionAlreadyExists":
                 return self.is_running(ref) is not False

@@ -7,28 +7,15 @@ A use case asks only for those it uses. Every change that matters is a condition
 from __future__ import annotations
 
 from governor.stores.brakes import Brakes
-from governor.stores.deliveries import Deliveries
-from governor.stores.episodes import Episodes
-from governor.stores.events import Burst, EventLog
-from governor.stores.instances import Instances
-from governor.stores.ledger import Ledger
+from governor.stores.deliveries import Deliveries as Deliveries
+from governor.stores.episodes import Episodes as Episodes
+from governor.stores.events import Burst as Burst
+from governor.stores.events import EventLog as EventLog
+from governor.stores.instances import Instances as Instances
+from governor.stores.ledger import Ledger as Ledger
 from governor.stores.policy import PolicyVersions
 from governor.stores.sweeps import Sweeps
 
 
 class StateTable(Brakes, Sweeps, Instances, Episodes, Ledger, Deliveries, PolicyVersions):
     """All but the event log in one object, for use cases that need several."""
-
-
-__all__ = [
-    "Brakes",
-    "Burst",
-    "Deliveries",
-    "Episodes",
-    "EventLog",
-    "Instances",
-    "Ledger",
-    "PolicyVersions",
-    "StateTable",
-    "Sweeps",
-]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from governor.domain.alerts.delivery import Delivery
-from governor.stores.table import Condition, Key, Store, Write, absent, delete, is_over, is_text, put, where
+from governor.stores.table import Condition, Key, Store, Write, absent, delete, is_over, put, where
 
 _DELIVERIES_KEPT = timedelta(days=90)
 _OUTBOX_KEPT = timedelta(days=7)
@@ -23,8 +23,8 @@ class Deliveries(Store):
         False when it is settled (unless it was given up), or must not be tried yet: as the channel has
         said, or because another caller's claim holds.
         """
-        # Text in UTC compares like the times; a settled delivery has none.
-        is_due = is_text("not_before") & where("not_before", "<=", now)
+        # Text in UTC compares like the times; a settled delivery has none, which compares with nothing.
+        is_due = where("not_before", "<=", now)
         return self._table.wins(_keeping(claim, absent() | where("given_up", "=", True) | is_due))
 
     def note_delivery(self, delivery: Delivery) -> None:

@@ -264,26 +264,23 @@ class Episodes(Store):
         """Change PENDING to the decision's status, once; write a keep or an exemption to the instance
         record in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.
         """
-        approval = self._pending(approval_id)
-        on_record = _standing(approval.episode, hold_after(NO_HOLD, decision, hold_until))
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        self._table.transact(update(keys.approval(approval_id), changes, _PENDING), *on_record)
-        return self._existing(approval_id)
+        return self._decide(approval_id, changes, hold_after(NO_HOLD, decision, hold_until))
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
         """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Raises: ConflictError, NotFound."""
-        self._pending(approval_id)
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
-        self._table.transact(update(keys.approval(approval_id), changes, _PENDING))
-        return self._existing(approval_id)
+        return self._decide(approval_id, changes, NO_HOLD)
 
-    def _pending(self, approval_id: str) -> Approval:
-        """The approval, read before it is decided: spares a transaction that must fail."""
+    def _decide(self, approval_id: str, changes: Document, standing: Hold) -> Approval:
         approval = self._existing(approval_id)
+        # Read first: spares a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
-        return approval
+        decided = update(keys.approval(approval_id), changes, _PENDING)
+        self._table.transact(decided, *_standing(approval.episode, standing))
+        return self._existing(approval_id)
 
     def _existing(self, approval_id: str) -> Approval:
         approval = self.approval(approval_id)
@@ -323,16 +320,13 @@ def _freeing(
     ref: EpisodeRef, held: Sequence[Key], outcome: Outcome, quiet_until: datetime | None, *, opened: bool
 ) -> list[Write]:
     values: Document = {"last_outcome": outcome, **({"untold": ref.execution_name} if opened else {})}
-    remove: list[str] = []
-    add: dict[str, int] = {}
-    if outcome is not Outcome.FAILED:
-        remove.append("failures")
-    elif quiet_until is not None:
-        add = {"failures": 1}
+    quiet: Document = {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
+    remove = [] if outcome is Outcome.FAILED else ["failures"]
+    add = {"failures": 1} if outcome is Outcome.FAILED and quiet_until is not None else {}
     if quiet_until is None:
-        remove += ["quiet_until", "quiet_launch_time"]
+        remove += quiet
     else:
-        values |= {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
+        values |= quiet
     lock, record = _locks(ref)
     freed = [update(lock, {}, _is_held_by(ref), remove=["open_episode"])] if lock in held else []
     if record not in held:

@@ -116,14 +116,8 @@ class EventLog(Store):
         # What is over has no `what`: what was said at the same moment does not open it.
         is_open = where("said_at", "=", said) & present("what")
         newer = absent("said_at") | where("said_at", "<", said) | is_open
-        document: Document = {
-            "source_id": notice.source_id,
-            "what": notice.what,
-            "at": at,
-            "instance_id": notice.instance_id,
-            "reservation_id": notice.reservation_id,
-            "remind": remind,
-        }
+        names = ("source_id", "what", "instance_id", "reservation_id")
+        document: Document = {name: getattr(notice, name) for name in names} | {"at": at, "remind": remind}
         known = {name: value for name, value in document.items() if value is not None}
         return self._table.holds(moving) or self._table.holds(_saying(notice, known, newer))
 

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import reduce
 
 from governor.domain.episode.episode import InstanceRecord
 from governor.domain.instance import Target
+from governor.domain.sweep.verdict import Hold
 from governor.errors import CloudError
 from governor.stores import keys
 from governor.stores.table import Condition, Document, Store, absent, delete, present, update, where
 
-_BESIDE_A_WARNING = (
-    "episodes",
-    "exempt_reason",
-    "failures",
-    "last_outcome",
-    "marked_at",
-    "open_episode",
-    "quiet_until",
-    "snoozed_until",
-    "untold",
-)
+_BESIDE_A_WARNING = {one.name for kind in (InstanceRecord, Hold) for one in fields(kind)} - {
+    *("target", "instance_id", "hold", "warned_until", "problem")
+}
 
 
 class Instances(Store):
@@ -77,7 +70,7 @@ class Instances(Store):
     def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
         """Delete a record that holds an old warning and nothing else; any other stays."""
         is_old = where("warned_until", "<=", now)
-        alone = reduce(Condition.__and__, map(absent, _BESIDE_A_WARNING), is_old)
+        alone = reduce(Condition.__and__, map(absent, sorted(_BESIDE_A_WARNING)), is_old)
         self._table.wins(delete(keys.instance(target, instance_id), alone))
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:

@@ -22,13 +22,11 @@ class PolicyVersions(Store):
 
     def kept_policy(self) -> str | None:
         """Return the last text that was kept."""
-        item = self._table.get(_KEPT)
-        return str(item["text"]) if item else None
+        return self._text(_KEPT, "text")
 
     def version_in_force(self) -> str | None:
         """Return the version that counts; `None` before the first one."""
-        item = self._table.get(_IN_FORCE)
-        return str(item["version"]) if item else None
+        return self._text(_IN_FORCE, "version")
 
     def put_in_force(self, version: str, before: str | None, at: datetime) -> None:
         """Let a version count from now on. Raises: ConflictError when another one than `before` does now."""
@@ -41,8 +39,7 @@ class PolicyVersions(Store):
 
     def writer(self, version: str) -> str:
         """Return the ARN that wrote a version; empty where it is not known."""
-        item = self._table.get((f"VERSION#{version}", "WRITER"))
-        return str(item["arn"]) if item else ""
+        return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
         """Keep that somebody accepts a version."""
@@ -51,3 +48,7 @@ class PolicyVersions(Store):
     def accepted(self, version: str) -> tuple[str, ...]:
         """Return the identities that accept a version."""
         return tuple(item["sk"] for item in self._table.query(f"ACCEPTED#{version}"))
+
+    def _text(self, key: Key, attribute: str) -> str | None:
+        item = self._table.get(key)
+        return str(item[attribute]) if item else None

@@ -55,11 +55,6 @@ def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: o
     return Condition(operator, attribute, value)
 
 
-def is_text(attribute: str) -> Condition:
-    """The attribute is there and is text."""
-    return Condition("attribute_type", attribute, "S")
-
-
 def is_over(now: datetime) -> Condition:
     """There is no item, or its `until` is past."""
     return absent() | where("expires_at_epoch", "<=", epoch(now))

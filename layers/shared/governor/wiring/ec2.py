@@ -13,7 +13,7 @@ from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
-from governor.adapters.pricing import AwsPriceBook, Ec2SpotMarket
+from governor.adapters.pricing import AwsPrices
 from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
@@ -28,8 +28,8 @@ class Ec2Parts(Parts):
     starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
     metrics: cached_property[ports.MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
-    prices: cached_property[ports.PriceBook] = over(AwsPriceBook)
-    market: cached_property[ports.SpotMarket] = over(Ec2SpotMarket)
+    prices: cached_property[ports.PriceBook] = over(AwsPrices)
+    market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)

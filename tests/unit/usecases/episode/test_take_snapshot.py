@@ -177,16 +177,10 @@ class Answers(MemoryEc2):
     before_answer: Callable[[], object] = dict
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:
         """As the port says."""
-        made = super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)
+        made = super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)
         self.before_answer()
         return made
 
@@ -269,16 +263,10 @@ class LosesOne(MemoryEc2):
     """Makes sets that lack the last volume."""
 
     def create(
-        self,
-        target: Target,
-        instance_id: str,
-        tags: Mapping[str, str],
-        *,
-        dry_run: bool,
-        boot_volume: bool = True,
+        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:
         """As the port says, less one."""
-        return super().create(target, instance_id, tags, dry_run=dry_run, boot_volume=boot_volume)[:-1]
+        return super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)[:-1]
 
 
 def test_an_incomplete_set_is_a_failure() -> None:

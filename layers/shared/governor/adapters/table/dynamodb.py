@@ -114,8 +114,6 @@ class _Expression:
         match one.operator:
             case "attribute_exists" | "attribute_not_exists":
                 return f"{one.operator}({name})"
-            case "attribute_type":
-                return f"attribute_type({name}, {self.value(one.right)})"
             case _:
                 return f"{name} {one.operator} {self.value(one.right)}"
 

@@ -251,7 +251,7 @@ class RespondToWarnings:
                 instance.instance_id,
                 tags,
                 dry_run=policy.mode is Mode.OBSERVE,
-                boot_volume=False,
+                boot=False,
             )
             case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
 
