@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import RebalanceEvent
+from governor.contracts.events import InterruptionEvent
 from governor.contracts.parsing import parse
 from governor.observability import count, logger, observed
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
@@ -16,7 +16,7 @@ from governor.wiring.policies import or_last, use_case
 @observed(use_case(Ec2Parts(), RespondToWarnings, or_last))
 def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
-    warned = parse(RebalanceEvent, event).to_domain()
+    warned = parse(InterruptionEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)
     reaction = respond().one(warned)
     for note in reaction.notes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from governor.contracts.events import QueueBatch, queued_event, warned_of
+from governor.contracts.events import InterruptionEvent, QueueBatch, queued_event
 from governor.contracts.parsing import parse
 from governor.domain.events.interruption import Warned
 from governor.errors import GovernorError, InputError
@@ -23,7 +23,7 @@ def handler(event: dict[str, Any], context: Any, wired: ToInterruptions) -> dict
     """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event, wired)
-    warned = warned_of(event)
+    warned = parse(InterruptionEvent, event).to_domain()
     return _note(warned, wired.respond().one(warned))
 
 
@@ -32,7 +32,7 @@ def _handle_batch(event: dict[str, Any], wired: ToInterruptions) -> dict[str, An
     unreadable: list[tuple[str, str, Exception]] = []
     for record in parse(QueueBatch, event).records:
         try:
-            warned = warned_of(queued_event(record.body))
+            warned = parse(InterruptionEvent, queued_event(record.body)).to_domain()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no matter of the others
             unreadable.append((record.message_id, record.body, error))
         else:

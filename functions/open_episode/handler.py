@@ -30,8 +30,8 @@ def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode
 
 
 def _document(opened: Opened) -> dict[str, Any]:
-    episode, applied = opened.episode, opened.applied
-    if episode is None or applied is None:
+    episode = opened.episode
+    if episode is None:
         return {"status": "not-opened", "reason": opened.reason}
     notify = episode.plan.action is Action.NOTIFY_ONLY
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.events import InterruptionEvent, notice_of, warned_of
+from governor.contracts.events import InterruptionEvent, notice_of
 from governor.contracts.parsing import parse
 from governor.domain.events.interruption import Cause
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
@@ -212,8 +212,13 @@ def test_a_warning_without_an_action_is_read() -> None:
 
 def test_a_warning_is_read_by_its_detail_type() -> None:
     """One table says which model reads which warning; what is none of them is refused with the reason."""
-    assert Cause.SPOT is warned_of(sample("handle_spot_interruption/terminate")).cause
-    assert Cause.REBALANCE is warned_of(sample("handle_rebalance_recommendation/recommended")).cause
+    assert (
+        Cause.SPOT is parse(InterruptionEvent, sample("handle_spot_interruption/terminate")).to_domain().cause
+    )
+    assert (
+        Cause.REBALANCE
+        is parse(InterruptionEvent, sample("handle_rebalance_recommendation/recommended")).to_domain().cause
+    )
     for other in (sample("handle_lifecycle_action/scale-in"), "text", None):
         with pytest.raises(InputError, match="refused"):
-            warned_of(other)
+            parse(InterruptionEvent, other).to_domain()

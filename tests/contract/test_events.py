@@ -49,7 +49,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_spot_interruption": lambda event: [
         parse(events.InterruptionEvent, one).to_domain() for one in interruptions(event)
     ],
-    "handle_rebalance_recommendation": lambda event: parse(events.RebalanceEvent, event).to_domain(),
+    "handle_rebalance_recommendation": lambda event: parse(events.InterruptionEvent, event).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
     "handle_notice": events.notice_of,
     "write_audit": changes.changes_of,

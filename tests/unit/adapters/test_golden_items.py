@@ -15,8 +15,7 @@ from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.domain.evidence import evidence_hash
-from governor.domain.money.cost import Meter
-from governor.domain.money.ledger import LedgerEntry
+from governor.domain.money.cost import LedgerEntry, Meter
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import CloudError
 from governor.stores import EventLog, StateTable

@@ -33,7 +33,6 @@ class _AlertDocument(Payload):
     cut: Annotated[bool, Field(exclude=True)] = False
 
     def alert(self) -> Alert:
-        """The alert as it was sent."""
         return Alert(**self.model_dump())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import AliasPath, Field
 
 from governor.contracts.parsing import Event, Moment, parse
 from governor.domain.audit import Change
@@ -13,18 +13,27 @@ from governor.domain.audit import Change
 _Item = Mapping[str, Mapping[str, Any]]
 
 
-class _Images(Event):
-    keys: _Item = Field(alias="Keys")
-    at: Moment = Field(alias="ApproximateCreationDateTime")
-    sequence: str = Field(alias="SequenceNumber", pattern=r"^\d+$")
-    before: _Item = Field(alias="OldImage", default={})
-    after: _Item = Field(alias="NewImage", default={})
+def _stream(*path: str, **more: Any) -> Any:
+    return Field(validation_alias=AliasPath("dynamodb", *path), **more)
 
 
 class _Record(Event):
     operation: str = Field(alias="eventName")
-    images: _Images = Field(alias="dynamodb")
-    identity: Mapping[str, Any] | None = Field(alias="userIdentity", default=None)
+    keys: _Item = _stream("Keys")
+    at: Moment = _stream("ApproximateCreationDateTime")
+    sequence: str = _stream("SequenceNumber", pattern=r"^\d+$")
+    before: _Item = _stream("OldImage", default={})
+    after: _Item = _stream("NewImage", default={})
+    principal: str | None = Field(validation_alias=AliasPath("userIdentity", "principalId"), default=None)
+
+    def to_domain(self) -> Change:
+        before, after = _plain(self.before), _plain(self.after)
+        return Change(
+            **_plain(self.keys),
+            **self.model_dump(exclude={"keys", "before", "after"}),
+            before=before,
+            after=after,
+        )
 
 
 class _Batch(Event):
@@ -33,21 +42,7 @@ class _Batch(Event):
 
 def changes_of(event: object) -> list[Change]:
     """Return the changes of a batch. Raises: InputError."""
-    return [_change(record) for record in parse(_Batch, event).records]
-
-
-def _change(record: _Record) -> Change:
-    images, keys = record.images, _plain(record.images.keys)
-    return Change(
-        pk=keys["pk"],
-        sk=keys["sk"],
-        operation=record.operation,
-        at=images.at,
-        sequence=images.sequence,
-        before=_plain(images.before),
-        after=_plain(images.after),
-        principal=(record.identity or {}).get("principalId"),
-    )
+    return [record.to_domain() for record in parse(_Batch, event).records]
 
 
 def _plain(item: _Item) -> dict[str, Any]:
@@ -57,12 +52,6 @@ def _plain(item: _Item) -> dict[str, Any]:
 
 def _value(value: Mapping[str, Any]) -> Any:
     [(letter, inner)] = value.items()
-    match letter:
-        case "M":
-            return _plain(inner)
-        case "L":
-            return [_value(one) for one in inner]
-        case "NULL":
-            return None
-        case _:
-            return inner
+    if letter in ("M", "L"):
+        return _plain(inner) if letter == "M" else [_value(one) for one in inner]
+    return None if letter == "NULL" else inner

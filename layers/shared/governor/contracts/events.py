@@ -27,7 +27,6 @@ _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
 
 
 def detail(*path: str, **more: Any) -> Any:
-    """A field of an event's `detail`."""
     return Field(validation_alias=AliasPath("detail", *path), **more)
 
 
@@ -78,8 +77,6 @@ class Envelope(Event):
 
 
 class _InstanceEvent(Envelope):
-    """An event about one instance."""
-
     instance_id: InstanceId = detail("instance-id")
 
     def _warned(self, cause: Cause, **more: Any) -> Warned:
@@ -94,47 +91,29 @@ class StateChangeEvent(_InstanceEvent):
     )
 
 
-class InterruptionEvent(_InstanceEvent):
-    """`EC2 Spot Instance Interruption Warning` or its sibling for interruptible Capacity Reservations.
-
-    None is refused for what EC2 says beside the instance: the two minutes run all the same.
-    """
-
-    detail_type: Literal[
-        "EC2 Spot Instance Interruption Warning",
-        "EC2 Capacity Reservation Instance Interruption Warning",
-    ] = Field(alias="detail-type")
-    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail("instance-action", default=None)
-    stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
-
-    def to_domain(self) -> Warned:
-        cause = Cause.SPOT if "Spot" in self.detail_type else Cause.RESERVATION
-        return self._warned(cause, action=self.action, stated_end=self.stated_end)
-
-
-class RebalanceEvent(_InstanceEvent):
-    """`EC2 Instance Rebalance Recommendation`."""
-
-    def to_domain(self) -> Warned:
-        return self._warned(Cause.REBALANCE)
-
-
-WARNINGS: Mapping[str, type[InterruptionEvent | RebalanceEvent]] = {
-    "EC2 Spot Instance Interruption Warning": InterruptionEvent,
-    "EC2 Capacity Reservation Instance Interruption Warning": InterruptionEvent,
-    "EC2 Instance Rebalance Recommendation": RebalanceEvent,
+WARNINGS: Mapping[str, Cause] = {
+    "EC2 Spot Instance Interruption Warning": Cause.SPOT,
+    "EC2 Capacity Reservation Instance Interruption Warning": Cause.RESERVATION,
+    "EC2 Instance Rebalance Recommendation": Cause.REBALANCE,
 }
 """By detail type, the warnings that `handle_spot_interruption` reads from its queue."""
 
 
-def warned_of(event: object) -> Warned:
-    """Return the warning that an event holds.
+def _cause_of(detail_type: object) -> Cause:
+    if (cause := WARNINGS.get(str(detail_type))) is None:
+        raise ValueError(f"must be one of {', '.join(WARNINGS)}")
+    return cause
 
-    Raises:
-        InputError: it is none, or misses what a warning needs.
-    """
-    kind = event.get("detail-type") if isinstance(event, dict) else None
-    return parse(WARNINGS.get(str(kind), InterruptionEvent), event).to_domain()
+
+class InterruptionEvent(_InstanceEvent):
+    """One of `WARNINGS`. What EC2 says beside the instance refuses none: two minutes run all the same."""
+
+    cause: Annotated[Cause, BeforeValidator(_cause_of)] = Field(alias="detail-type")
+    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail("instance-action", default=None)
+    stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
+
+    def to_domain(self) -> Warned:
+        return self._warned(self.cause, action=self.action, stated_end=self.stated_end)
 
 
 class LifecycleEvent(_InstanceEvent):
@@ -253,14 +232,11 @@ class _QueuedMessage(Event):
     sent_milliseconds: int = Field(validation_alias=AliasPath("attributes", "SentTimestamp"), ge=0)
 
     def to_queued(self) -> Queued:
-        """As the worker takes it."""
         sent_at = datetime.fromtimestamp(self.sent_milliseconds / 1000, tz=UTC)
         return Queued(self.message_id, self.receipt, self.body, self.receives, sent_at)
 
 
 class QueueBatch(Event):
-    """The messages of one invocation."""
-
     records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
 
 

@@ -73,7 +73,6 @@ class HttpRequest(Event):
         return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
-        """Return the object in the body."""
         try:
             found = json.loads(self.raw_body()) if self.body else None
         except (ValueError, RecursionError):
@@ -95,7 +94,6 @@ class HttpRequest(Event):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
-        """Return the form in the body."""
         if not self.body:
             return {}
         if len(self.body) > _LONGEST_BODY:

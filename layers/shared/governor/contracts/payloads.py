@@ -32,13 +32,10 @@ class EpisodePayload(TargetPayload):
     number: int = Field(ge=1)
 
     def to_domain(self) -> EpisodeRef:
-        """As the domain knows it."""
         return EpisodeRef(self.account, self.region, self.instance_id, self.launch_time, self.number)
 
 
 class EpisodeOnlyPayload(Payload):
-    """Input of functions that need the episode alone."""
-
     episode: EpisodePayload
 
 
@@ -58,20 +55,14 @@ class ConcludePayload(EpisodeOnlyPayload):
 
 
 class RecheckPayload(EpisodeOnlyPayload):
-    """Input of `recheck_episode`."""
-
     before: Literal[Step.STOP, Step.SNAPSHOT, Step.TERMINATE]
 
 
 class PutAwayPayload(EpisodeOnlyPayload):
-    """Input of `put_away`."""
-
     action: Literal[Step.STOP, Step.TERMINATE]
 
 
 class ProgressPayload(EpisodeOnlyPayload):
-    """Input of `check_progress`."""
-
     until: Until
 
 

@@ -58,20 +58,16 @@ class PolicyBook:
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
         base, in_base = _checked(Policy, self._settings)
-        found: list[Override] = []
-        policies: list[Policy | None] = []
-        for index, item in enumerate(items):
-            override, policy, wrong = _override(item, self._settings, frozenset(in_base))
-            policies.append(policy)
+        read = [_override(item, self._settings, frozenset(in_base)) for item in items]
+        for index, (_, _, wrong) in enumerate(read):
             mistakes += [(("overrides", str(index), *path), reason) for path, reason in wrong]
-            found += [override] if override else []
         mistakes += [*in_base, *_wrong_names(items)]
         if base is None or mistakes:
             raise PolicyError(self._problems(mistakes))
         gone = "is no longer a setting and is ignored; remove it"
         self.retired = tuple(self._problems((path, gone) for path in retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
-        self.overrides = tuple(found)
+        self.overrides = tuple(override for override, _, _ in read if override)
         # Only an accepted document has a bounded size that is worth a hash.
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
@@ -79,9 +75,9 @@ class PolicyBook:
         self._known = None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
         """People who may vouch for an override; `None` where the document was accepted before."""
         reckless = _reckless(base, (), self._known)
-        for index, (override, policy) in enumerate(zip(found, policies, strict=True)):
+        for index, (override, policy, _) in enumerate(read):
             above = ("overrides", str(index), "set")
-            alone = _reckless(policy, (override,), self._known) if policy else []
+            alone = _reckless(policy, (override,), self._known) if override and policy else []
             reckless += [((*above, *path), why) for path, why in alone if (path, why) not in reckless]
         if reckless:
             raise PolicyError(self._problems(reckless))
@@ -206,7 +202,7 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         elif isinstance(inside, dict):
             retired += [(section, name) for name in names.split() if name in inside]
             left[section] = {name: value for name, value in inside.items() if name not in names.split()}
-            if section == "survival" and not left[section]:
+            if not left[section]:
                 del left[section]
     return left, retired
 
@@ -254,11 +250,9 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
             "could have any instance stopped. Restrict who may (docs/trust.md) and set it, or set mode: ask"
         )
         found.append((("mode",), why))
-    ends = [
-        name for name in ("action", "when_stop_is_unsupported") if getattr(policy.plan, name) == "terminate"
-    ]
-    for name in ends:
-        if not any(_vouches(one, name, known) for one in chosen):
+    for name in ("action", "when_stop_is_unsupported"):
+        ends = getattr(policy.plan, name) == "terminate"
+        if ends and not any(_vouches(one, name, known) for one in chosen):
             why = (
                 "mode: auto does not terminate, unless an override matches a tag, sets mode: auto and this, "
                 "and names two people of ownership.contacts by address (approved_by)"

@@ -11,8 +11,6 @@ from governor.usecases.approvals.rotate_keys import RotationStep
 
 
 class RotationPayload(Event):
-    """One step of a rotation."""
-
     step: RotationStep = Field(alias="Step")
     secret: str = Field(alias="SecretId")
     version: Annotated[str, Field(alias="ClientRequestToken", min_length=32, max_length=64)]

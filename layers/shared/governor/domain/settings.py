@@ -35,6 +35,9 @@ class Risk(Enum):
     """More is in the list, or nothing any more, which means the default."""
 
 
+_Risk = Risk | None
+
+
 class SettingError(ValueError):
     """Settings out of range, or that contradict each other. `mistakes` names each."""
 
@@ -99,31 +102,23 @@ def _each(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
     return [((name,), value)]
 
 
-def setting(default: _Value, risk: Risk | None, **metadata: Any) -> _Value:
+def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
     """A setting with its risk; `None`: that of its section."""
-    data = {**metadata, **({} if risk is None else {"risk": risk})}
+    data = {"risk": risk, **metadata}
     if isinstance(default, dict):
-        empty: _Value = field(default_factory=dict, metadata=data)  # type: ignore[assignment]
-        return empty
-    plain: _Value = field(default=default, metadata=data)
-    return plain
+        return field(default_factory=dict, metadata=data)  # type: ignore[return-value]
+    return field(default=default, metadata=data)
 
 
 def checked(
-    default: _Value, said: str, holds: Callable[[Any], object], risk: Risk | None = None, **metadata: Any
+    default: _Value, said: str, holds: Callable[[Any], object], risk: _Risk = None, **metadata: Any
 ) -> _Value:
     """A setting, a list or a mapping, of values that hold; `said` is what to write instead of others."""
     return setting(default, risk, said=said, holds=holds, **metadata)
 
 
 def between(
-    default: _Value,
-    low: float,
-    high: float,
-    risk: Risk | None = None,
-    *,
-    at_most: str = "",
-    once_from: float | None = None,
+    default: _Value, low: float, high: float, risk: _Risk = None, *, at_most: str = "", once_from: float = 0
 ) -> _Value:
     """A number, or a list of them, in a range that includes both ends.
 
@@ -131,7 +126,7 @@ def between(
     began in an earlier release: such a number can be read, and whoever takes new documents refuses it.
     """
     said = f"it must lie between {low} and {high}"
-    if once_from is not None:
+    if once_from:
         extra = {"minimum": low, "maximum": high}
         return checked(default, said, lambda value: once_from <= value <= high, risk, json_schema_extra=extra)
     data: dict[str, Any] = {"ge": low, "le": high}
@@ -147,12 +142,11 @@ def positive(default: _Value, risk: Risk) -> _Value:
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
-    """One of these figures."""
     said = f"it must be one of {', '.join(map(str, values))}"
     return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
-def named(pattern: str, said: str, risk: Risk | None = None) -> tuple[str, ...]:
+def named(pattern: str, said: str, risk: _Risk = None) -> tuple[str, ...]:
     """A list of names that match a regular expression, empty by default."""
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
     return checked((), said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
@@ -169,7 +163,7 @@ class Amount:
     low: str = "ge"
     """`ge`: 0 is an amount. `gt`: it must be more than 0."""
 
-    def setting(self, default: _Value, risk: Risk | None = None) -> _Value:
+    def setting(self, default: _Value, risk: _Risk = None) -> _Value:
         """A setting, or a mapping of settings, with this range."""
         said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
         return checked(default, said, self._holds, risk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Annotated
 
@@ -34,6 +34,11 @@ def iso(moment: datetime) -> str:
 def parse_iso(text: str) -> UtcDatetime:
     """The moment a string of `iso`, or any ISO 8601 with an offset, names. Raises: ValueError."""
     return as_utc(datetime.fromisoformat(text))
+
+
+def minutes(length: timedelta) -> int:
+    """Whole minutes, rounded down."""
+    return length // timedelta(minutes=1)
 
 
 def money(amount: Decimal, places: int = 2) -> str:

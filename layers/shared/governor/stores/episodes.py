@@ -19,7 +19,7 @@ from governor.domain.approvals.approval import (
     hold_after,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
-from governor.domain.money.ledger import LedgerEntry
+from governor.domain.money.cost import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import as_utc
 from governor.errors import ConflictError, GovernorError, Held, NotFound

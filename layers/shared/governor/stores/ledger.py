@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from governor.domain.instance import Target
-from governor.domain.money.cost import Meter, month_of, parse_month
-from governor.domain.money.ledger import LedgerEntry
+from governor.domain.money.cost import LedgerEntry, Meter, month_of, parse_month
 from governor.domain.units import iso
 from governor.stores.keys import target_pk
 from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, update, where

@@ -9,7 +9,7 @@ import pytest
 
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
-from governor.domain.money.ledger import LedgerEntry
+from governor.domain.money.cost import LedgerEntry
 from governor.errors import Throttled
 from tests.builders import NOW
 from tests.unit.usecases.builders import asked, recorder, start_acting, stored_episode

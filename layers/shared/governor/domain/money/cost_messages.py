@@ -9,8 +9,7 @@ from governor.domain.alerts.alert import Alert, Severity
 from governor.domain.alerts.owner import UNASSIGNED, Owner, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
-from governor.domain.money.cost import UNTAGGED, ProjectCost, month_end, month_of
-from governor.domain.money.ledger import cost_between
+from governor.domain.money.cost import UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.domain.units import Usd, UtcDatetime, money
 from governor.domain.wording import listed, usd
 

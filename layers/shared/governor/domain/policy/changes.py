@@ -80,4 +80,4 @@ def settings_of(section: Any, above: str = "") -> Iterator[tuple[str, Risk, Any]
         if isinstance(value, Section) and not above:
             yield from settings_of(value, f"{one.name}.")
         else:
-            yield above + one.name, one.metadata.get("risk", section.risk), value
+            yield above + one.name, one.metadata.get("risk") or section.risk, value

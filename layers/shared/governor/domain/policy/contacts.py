@@ -37,16 +37,7 @@ def _is_zone(name: str) -> bool:
         return False
 
 
-class Weekday(StrEnum):
-    """Days by their short English names."""
-
-    MON = "mon"
-    TUE = "tue"
-    WED = "wed"
-    THU = "thu"
-    FRI = "fri"
-    SAT = "sat"
-    SUN = "sun"
+Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,14 @@ from governor.domain.settings import (
     UsdAMonth,
     UsdPerUnit,
     between,
+    checked,
     named,
     one_of,
     positive,
     setting,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
-from governor.domain.units import Percent, UtcDatetime, parse_iso, printable
+from governor.domain.units import Percent, UtcDatetime, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
@@ -67,6 +68,17 @@ _FAMILY = (
 )
 
 
+def _is_time(text: str) -> bool:
+    try:
+        return bool(parse_iso(text))
+    except ValueError:
+        return False
+
+
+def _is_of_jobs(namespace: str) -> bool:
+    return bool(namespace) and not namespace.startswith("AWS/")
+
+
 @dataclass(frozen=True, slots=True)
 class TagMatch(Section):
     """A tag of an instance, compared exactly."""
@@ -80,7 +92,6 @@ class TagMatch(Section):
         return f"{self.tag_key}={self.tag_value}"
 
     def is_on(self, instance: Instance) -> bool:
-        """Return true if the instance carries this tag."""
         return instance.tags.get(self.tag_key) == self.tag_value
 
     def like_it_on(self, instance: Instance) -> str | None:
@@ -112,14 +123,10 @@ class WorkMetrics(Section):
     A value other than 0 in the window makes the instance busy. A missing metric proves nothing.
     """
 
-    namespace: str = "MLTraining"
+    namespace: str = checked("MLTraining", "jobs publish into one of their own", _is_of_jobs)
     """CloudWatch namespace of these metrics; not one of AWS."""
     names: tuple[str, ...] = ()
     """Names of the metrics that count. Empty: every metric of the namespace."""
-
-    def contradictions(self) -> Iterator[Mistake]:
-        if not self.namespace or self.namespace.startswith("AWS/"):
-            yield ("namespace",), f"is {self.namespace!r}; jobs publish into one of their own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +309,6 @@ class ApprovalRule(Section):
 
     @property
     def total(self) -> timedelta:
-        """Time from the question to the expiry."""
         minutes = self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
         return timedelta(minutes=minutes)
 
@@ -334,21 +340,14 @@ class Breaker(Section):
     """Instances of all accounts that must have turned and not worked since, before everything freezes."""
     hub_times_the_usual: float = between(2.0, 1, 100)
     """Freeze everything if more than this many times as many turned as in the same hours of last week."""
-    lift_freezes_before: str | None = None
+    lift_freezes_before: str | None = checked(
+        None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
+    )
     """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what turned
     before it no longer counts. `null`: no freeze is lifted."""
 
-    def contradictions(self) -> Iterator[Mistake]:
-        if self.lift_freezes_before is not None:
-            try:
-                parse_iso(self.lift_freezes_before)
-            except ValueError:
-                reason = f"is {self.lift_freezes_before!r}; it must be a time such as 2026-12-24T09:00:00Z"
-                yield ("lift_freezes_before",), reason
-
     @property
     def lifted_before(self) -> UtcDatetime | None:
-        """Up to when freezes are lifted."""
         return parse_iso(self.lift_freezes_before) if self.lift_freezes_before else None
 
 
@@ -427,7 +426,6 @@ class Budget(Section):
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
 
     def of(self, project: str) -> Decimal | None:
-        """Return the budget of a project, or `None` if it has none."""
         return self.projects.get(project, self.monthly_usd)
 
 
@@ -521,7 +519,6 @@ class Health(Section):
 
     @property
     def window(self) -> timedelta:
-        """Length of the window."""
         return timedelta(minutes=self.window_minutes)
 
     @property
@@ -576,7 +573,6 @@ class Policy(Section):
 
     @property
     def window(self) -> timedelta:
-        """Length of the idle window."""
         return timedelta(minutes=self.idle.window_minutes)
 
     @property
@@ -605,14 +601,12 @@ class Policy(Section):
 
     def over(self, window: timedelta) -> Policy:
         """Return the same policy with another idle window."""
-        minutes = int(window / timedelta(minutes=1))
-        if minutes == self.idle.window_minutes:
+        if window == self.window:
             return self
-        return replace(self, idle=replace(self.idle, window_minutes=minutes))
+        return replace(self, idle=replace(self.idle, window_minutes=minutes(window)))
 
     @property
     def period(self) -> timedelta:
-        """Length of one reading."""
         return timedelta(seconds=self.metrics.period_seconds)
 
     @property
@@ -686,7 +680,6 @@ class OverrideMatch(Section):
     """Region codes, one of which the instance is in."""
 
     def holds(self, instance: Instance) -> bool:
-        """Return true if the instance meets every condition."""
         return (
             all(instance.tags.get(key) == value for key, value in self.tags.items())
             and (not self.instance_families or instance.family in self.instance_families)

@@ -38,7 +38,7 @@ from governor.domain.evidence import (
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, minutes
 from governor.domain.wording import span
 
 
@@ -175,10 +175,9 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
         return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(until)}", not_before=until)
     ripe = ripe_at(instance, policy)
     if now < ripe:
-        minutes = int((now - instance.launch_time).total_seconds() // 60)
         return Verdict(
             VerdictKind.TOO_YOUNG,
-            f"started {minutes} min ago; judged from {iso(ripe)} on "
+            f"started {minutes(now - instance.launch_time)} min ago; judged from {iso(ripe)} on "
             f"(grace {policy.idle.grace_after_launch_minutes} min, and "
             f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
             not_before=ripe,
@@ -243,7 +242,7 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     by_gpu = unmeasured_until(evidence.gpus, evidence.window)
     ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
     if ended is not None:
-        reason = f"GPU readings were missing for more than {_minutes(LONGEST_HOLE)} min, up to {iso(ended)}"
+        reason = f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, up to {iso(ended)}"
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
     for figure in _required(policy):
         longest = evidence.longest_hole_minutes.get(figure, 0.0)
@@ -377,7 +376,7 @@ def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _newest(window: Window) -> int:
     """How many of the newest minutes must be measured; periods of an hour cannot show the last of them."""
-    return _minutes(max(END, window.period))
+    return minutes(max(END, window.period))
 
 
 def _label(gpu: GpuReadings) -> str:
@@ -393,7 +392,7 @@ def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
     """Why utilization was not seen enough of: over the window, and of every GPU."""
     window = evidence.window
     if window.length < policy.window:
-        wanted, read = policy.idle.window_minutes, _minutes(window.length)
+        wanted, read = policy.idle.window_minutes, minutes(window.length)
         return f"the policy looks at {wanted} min, only {read} min were read"
     for gpu in evidence.gpus:
         seen = coverage_percent(padded(gpu.utilization, window))
@@ -573,7 +572,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
         )
         advice = (_right_size(evidence, busy, idle),)
         return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
-    length = _minutes(window.length)
+    length = minutes(window.length)
     reason = f"utilization reached {top:.1f} % in the last {length} min, last at {iso(ended)}"
     return _busy(evidence, policy, ended, reason)
 
@@ -614,7 +613,7 @@ def _no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdi
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
     names, power = policy.metrics, evidence.agentless_power_percent
-    text = f"no {names.utilization} in {names.namespace} for {_minutes(evidence.window.length)} min"
+    text = f"no {names.utilization} in {names.namespace} for {minutes(evidence.window.length)} min"
     if power is None:
         return text
     return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f} %, which alone proves nothing"
@@ -628,7 +627,3 @@ def idle_sentence(
     below = f"{policy.idle.utilization_below_percent:g}%"
     managed = "" if manager is None else f" {manager.service} runs it ({manager.mark})."
     return f"Idle for {span(idle_for)} (every GPU under {below}).{managed}"
-
-
-def _minutes(length: timedelta) -> int:
-    return length // timedelta(minutes=1)

@@ -12,7 +12,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
 from governor.domain.history import IdleSpan, idle_span, measured_time
 from governor.domain.instance import Target
-from governor.domain.money.ledger import cost_between
+from governor.domain.money.cost import cost_between
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound

@@ -14,6 +14,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
 from governor.domain.instance import Target
 from governor.domain.tags import EPISODE_TAG
+from governor.domain.units import minutes
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies, Snapshotter
 from governor.stores import StateTable
@@ -75,12 +76,10 @@ class CheckProgress:
         if self._is_done(episode, step, elapsed):
             return Progress(done=True, wait_seconds=0)
         rule = self.policies.applied_to(episode.instance).policy.plan
-        minutes = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
-        limit = timedelta(minutes=minutes)
+        most = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
+        limit = timedelta(minutes=most)
         if elapsed > limit:
-            raise StepTimedOut(
-                f"not {until.value} after {_minutes(elapsed)} min (limit {_minutes(limit)} min)"
-            )
+            raise StepTimedOut(f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)")
         return Progress(done=False, wait_seconds=_pause(elapsed, until))
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
@@ -112,7 +111,7 @@ class CheckProgress:
         rule = self.policies.applied_to(episode.instance).policy.approval
         nowhere = any(delivery.channel == NOWHERE for delivery in found)
         if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
-            why = reasons or f"none has answered for {_minutes(elapsed)} min"
+            why = reasons or f"none has answered for {minutes(elapsed)} min"
             raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
         return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
 
@@ -148,7 +147,3 @@ def _pause(elapsed: timedelta, until: Until) -> int:
     """Longer as time goes by, so that a day of waiting stays far under 25,000 history events."""
     longest = 300 if until is Until.SNAPSHOTS_COMPLETED else 30
     return max(5, min(longest, int(elapsed.total_seconds() / 4)))
-
-
-def _minutes(span: timedelta) -> int:
-    return int(span.total_seconds() // 60)

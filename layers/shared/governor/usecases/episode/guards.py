@@ -21,7 +21,7 @@ from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.tags import EPISODE_TAG
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, minutes
 from governor.errors import GovernorError, Held, Interrupted, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
@@ -172,15 +172,12 @@ class Guards:
         if approval.evidence_hash != episode.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
         if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence:
-            return self._expired(approval)
+            # Silence is a yes when its time is over, however the workflow came to think so.
+            if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
+                raise SafetyError("nobody answered, but the time to answer is not over")
+            return approval
         if approval.status is not ApprovalStatus.APPROVED:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
-        return approval
-
-    def _expired(self, approval: Approval) -> Approval:
-        """Silence is a yes when its time is over, however the workflow came to think so."""
-        if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
-            raise SafetyError("nobody answered, but the time to answer is not over")
         return approval
 
     def _unanswered(self, episode: Episode, approval: Approval | None, policy: Policy) -> Unanswered | None:
@@ -283,5 +280,5 @@ def must_be_recent(cleared: Cleared, now: UtcDatetime) -> None:
     valid = timedelta(minutes=cleared.applied.policy.plan.recheck_valid_minutes)
     at = cleared.episode.cleared_at
     if at is None or now - at > valid:
-        since = "never" if at is None else f"{int((now - at).total_seconds() // 60)} min ago"
-        raise SafetyError(f"the last recheck was {since}: it holds for {valid // timedelta(minutes=1)} min")
+        since = "never" if at is None else f"{minutes(now - at)} min ago"
+        raise SafetyError(f"the last recheck was {since}: it holds for {minutes(valid)} min")

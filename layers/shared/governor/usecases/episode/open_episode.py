@@ -32,7 +32,6 @@ class Opened:
     """The result. `episode` is `None` when there is nothing to do, and `reason` says why."""
 
     episode: Episode | None
-    applied: AppliedPolicy | None
     reason: str
 
 
@@ -63,10 +62,10 @@ class OpenEpisode:
             MetricsLate: the newest readings are missing, for less than half an hour; as above.
         """
         if not self.state.take_lock(ref):
-            return Opened(None, None, "another episode of this instance is open, or this one is over")
+            return Opened(None, "another episode of this instance is open, or this one is over")
         stored = self.state.episode(ref)
         if stored is not None:
-            return Opened(stored, self.policies.applied_to(stored.instance), "already opened")
+            return Opened(stored, "already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         base = self.policies.base().policy
@@ -92,7 +91,7 @@ class OpenEpisode:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             found = "managed" if verdict.is_idle else "not idle"
             return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
-        return Opened(self._open(ref, instance, applied, verdict, evidence, now), applied, "opened")
+        return Opened(self._open(ref, instance, applied, verdict, evidence, now), "opened")
 
     def _open(
         self,
@@ -148,7 +147,7 @@ class OpenEpisode:
         # The two looks disagree: looked at again, but not at every sweep.
         quiet = quiet_until(outcome, policy.approval, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
-        return Opened(None, None, reason)
+        return Opened(None, reason)
 
 
 def _reason(

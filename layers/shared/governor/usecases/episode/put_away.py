@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step, companions, unmet
+from governor.domain.units import minutes
 from governor.errors import GovernorError, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
@@ -92,8 +93,7 @@ class PutAway:
         limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
         taken = episode.steps_done.get(Step.SNAPSHOT.value)
         if taken is None or self.clock.now() - taken > limit:
-            minutes = int(limit.total_seconds() // 60)
             raise SafetyError(
-                f"the instance ran on and its snapshots are older than {minutes} minutes "
+                f"the instance ran on and its snapshots are older than {minutes(limit)} minutes "
                 "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"
             )

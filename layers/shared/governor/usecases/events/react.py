@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
-from governor.domain.money.ledger import ended_by
+from governor.domain.money.cost import ended_by
 from governor.domain.units import UtcDatetime
 from governor.ports import Clock, Policies
 from governor.stores import StateTable

@@ -14,7 +14,7 @@ from decimal import Decimal
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Saving, Step, main_of, saving_of
 from governor.domain.instance import Instance
-from governor.domain.money.ledger import LedgerEntry, ended_by, is_false_stop
+from governor.domain.money.cost import LedgerEntry, ended_by, is_false_stop
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import InstanceReader, Policies, policy_or_base

@@ -12,9 +12,8 @@ from decimal import Decimal
 from functools import partial
 
 from governor.domain.instance import Target
-from governor.domain.money.cost import ProjectCost, costs_of, month_end, month_of, month_start
+from governor.domain.money.cost import ProjectCost, costs_of, month_end, month_of, month_start, saved_in
 from governor.domain.money.cost_messages import budget_alert, used_percent
-from governor.domain.money.ledger import saved_in
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError

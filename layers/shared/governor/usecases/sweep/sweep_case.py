@@ -156,7 +156,6 @@ class Case:
 
     @property
     def change(self) -> Change:
-        """What the breaker makes of it."""
         before = self.before
         last_known = known_kind(before.last_known) if before.last_known else None
         return Change(
