@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from governor.domain.approvals.approval import (
     Answer,
@@ -27,6 +28,7 @@ from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 
 _log = logging.getLogger(__name__)
+_Stored = TypeVar("_Stored", Decision, Brake)
 _ON_ITS_PAGE = "no button can say so; open its page"
 _HOW_TO_CONFIRM = {
     "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
@@ -86,7 +88,7 @@ class Decide:
 
     def _decide(self, approval: Approval, decision: Decision, typed: str | None, accepted: bool) -> Decided:
         approval_id = approval.approval_id
-        if _is_the_same(approval.decision, decision):
+        if _repeats(approval.decision, decision):
             return self._again(approval)
         now, episode = self.clock.now(), self._episode(approval)
         if _brakes(decision, approval, episode, now):
@@ -119,7 +121,7 @@ class Decide:
             (decision.reason or "").strip() or None,
         )
         now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
-        if _is_same_brake(approval.brake, brake):
+        if _repeats(approval.brake, brake):
             return held
         check_hold(episode, approval, decision, now)
         check_terms(episode.terms, episode.plan, decision)
@@ -127,7 +129,7 @@ class Decide:
             self.state.hold(episode, brake, hold_after(NO_HOLD, decision, None))
         except ConflictError:
             stored = self._approval(approval.approval_id)
-            if not _is_same_brake(stored.brake, brake):
+            if not _repeats(stored.brake, brake):
                 check_hold(self._episode(stored), stored, decision, now)
                 raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
         return held
@@ -154,7 +156,7 @@ class Decide:
     def _lost(self, approval_id: str, decision: Decision) -> Decided:
         """Somebody was faster: another person, or this one's own repeated request."""
         stored = self._approval(approval_id)
-        if _is_the_same(stored.decision, decision):
+        if _repeats(stored.decision, decision):
             return self._again(stored)
         now, episode = self.clock.now(), self._episode(stored)
         if _brakes(decision, stored, episode, now):
@@ -189,7 +191,7 @@ def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, ac
         raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
 
 
-def _is_the_same(stored: Decision | None, new: Decision) -> bool:
+def _repeats(stored: _Stored | None, new: _Stored) -> bool:
     """Return whether a request repeats what the same person has already decided."""
     # Everything but the time: another date or reason is another decision, which came too late.
     return stored is not None and stored == replace(new, at=stored.at)
@@ -200,7 +202,3 @@ def _brakes(decision: Decision, approval: Approval, episode: Episode, now: UtcDa
     if decision.answer is Answer.APPROVE:
         return False
     return decision.answer is Answer.HOLD or acts_by_itself(episode, approval, now)
-
-
-def _is_same_brake(stored: Brake | None, new: Brake) -> bool:
-    return stored is not None and stored == replace(new, at=stored.at)
