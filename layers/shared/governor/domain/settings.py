@@ -10,10 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
-from enum import Enum, auto
 from functools import cache
 from math import inf
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 _Value = TypeVar("_Value")
 
@@ -21,20 +20,9 @@ Mistake = tuple[tuple[str, ...], str]
 """The path of a setting within its section, and what is wrong with it."""
 
 
-class Risk(Enum):
-    """The change of a setting with which more may be done, sooner, on less evidence, or by other people."""
-
-    ANY = auto()
-    NONE = auto()
-    """Nothing is ever done because of it."""
-    RAISED = auto()
-    LOWERED = auto()
-    ADDED = auto()
-    REMOVED = auto()
-    WIDENED = auto()
-    """More is in the list, or nothing any more, which means the default."""
-
-
+Risk = Literal["any", "none", "raised", "lowered", "added", "removed", "widened"]
+"""The change of a setting with which more may be done, sooner, on less evidence, or by other people. `none`:
+nothing is ever done because of it. `widened`: more is in a list, or nothing, which means the default."""
 _Risk = Risk | None
 
 
@@ -51,7 +39,7 @@ class Section:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
-    risk: ClassVar[Risk] = Risk.ANY
+    risk: ClassVar[Risk] = "any"
     """Of each setting that declares no other."""
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -58,11 +58,11 @@ def found(before: str, after: str) -> list[str]:
 
 def test_every_setting_is_classified() -> None:
     """What a new one declares nothing for counts as risky; whoever adds it says here that this is meant."""
-    of_risk = {risk: {path for path, its in RISKS.items() if its is risk} for risk in Risk}
+    of_risk = {risk: {path for path, its in RISKS.items() if its == risk} for risk in get_args(Risk)}
 
-    assert set(HARMLESS.split()) == of_risk[Risk.NONE]
-    assert set(ANY_CHANGE.split()) == of_risk[Risk.ANY]
-    assert Section.risk is Risk.ANY
+    assert set(HARMLESS.split()) == of_risk["none"]
+    assert set(ANY_CHANGE.split()) == of_risk["any"]
+    assert "any" == Section.risk
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,9 @@ import pytest
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
+from governor.domain.policy.changes import _OF_A_PROOF, asked_under
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import (
-    _OF_A_PROOF,
-    IdleRule,
-    Policy,
-    TagMatch,
-    Targets,
-    Vetoes,
-    asked_under,
-)
+from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Targets, Vetoes
 from governor.errors import SafetyError
 from tests.unit.usecases.world import ALICE, PEOPLE, World
 

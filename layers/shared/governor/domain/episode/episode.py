@@ -17,7 +17,8 @@ from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import ApprovalRule, AskedUnder, Mode, Power
+from governor.domain.policy.changes import AskedUnder
+from governor.domain.policy.policy import ApprovalRule, Mode, Power
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc

@@ -1,4 +1,4 @@
-"""Changes of the policy document: which are risky, and who stands behind a version.
+"""Changes of the policy document: which are risky, who stands behind a version, and which policy is stricter.
 
 A change is risky if with it more may be done, sooner, on less evidence, or by other people. This module must
 not know where documents are kept.
@@ -7,13 +7,23 @@ not know where documents are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from math import inf
 from operator import ne
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import AppliedPolicy, Mode, Override
+from governor.domain.policy.policy import (
+    AppliedPolicy,
+    ApprovalRule,
+    IdleRule,
+    Mode,
+    Override,
+    Policy,
+    TagMatch,
+    Vetoes,
+)
 from governor.domain.settings import Risk, Section
 
 PEOPLE_NEEDED = 2
@@ -52,13 +62,13 @@ def _added(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
-    Risk.ANY: ne,
-    Risk.NONE: lambda *_: False,
-    Risk.RAISED: lambda before, after: _number(before, inf) < _number(after, inf),
-    Risk.LOWERED: lambda before, after: _number(before, -inf) > _number(after, -inf),
-    Risk.ADDED: _added,
-    Risk.REMOVED: lambda before, after: _added(after, before),
-    Risk.WIDENED: lambda before, after: _added(before, after) or bool(before and not after),
+    "any": ne,
+    "none": lambda *_: False,
+    "raised": lambda before, after: _number(before, inf) < _number(after, inf),
+    "lowered": lambda before, after: _number(before, -inf) > _number(after, -inf),
+    "added": _added,
+    "removed": lambda before, after: _added(after, before),
+    "widened": lambda before, after: _added(before, after) or bool(before and not after),
 }
 
 
@@ -81,3 +91,54 @@ def settings_of(section: Any, above: str = "") -> Iterator[tuple[str, Risk, Any]
             yield from settings_of(value, f"{one.name}.")
         else:
             yield above + one.name, one.metadata.get("risk") or section.risk, value
+
+
+_STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
+    "raised": min,
+    "lowered": max,
+    "removed": lambda lists: tuple(dict.fromkeys(chain(*lists))),
+}
+"""The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
+_OF_A_PROOF = (
+    *("ask_after_minutes", "ask_after_released_minutes"),
+    *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
+)
+"""The settings of `approval` that are compared; of `idle` and `vetoes` all are."""
+_Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
+
+
+def _stricter(asked: _Rule, now: _Rule) -> _Rule:
+    found: dict[str, Any] = {}
+    for one in fields(now):
+        if not isinstance(now, ApprovalRule) or one.name in _OF_A_PROOF:
+            both = [value for rule in (now, asked) if (value := getattr(rule, one.name)) is not None]
+            found[one.name] = _STRICTEST[one.metadata["risk"]](both) if both else None
+    return replace(now, **found)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedUnder:
+    """What decides whether an instance is idle, as the policy said when an episode was opened."""
+
+    idle: IdleRule
+    vetoes: Vetoes
+    approval: ApprovalRule
+    exemption: TagMatch
+
+    def stricter(self, policy: Policy) -> Policy:
+        """Return the policy with each of these figures that proves more than its own.
+
+        Raises:
+            SettingError: the two do not go together, as a window that is no whole number of today's periods.
+        """
+        return replace(
+            policy,
+            idle=_stricter(self.idle, policy.idle),
+            vetoes=_stricter(self.vetoes, policy.vetoes),
+            approval=_stricter(self.approval, policy.approval),
+        )
+
+
+def asked_under(policy: Policy) -> AskedUnder:
+    """Return what an episode keeps of the policy that it is opened under."""
+    return AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption)

@@ -6,13 +6,12 @@ JSON Schema and `docs/policy-*.md` are written from them. This module must not k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
@@ -21,7 +20,6 @@ from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
     Mistake,
-    Risk,
     Section,
     UsdAMonth,
     UsdPerUnit,
@@ -110,9 +108,9 @@ class TagMatch(Section):
 class Targets(Section):
     """The accounts and Regions that are swept: every account in every Region."""
 
-    accounts: tuple[str, ...] = named(*_ACCOUNT, Risk.WIDENED)
+    accounts: tuple[str, ...] = named(*_ACCOUNT, "widened")
     """Account IDs, in quotes. Empty: the account of the stack."""
-    regions: tuple[str, ...] = named(*_REGION, Risk.WIDENED)
+    regions: tuple[str, ...] = named(*_REGION, "widened")
     """Region codes. Empty: the Region of the stack."""
 
 
@@ -169,13 +167,13 @@ class Metrics(Section):
 class IdleRule(Section):
     """When an instance is idle: every GPU stays under the threshold for the whole window."""
 
-    utilization_below_percent: float = between(5.0, 0.1, 50, Risk.RAISED)
+    utilization_below_percent: float = between(5.0, 0.1, 50, "raised")
     """A GPU is idle while its maximum utilization is under this percentage."""
-    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, Risk.LOWERED, once_from=5)
+    window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, "lowered", once_from=5)
     """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
-    minimum_coverage_percent: float = between(80.0, 50, 100, Risk.LOWERED)
+    minimum_coverage_percent: float = between(80.0, 50, 100, "lowered")
     """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
-    grace_after_launch_minutes: int = between(30, 0, 10_080, Risk.LOWERED)
+    grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
     """Minutes after a start during which an instance is not judged."""
 
 
@@ -186,19 +184,19 @@ class Vetoes(Section):
     `null` switches a veto off.
     """
 
-    memory_used_percent: float | None = between(None, 0.1, 100, Risk.RAISED)
+    memory_used_percent: float | None = between(None, 0.1, 100, "raised")
     """Used GPU memory, in percent of the GPU's memory."""
-    power_percent_of_limit: float | None = between(40.0, 0.1, 100, Risk.RAISED)
+    power_percent_of_limit: float | None = between(40.0, 0.1, 100, "raised")
     """GPU power draw, in percent of the GPU's power limit."""
-    cpu_percent: float | None = between(30.0, 0.1, 100, Risk.RAISED)
+    cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
     """CPU utilization, in percent."""
-    network_bytes_per_second: float | None = positive(1_000_000.0, Risk.RAISED)
+    network_bytes_per_second: float | None = positive(1_000_000.0, "raised")
     """Network traffic in both directions, in bytes per second."""
-    session_younger_than_hours: int | None = between(12, 1, 72, Risk.LOWERED)
+    session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
     """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts
     disconnected sessions as open, so older ones do not."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
-        ("cpu", "network"), Risk.REMOVED
+        ("cpu", "network"), "removed"
     )
     """Figures that must be measured. Otherwise the verdict is `no-data`."""
 
@@ -242,58 +240,58 @@ class ApprovalRule(Section):
     A question is followed by a reminder, an escalation and the expiry. An answer ends it.
     """
 
-    ask_after_minutes: int = between(180, 5, 20_160, Risk.LOWERED)
+    ask_after_minutes: int = between(180, 5, 20_160, "lowered")
     """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes` count."""
-    ask_after_released_minutes: int = between(90, 5, 20_160, Risk.LOWERED, at_most="ask_after_minutes")
+    ask_after_released_minutes: int = between(90, 5, 20_160, "lowered", at_most="ask_after_minutes")
     """Idle minutes after which people are asked if GPU memory is released. Never used to act unasked."""
-    released_memory_below_percent: float = between(10.0, 0.1, 50, Risk.RAISED)
+    released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
     """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
-    released_for_minutes: int = between(15, 5, 60, Risk.LOWERED, at_most="ask_after_released_minutes")
+    released_for_minutes: int = between(15, 5, 60, "lowered", at_most="ask_after_released_minutes")
     """The newest minutes during which GPU memory must be released."""
-    remind_after_minutes: float = between(240.0, 0.01, 43_200, Risk.LOWERED)
+    remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the question to the reminder."""
-    escalate_after_minutes: float = between(240.0, 0.01, 43_200, Risk.LOWERED)
+    escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the reminder to the escalation."""
-    expire_after_minutes: float = between(960.0, 0.01, 43_200, Risk.LOWERED)
+    expire_after_minutes: float = between(960.0, 0.01, 43_200, "lowered")
     """Minutes from the escalation to the expiry."""
-    digest_from: int = between(3, 0, 100, Risk.NONE)
+    digest_from: int = between(3, 0, 100, "none")
     """Number of questions to the same people from which they are sent as one message. 0: never."""
-    digest_after_seconds: int = between(60, 0, 900, Risk.NONE)
+    digest_after_seconds: int = between(60, 0, 900, "none")
     """Seconds that a question, or a failure, waits for others, to be sent as one message."""
-    delivery_limit_minutes: int = between(60, 1, 1_440, Risk.NONE)
+    delivery_limit_minutes: int = between(60, 1, 1_440, "none")
     """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
-    notice_minutes: float = between(60.0, 0.01, 2_880, Risk.LOWERED)
+    notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
     """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may hold it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     """What happens if nobody answers. `act` carries out the plan, but never a termination."""
-    keep_at_most_days: int = between(30, 1, 365, Risk.LOWERED)
+    keep_at_most_days: int = between(30, 1, 365, "lowered")
     """Longest time in days for which an answer may keep an instance."""
-    keep_after_undo_hours: float = between(24.0, 0, 720, Risk.LOWERED)
+    keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
     """Hours for which an instance is kept after a person has started it again."""
-    ask_again_after_hours: float = between(24.0, 0, 8_760, Risk.NONE)
+    ask_again_after_hours: float = between(24.0, 0, 8_760, "none")
     """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
     after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
-    retry_unopened_after_minutes: float = between(60.0, 0, 10_080, Risk.NONE)
+    retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")
     """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
     failures in a row: 5, 15 and 60 minutes."""
-    wait_at_most_hours: int = between(48, 1, 168, Risk.RAISED)
+    wait_at_most_hours: int = between(48, 1, 168, "raised")
     """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is an answer.
     Then the episode ends as refused."""
-    people_to_stop: int = between(1, 0, 2, Risk.LOWERED)
+    people_to_stop: int = between(1, 0, 2, "lowered")
     """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may `stop`.
     Only an override for a tag may lower it."""
-    people_to_terminate: int = between(2, 1, 2, Risk.LOWERED)
+    people_to_terminate: int = between(2, 1, 2, "lowered")
     """Number of people known by address who must approve a termination. Only an override for a tag may
     lower it."""
-    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, Risk.RAISED)
+    two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, "raised")
     """A termination needs two people if the instance costs more USD per hour, whatever
     `people_to_terminate` says. `null`: at no price."""
-    broadcast_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
+    broadcast_may: tuple[Power, ...] = setting(("keep",), "added")
     """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no contact."""
-    tag_owner_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
+    tag_owner_may: tuple[Power, ...] = setting(("keep",), "added")
     """Answers of an address that only the owner tag of the instance names. `stop` suffices where one person
     must approve."""
-    cli_may: tuple[Power, ...] = setting(("keep",), Risk.ADDED)
+    cli_may: tuple[Power, ...] = setting(("keep",), "added")
     """Answers of a command line's caller whom no contact's `identities` name. Session names prove nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -358,11 +356,11 @@ class Caps(Section):
     They bound what a mistake can do before people see it.
     """
 
-    organization_actions_per_hour: int = between(20, 0, 10_000, Risk.RAISED)
+    organization_actions_per_hour: int = between(20, 0, 10_000, "raised")
     """Stops and terminations an hour in all accounts. Low: so many instances people can start again."""
-    account_actions_per_hour: int = between(5, 0, 10_000, Risk.RAISED)
+    account_actions_per_hour: int = between(5, 0, 10_000, "raised")
     """Stops and terminations an hour in one account. Low: one team's mistake stays that team's morning."""
-    owner_actions_per_hour: int = between(5, 0, 10_000, Risk.RAISED)
+    owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
     """Stops and terminations an hour of one owner's instances. Low: nobody loses everything at once."""
 
 
@@ -370,7 +368,7 @@ class Caps(Section):
 class Advice(Section):
     """Hints that never lead to an action by themselves."""
 
-    risk = Risk.NONE
+    risk = "none"
     right_size_check_every_minutes: int = between(1_440, 0, 43_200)
     """Minutes between two checks of each GPU of a busy instance that has several. Each costs extra reads."""
 
@@ -379,11 +377,11 @@ class Advice(Section):
 class Managed(Section):
     """When the owner of an environment that another service runs is notified of its idle instances."""
 
-    idle_for_minutes: int = between(60, 60, 43_200, Risk.NONE)
+    idle_for_minutes: int = between(60, 60, 43_200, "none")
     """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
-    tell_again_after_hours: int = between(24, 24, 8_760, Risk.NONE)
+    tell_again_after_hours: int = between(24, 24, 8_760, "none")
     """Hours between two messages about the same environment."""
-    tag_keys: tuple[str, ...] = setting((), Risk.REMOVED)
+    tag_keys: tuple[str, ...] = setting((), "removed")
     """Further tag keys that mark an instance as run by another service, in any letter case. GPU Governor
     notifies the owner and leaves the instance alone."""
 
@@ -394,9 +392,9 @@ class Prices(Section):
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
     """USD per hour by instance type, such as negotiated prices. They replace the shipped list."""
-    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), Risk.NONE)
+    ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
     """USD per GiB and month of EBS volumes."""
-    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), Risk.NONE)
+    snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
     """USD per GiB and month of EBS snapshots."""
 
 
@@ -404,7 +402,7 @@ class Prices(Section):
 class Ledger(Section):
     """How savings are booked."""
 
-    risk = Risk.NONE
+    risk = "none"
     false_stop_within_minutes: int = between(60, 0, 43_200)
     """A stop counts as wrong if the instance is started again within these minutes."""
     saving_counts_days: int = between(30, 1, 366)
@@ -415,7 +413,7 @@ class Ledger(Section):
 class Budget(Section):
     """The budget of each project for a calendar month (UTC). It leads to messages, never to an action."""
 
-    risk = Risk.NONE
+    risk = "none"
     monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
     """USD a month of each project, and of all instances without a project together. `null`: no budget."""
     projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
@@ -445,17 +443,17 @@ class Events(Section):
     """Send SIGTERM to the processes on the GPU if an instance has no hook."""
     snapshot_data_volumes: bool = False
     """Start snapshots of the data volumes before an interruption."""
-    mass_interruption_window_minutes: int = between(10, 1, 1_440, Risk.NONE)
+    mass_interruption_window_minutes: int = between(10, 1, 1_440, "none")
     """Warnings in one zone belong together within these minutes of the first."""
-    mass_interruption_told_singly: int = between(5, 1, 1_000, Risk.NONE)
+    mass_interruption_told_singly: int = between(5, 1, 1_000, "none")
     """Number of such warnings that get a message each. The others share one."""
-    compare_spot_prices: bool = setting(True, Risk.NONE)
+    compare_spot_prices: bool = setting(True, "none")
     """Show after a warning where the same type is cheaper."""
-    spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), Risk.NONE)
+    spot_price_regions: tuple[str, ...] = setting(("us-east-1", "us-west-2", "eu-west-1"), "none")
     """Regions to compare, besides the instance's own; at most 20."""
-    placement_scores: bool = setting(False, Risk.NONE)
+    placement_scores: bool = setting(False, "none")
     """Show how likely EC2 has the same GPUs there. This costs one call more for each warning."""
-    remind_before_hours: int = between(24, 1, 336, Risk.NONE)
+    remind_before_hours: int = between(24, 1, 336, "none")
     """Hours before an announced date at which its message is repeated."""
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -467,7 +465,7 @@ class Events(Section):
 class Health(Section):
     """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
-    risk = Risk.NONE
+    risk = "none"
     # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
     # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
@@ -531,14 +529,14 @@ class Health(Section):
 class Policy(Section):
     """All settings, as they apply to one instance after overrides."""
 
-    mode: Mode = setting(Mode.OBSERVE, Risk.RAISED)
+    mode: Mode = setting(Mode.OBSERVE, "raised")
     """`observe` changes nothing in EC2, `ask` acts after a yes, `auto` acts unasked.
     The template's parameter `Mode` sets it."""
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
-    two_people_for_policy: bool = setting(False, Risk.LOWERED)
+    two_people_for_policy: bool = setting(False, "lowered")
     """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
@@ -613,57 +611,6 @@ class Policy(Section):
     def lag(self) -> timedelta:
         """The newest time, which is ignored."""
         return timedelta(seconds=self.metrics.lag_seconds)
-
-
-_STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
-    Risk.RAISED: min,
-    Risk.LOWERED: max,
-    Risk.REMOVED: lambda lists: tuple(dict.fromkeys(chain(*lists))),
-}
-"""The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
-_OF_A_PROOF = (
-    *("ask_after_minutes", "ask_after_released_minutes"),
-    *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
-)
-"""The settings of `approval` that are compared; of `idle` and `vetoes` all are."""
-_Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
-
-
-def _stricter(asked: _Rule, now: _Rule) -> _Rule:
-    found: dict[str, Any] = {}
-    for one in fields(now):
-        if not isinstance(now, ApprovalRule) or one.name in _OF_A_PROOF:
-            both = [value for rule in (now, asked) if (value := getattr(rule, one.name)) is not None]
-            found[one.name] = _STRICTEST[one.metadata["risk"]](both) if both else None
-    return replace(now, **found)
-
-
-@dataclass(frozen=True, slots=True)
-class AskedUnder:
-    """What decides whether an instance is idle, as the policy said when an episode was opened."""
-
-    idle: IdleRule
-    vetoes: Vetoes
-    approval: ApprovalRule
-    exemption: TagMatch
-
-    def stricter(self, policy: Policy) -> Policy:
-        """Return the policy with each of these figures that proves more than its own.
-
-        Raises:
-            SettingError: the two do not go together, as a window that is no whole number of today's periods.
-        """
-        return replace(
-            policy,
-            idle=_stricter(self.idle, policy.idle),
-            vetoes=_stricter(self.vetoes, policy.vetoes),
-            approval=_stricter(self.approval, policy.approval),
-        )
-
-
-def asked_under(policy: Policy) -> AskedUnder:
-    """Return what an episode keeps of the policy that it is opened under."""
-    return AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
-from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy, asked_under
+from governor.domain.policy.changes import asked_under
+from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
