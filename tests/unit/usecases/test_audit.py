@@ -24,7 +24,15 @@ from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import CloudError, DecisionRefused, InputError, MustWait, SafetyError, Unavailable
+from governor.errors import (
+    CloudError,
+    DecisionRefused,
+    InputError,
+    MustWait,
+    NotAllowed,
+    SafetyError,
+    Unavailable,
+)
 from governor.stores.table import Key, Write
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.episode.undo_episode import UndoEpisode
@@ -35,6 +43,8 @@ from tests.iam import ROOT
 from tests.twins.table import MemoryTable
 from tests.unit.usecases.builders import recorder
 from tests.unit.usecases.fleet_world import ACCOUNTS
+from tests.unit.usecases.test_policy_versions import ALICE as ALICE_ARN
+from tests.unit.usecases.test_policy_versions import STRICT, two_people
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
 
 EVERYBODY = "link:broadcast"
@@ -303,6 +313,23 @@ def test_who_wrote_and_accepted_a_version_of_the_policy_is_kept() -> None:
         "policy in force": "gpu-governor",
     } == {one["what"]: one["who"] for one in stream.audit()}
     assert {"VERSION#", "ACCEPTED#"} <= set(PREFIXES)
+
+
+def test_an_acceptance_that_is_refused_is_kept_once_and_counts_for_nothing(stream: Stream) -> None:
+    """Who is unknown, and who wrote it."""
+    world = two_people()
+    version = world.put(STRICT + "# more\n")
+    world.state.note_writer(version, ALICE_ARN)
+    for arn in ("arn:aws:iam::1:user/eve", ALICE_ARN, ALICE_ARN):
+        with pytest.raises(NotAllowed):
+            world.accept(version, arn)
+
+    kept = [one for one in stream.audit() if one["what"] == "refused"]
+    assert [("aws:arn:aws:iam::1:user/eve", version), (f"aws:{ALICE_ARN}", version)] == [
+        (one["who"], one["episode"]) for one in kept
+    ]
+    assert "you wrote this version" in kept[1]["after"]["reason"]
+    assert () == world.state.accepted(version)
 
 
 _JSON = st.recursive(

@@ -168,6 +168,47 @@ def test_an_undo_takes_an_approver(who: SignedIn | None, status: int) -> None:
     assert [(gated.world.ref, "oidc:bob@example.com", "page")] * (status == 303) == gated.world.undoer.asked
 
 
+def refusals(gated: Gated) -> list[tuple[str, str, str]]:
+    """What is kept for the audit: the question, the answer and who gave it."""
+    return sorted(
+        (pk.partition("#")[2], str(item["answer"]), str(item["by"]))
+        for (pk, sk), item in gated.world.state.items.items()
+        if sk.startswith("REFUSED#") and item["what"] == "refused"
+    )
+
+
+def test_what_the_page_refuses_before_a_decision_is_kept_once() -> None:
+    """For the audit: without a sign-in by the link, with one by who it was. Whoever repeats it, or sends
+    what is no answer, fills nothing."""
+    gated = Gated()
+    for answer in ("approve", "undo", "approve", "banana", ""):
+        gated.post(answer)
+    by_link = [(ID, "approve", f"link:{ALICE}"), (ID, "undo", f"link:{ALICE}")]
+    assert by_link == refusals(gated)
+
+    gated.sign_in(VIEWER)
+    for answer in ("approve", "undo", "approve"):
+        gated.post(answer)
+    bob = "oidc:bob@example.com"
+    assert sorted([*by_link, (ID, "approve", bob), (ID, "undo", bob)]) == refusals(gated)
+
+
+def test_of_several_questions_the_ticked_ones_say_so() -> None:
+    """Also where nobody has signed in."""
+    for who, by in ((None, f"link:{ALICE}"), (VIEWER, "oidc:bob@example.com")):
+        gated = Gated(who, DigestWorld())
+        gated.post("exempt", reason="x", **{"pick-other": "yes"})
+        assert [("other", "exempt", by)] == refusals(gated)
+
+
+def test_whoever_has_no_valid_link_leaves_no_trace() -> None:
+    """Or a flood would fill the audit."""
+    gated = Gated()
+    gated.world.query = {**gated.world.query, "s": "x" * 43}
+    assert 403 == gated.post("approve").status
+    assert [] == refusals(gated)
+
+
 def test_a_session_that_is_over_decides_nothing() -> None:
     """Nor does one that was altered, or sealed for another issuer."""
     over = Gated()

@@ -102,10 +102,10 @@ class Change:
             return _INSERTED[self.sk]
         if self.sk == _WRITER:
             return "policy written"
-        if (partition := self.pk.partition("#")[0]) in _PARTITIONS:
-            return _PARTITIONS[partition]
         if "what" in self.after:
             return str(self.after["what"])  # an entry of a journal
+        if (partition := self.pk.partition("#")[0]) in _PARTITIONS:
+            return _PARTITIONS[partition]
         return next((words for name, words in _MEANS if name in changed and self.after.get(name)), "changed")
 
     def _who(self, changed: set[str]) -> str:

@@ -5,7 +5,6 @@ A question is decided once, and a keep or an exemption holds from that moment.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -22,7 +21,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import as_utc
-from governor.errors import ConflictError, GovernorError, Held, NotFound
+from governor.errors import ConflictError, Held, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
 from governor.stores.table import (
@@ -39,7 +38,6 @@ from governor.stores.table import (
     where,
 )
 
-_log = logging.getLogger(__name__)
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Of a close that read an older state."""
@@ -161,19 +159,20 @@ class Episodes(Store):
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
         self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
 
-    def note_refused(self, approval: Approval, decision: Decision, why: str) -> None:
+    def note_refused(
+        self,
+        approval: Approval,
+        answer: str,
+        by: str,
+        why: str,
+        at: datetime,
+        decision: Decision | None = None,
+    ) -> None:
         """Keep an answer that was refused, for the audit alone; the first of its kind by the same person."""
-        key = keys.approval(approval.approval_id)[0], f"REFUSED#{decision.answer.value}#{decision.by}"
+        key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
         refused: Document = {"what": "refused", "episode": approval.episode.execution_name, "reason": why}
-        refused |= {"evidence_hash": approval.evidence_hash, "refused": decision}
-        self._keep_for_audit(update(key, refused, absent(), until=decision.at + _APPROVALS_KEPT))
-
-    def _keep_for_audit(self, entry: Write) -> None:
-        """Write it, or log that it is lost: what it is about has happened either way."""
-        try:
-            self._table.holds(entry)
-        except GovernorError:
-            _log.exception("the audit lacks %s", " ".join(entry.key))
+        refused |= {"evidence_hash": approval.evidence_hash, "by": by, "answer": answer, "refused": decision}
+        self._keep_for_audit(update(key, refused, absent(), until=at + _APPROVALS_KEPT))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
         """Note that people know the outcome. Raises ConflictError when there is no such episode."""

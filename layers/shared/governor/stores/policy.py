@@ -45,6 +45,12 @@ class PolicyVersions(Store):
         """Keep that somebody accepts a version."""
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
+    def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
+        """Keep that somebody may not accept a version, for the audit alone; once for each."""
+        # No version of S3 has this name, so it counts for none.
+        key = f"ACCEPTED#refused#{version}", identity
+        self._keep_for_audit(update(key, {"what": "refused", "episode": version, "reason": why}, absent()))
+
     def accepted(self, version: str) -> tuple[str, ...]:
         """Return the identities that accept a version."""
         return tuple(item["sk"] for item in self._table.query(f"ACCEPTED#{version}"))

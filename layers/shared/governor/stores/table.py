@@ -7,6 +7,7 @@ these; in place of a document, a record stands for all its fields. An item is de
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from governor.domain.parts import in_parts
-from governor.errors import ConflictError
+from governor.errors import ConflictError, GovernorError
 
+_log = logging.getLogger(__name__)
 TRANSACTION = 100
 """Writes in one. Source: DynamoDB API, TransactWriteItems."""
 
@@ -177,3 +179,10 @@ class Store:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+
+    def _keep_for_audit(self, entry: Write) -> None:
+        """Write it, or log that it is lost: what it is about has happened either way."""
+        try:
+            self._table.holds(entry)
+        except GovernorError:
+            _log.exception("the audit lacks %s", " ".join(entry.key))

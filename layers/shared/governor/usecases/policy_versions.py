@@ -100,13 +100,22 @@ class AcceptPolicy:
 
     def __call__(self, version: str, identity: str, people: Ownership) -> frozenset[str]:
         """Return who stands behind the version now. Raises: DecisionRefused, CloudError."""
-        writer, person = self.state.writer(version), people.person(identity)
+        # First: what is no version leaves no trace.
+        self.documents.read(version)
+        writer = self.state.writer(version)
+        try:
+            self._check(version, writer, identity, people)
+        except DecisionRefused as error:
+            self.state.note_acceptance_refused(version, identity, str(error))
+            raise
+        self.state.accept_version(version, identity, self.clock.now())
+        return people_behind(writer, self.state.accepted(version), people)
+
+    def _check(self, version: str, writer: str, identity: str, people: Ownership) -> None:
+        person = people.person(identity)
         if person is None:
             raise NotAllowed(f"map {identity} to your address in ownership.contacts of the policy in force")
         if person in people_behind(writer, (), people):
             raise NotAllowed("you wrote this version: another person must accept it")
         if version == self.state.version_in_force():
             raise DecisionRefused("this version is in force already")
-        self.documents.read(version)
-        self.state.accept_version(version, identity, self.clock.now())
-        return people_behind(writer, self.state.accepted(version), people)

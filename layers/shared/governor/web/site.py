@@ -29,7 +29,7 @@ from governor.errors import (
 )
 from governor.ports import Clock, Undoer
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ShowApproval
+from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
 from governor.web.api import LONGEST_REASON, status_of
 from governor.web.pages import Visitor
@@ -106,7 +106,19 @@ class ApprovalSite:
                 raise NotAllowed("sign in first: nothing was decided")
             return self._refused_form(request, visitor) or self._posted(request, visitor)
         except (InputError, DecisionRefused) as error:
+            if isinstance(error, NotAllowed):
+                self._note_refused(request, visitor, str(error))
             return self._page(request, visitor, status_of(error), problem=str(error))
+
+    def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
+        """Keep for the audit an answer that came to no decision; one that did is kept already."""
+        answer = request.form.get("answer", "")
+        if answer not in {*Answer, _UNDO}:
+            return
+        by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
+        views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
+        for view in views:
+            self.decide.state.note_refused(view.approval, answer, by, why, self.clock.now())
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Return the person of the session where a gate stands, else the recipient of the link."""
@@ -155,11 +167,10 @@ class ApprovalSite:
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
         """Answer all questions of a digest that are ticked, each by itself."""
-        views = self.show.digest(request.approval_id)
-        picked = [v for v in views if request.form.get(f"pick-{v.approval.approval_id}") == "yes"]
+        picked = self._picked(request)
         if not picked:
             raise InputError("tick at least one of them")
-        decision = _decision(request.form, visitor, self.clock.now(), views[0].episode.time_zone)
+        decision = _decision(request.form, visitor, self.clock.now(), picked[0].episode.time_zone)
         accepted = request.form.get("losses") == "accepted"
         results = []
         for view in picked:
@@ -172,6 +183,11 @@ class ApprovalSite:
                 text = "held: nothing more is done" if decided.holds else text
             results.append((view.episode.instance.name, text))
         return self._page(request, visitor, results=results)
+
+    def _picked(self, request: Request) -> list[ApprovalView]:
+        """Return the questions of a digest that are ticked."""
+        views = self.show.digest(request.approval_id)
+        return [one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"]
 
     def _undo(self, request: Request, visitor: Visitor, episode: Episode) -> Response:
         if visitor.role is not Role.APPROVER:

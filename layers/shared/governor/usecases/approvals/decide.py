@@ -83,7 +83,8 @@ class Decide:
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)
         except DecisionRefused as error:
-            self.state.note_refused(approval, decision, str(error))
+            answer, by = decision.answer.value, decision.by
+            self.state.note_refused(approval, answer, by, str(error), decision.at, decision)
             raise
 
     def _decide(self, approval: Approval, decision: Decision, typed: str | None, accepted: bool) -> Decided:
