@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
-from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
+from governor.adapters.managing import AwsBatch
 from governor.adapters.pricing import AwsPrices
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.instance import Target

@@ -11,7 +11,7 @@ from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.wiring.basics import Basics
 
 
-@observed(RotateKeys(Basics().key_versions))
+@observed(RotateKeys(Basics().link_keys))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
     """One step of a rotation. The secret is the one of the environment, whatever the event names."""
     payload = parse(RotationPayload, event)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.auto_scaling import AutoScalingHooks
+from governor.adapters.managing import AutoScalingHooks
 from governor.domain.events.interruption import LifecycleAction
 from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error

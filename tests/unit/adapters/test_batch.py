@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.batch import AwsBatch
+from governor.adapters.managing import AwsBatch
 from governor.domain.sweep.managed import BatchEnvironment
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error

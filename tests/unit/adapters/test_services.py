@@ -16,7 +16,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchAlarms
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, message_of
 from governor.adapters.pricing import AwsPrices
-from governor.adapters.secrets import AlertSeal, SecretDocument, SecretVersions
+from governor.adapters.secrets import AlertSeal, SecretDocument
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.workflow import StepFunctionsWorkflow
 from governor.contracts.alerts import parse_queued
@@ -414,7 +414,7 @@ def test_a_secret_goes_through_its_rotation(aws: Clients) -> None:
     """Written beside the one in force, then in its place."""
     client = aws.client("secretsmanager")
     arn = client.create_secret(Name="keys", SecretString='{"current": "k1", "k1": "x"}')["ARN"]
-    secret, version = SecretVersions(aws, arn), "0b8b6d6e-6a1e-4f0c-9a57-5d3f3a1c2b4d"
+    secret, version = SecretDocument(aws, arn), "0b8b6d6e-6a1e-4f0c-9a57-5d3f3a1c2b4d"
     assert (frozenset(), None) == (secret.stages(version), secret.pending(version))
 
     secret.put_pending(version, {"current": "k2"})

@@ -310,7 +310,7 @@ def test_a_rotation_writes_a_next_key() -> None:
         pending=lambda _: None,
         put_pending=lambda version, document: written.append((version, sorted(document))),
     )
-    wired = RotateKeys(parts(Parts, World(), key_versions=secret).key_versions)
+    wired = RotateKeys(parts(Parts, World(), link_keys=secret).link_keys)
 
     assert {"step": "createSecret"} == call("rotate_link_keys", event, wired)
     assert [(event["ClientRequestToken"], ["current", "k1", "k2", "next"])] == written

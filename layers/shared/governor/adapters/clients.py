@@ -89,7 +89,8 @@ class Clients:
         sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
         def assume(**more: Any) -> Any:
-            return _call("sts:AssumeRole", sts, RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
+            with aws_errors("sts:AssumeRole"):
+                return sts.assume_role(RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
 
         def refresh() -> dict[str, str]:
             if named is None:
@@ -133,9 +134,11 @@ class Adapter:
         **parameters: Any,
     ) -> Any:
         """Call `service:Operation` with the client that `Clients.client` gives. Raises: as `aws_errors`."""
-        service = operation.partition(":")[0]
-        client = self._clients.client(_SERVICES.get(service, service), target, repeat=repeat, patient=patient)
-        return _call(operation, client, **parameters)
+        prefix, _, name = operation.partition(":")
+        service = _SERVICES.get(prefix, prefix)
+        client = self._clients.client(service, target, repeat=repeat, patient=patient)
+        with aws_errors(operation):
+            return getattr(client, xform_name(name))(**parameters)
 
     def _pages(
         self, operation: str, target: Target | None = None, *, following: str = "NextToken", **more: Any
@@ -148,11 +151,6 @@ class Adapter:
             if not page.get(following):
                 return
             more[following] = page[following]
-
-
-def _call(operation: str, client: Any, **parameters: Any) -> Any:
-    with aws_errors(operation):
-        return getattr(client, xform_name(operation.partition(":")[2]))(**parameters)
 
 
 def _config(repeat: bool, patient: bool = True) -> Config:

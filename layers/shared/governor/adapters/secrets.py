@@ -16,9 +16,16 @@ _KEPT_SECONDS = 60.0
 """A flood of requests must not become a flood of paid reads; a rotation counts within a minute."""
 
 
-class _Secret(Adapter):
+class SecretDocument(Adapter):
+    """One secret that holds a JSON object of strings, and its versions: the port `RotatingSecret`."""
+
+    def __init__(self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clients, arn)
+        self._elapsed = elapsed
+        self._kept: tuple[float, Mapping[str, str]] | None = None
+
     def _read(self, **version: Any) -> Mapping[str, str]:
-        """Raises: as `SecretDocument.read`."""
+        """Raises: as `read`."""
         answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])
@@ -27,15 +34,6 @@ class _Secret(Adapter):
         if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
             raise ConfigurationError("the secret must be a JSON object of strings")
         return document
-
-
-class SecretDocument(_Secret):
-    """One secret that holds a JSON object of strings."""
-
-    def __init__(self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clients, arn)
-        self._elapsed = elapsed
-        self._kept: tuple[float, Mapping[str, str]] | None = None
 
     def read(self) -> Mapping[str, str]:
         """The object, at most a minute old.
@@ -48,10 +46,6 @@ class SecretDocument(_Secret):
         if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
             self._kept = now, self._read()
         return self._kept[1]
-
-
-class SecretVersions(_Secret):
-    """The port `RotatingSecret`."""
 
     def stages(self, version: str) -> frozenset[str]:
         return frozenset(self._versions().get(version, ()))

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
-from governor.adapters.secrets import SecretDocument, SecretVersions
+from governor.adapters.secrets import SecretDocument
 from governor.contracts.settings import Settings, parse_settings
 from governor.domain.approvals.links import LinkSigner, Sealer
 from governor.domain.instance import Target
-from governor.ports import Clock, RotatingSecret
+from governor.ports import Clock
 
 Part = TypeVar("Part")
 UseCase = TypeVar("UseCase")
@@ -46,9 +46,6 @@ class Basics:
 
     clock: Clock = SystemClock()
     link_keys = over(SecretDocument, "link_key_secret_arn", opens="secretsmanager")
-    key_versions: cached_property[RotatingSecret] = over(
-        SecretVersions, "link_key_secret_arn", opens="secretsmanager"
-    )
     signer = cached_property(
         lambda its: LinkSigner(its.link_keys.read, its.settings.approval_base_url or None)
     )

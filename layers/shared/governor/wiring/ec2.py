@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor import ports
-from governor.adapters.auto_scaling import AutoScalingHooks
-from governor.adapters.batch import AwsBatch
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
+from governor.adapters.managing import AutoScalingHooks, AwsBatch
 from governor.adapters.pricing import AwsPrices
 from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.wiring.basics import over

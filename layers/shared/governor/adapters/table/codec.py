@@ -197,23 +197,18 @@ class _Form:
         names = [one["name"] for one in parts]
         arguments = core_schema.dataclass_args_schema(kind.__name__, parts)
         whole = core_schema.dataclass_schema(kind, arguments, names, slots=True)
-        if self.packed:
-            return core_schema.no_info_before_validator_function(
-                lambda data: self._deepened(_unpacked(data)), whole, serialization=_as(self._compressed)
-            )
-        if not self.flat:
+        if not (self.packed or self.flat):
             return whole
-        return core_schema.no_info_before_validator_function(
-            self._deepened,
-            whole,
-            serialization=core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole),
-        )
+        flattened = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
+        writer = _as(self._compressed) if self.packed else flattened
+        return core_schema.no_info_before_validator_function(self._deepened, whole, serialization=writer)
 
     def _compressed(self, record: Any) -> bytes:
         assert self.packed is not None
         return zlib.compress(json.dumps(self.packed(record), separators=(",", ":")).encode())
 
-    def _deepened(self, document: Document) -> Document:
+    def _deepened(self, stored: Any) -> Document:
+        document = _unpacked(stored) if self.packed else stored
         return {**document, **dict.fromkeys(self.flat, document)}
 
     def _flattened(self, record: Any, write: Callable[[Any], Document]) -> Document:

@@ -128,22 +128,18 @@ class _Expression:
 
 
 def _parameters(table: str, one: Write) -> dict[str, Any]:
-    expression = _Expression()
-    key = _packed_key(one.key)
-    parameters: dict[str, Any] = {"TableName": table}
-    if one.kind == "Put":
-        parameters["Item"] = packed(attributes(one)) | key
-    else:
-        parameters["Key"] = key
-    if one.kind == "Update":
-        parameters["UpdateExpression"] = expression.changes(one)
-    if one.condition is not None:
-        parameters["ConditionExpression"] = expression.condition(one.condition)
-    if expression.names:
-        parameters["ExpressionAttributeNames"] = expression.names
-    if expression.values:
-        parameters["ExpressionAttributeValues"] = packed(expression.values)
-    return parameters
+    expression, key = _Expression(), _packed_key(one.key)
+    is_put, is_update = one.kind == "Put", one.kind == "Update"
+    parameters = {
+        "TableName": table,
+        "Key": None if is_put else key,
+        "Item": packed(attributes(one)) | key if is_put else None,
+        "UpdateExpression": expression.changes(one) if is_update else None,
+        "ConditionExpression": None if one.condition is None else expression.condition(one.condition),
+        "ExpressionAttributeNames": expression.names,
+        "ExpressionAttributeValues": packed(expression.values),
+    }
+    return {name: value for name, value in parameters.items() if value}
 
 
 # values

@@ -1,17 +1,28 @@
-"""Compute environments of AWS Batch, read only: what keeps their instances, and whether jobs want them."""
+"""Services that run instances of their own: AWS Batch, read only, and Auto Scaling's lifecycle hooks.
+
+Of Batch, what keeps the instances of a compute environment, and whether jobs want them.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from governor.adapters.clients import Adapter
+from governor.domain.events.interruption import LifecycleAction
 from governor.domain.instance import Target
 from governor.domain.sweep.managed import BatchEnvironment
+from governor.errors import CloudError
 
 _WAITING = ("SUBMITTED", "PENDING", "RUNNABLE")
 _RUNNING = ("STARTING", "RUNNING")
 _JOBS = 100
 """One page: more jobs make no difference."""
+_OVER = "No active Lifecycle Action found"
+"""How the message of the error begins when an action was completed or has timed out; its code is any
+validation's. Source: AWS's own answers, in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197.
+"""
 
 
 class AwsBatch(Adapter):
@@ -48,3 +59,31 @@ class AwsBatch(Adapter):
         listed = partial(self._call, "batch:ListJobs", target, maxResults=_JOBS)
         pages = (listed(jobQueue=queue, jobStatus=state) for queue in queues for state in states)
         return sum(len(page["jobSummaryList"]) for page in pages)
+
+
+class AutoScalingHooks(Adapter):
+    """The port `LifecycleHooks`."""
+
+    def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
+        # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
+        names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
+        found = self._call("autoscaling:DescribeLifecycleHooks", target, repeat=False, **names)
+        for one in found["LifecycleHooks"]:
+            if one["LifecycleHookName"] == hook and "HeartbeatTimeout" in one:
+                return timedelta(seconds=one["HeartbeatTimeout"])
+        return None
+
+    def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
+        try:
+            self._call(
+                "autoscaling:CompleteLifecycleAction",
+                target,
+                AutoScalingGroupName=action.group,
+                LifecycleHookName=action.hook,
+                LifecycleActionToken=action.token,
+                InstanceId=instance_id,
+                LifecycleActionResult="CONTINUE",
+            )
+        except CloudError as error:
+            if _OVER not in str(error):
+                raise
