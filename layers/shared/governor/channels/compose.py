@@ -83,34 +83,13 @@ def _words(
     """Return the words of a stage of the episode, or those that the alert brings."""
     if episode is not None:
         return messages.stage_words(episode, messages.STAGE_OF[alert.kind], now, deadline_of(alert) or until)
-    lead, sections = _taken_apart(alert.lines)
     asks = alert.kind in OPEN
-    return messages.Words(
-        alert.subject,
-        lead[0] if lead else "",
-        tuple(lead[1:]),
-        sections,
-        button="Decide"
-        if asks
-        else "Hold or keep it"
-        if alert.kind is AlertKind.APPROVED_WAITS
-        else "See the record",
+    waits = alert.kind is AlertKind.APPROVED_WAITS
+    return messages.words_of(
+        [alert.subject, *alert.lines],
+        button="Decide" if asks else "Hold or keep it" if waits else "See the record",
         acts=alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
     )
-
-
-def _taken_apart(lines: Sequence[str]) -> tuple[list[str], tuple[Section, ...]]:
-    """Return the lines before the first heading, and the sections: the inverse of `Words.lines`."""
-    lead: list[str] = []
-    found: list[tuple[str, list[str]]] = []
-    for line in lines:
-        if line.startswith("- ") and found:
-            found[-1][1].append(line[2:])
-        elif line.endswith(":"):
-            found.append((line[:-1], []))
-        elif line:
-            (found[-1][1] if found else lead).append(line)
-    return lead, tuple(Section(heading, tuple(items)) for heading, items in found)
 
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:

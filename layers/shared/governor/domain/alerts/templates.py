@@ -60,9 +60,11 @@ def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | No
     form = _Form(zone, now)
     for line in _templates()[template][1:]:
         text = _chosen(line, values)
-        before, several, name = text.partition("{*")
+        before, several, field = text.partition("{*")
         if several:
-            lines = [f"{before}{one}" for one in values[name.rstrip("}")]]
+            name, _, spec = field.rstrip("}").partition(":")
+            items, _ = form.get_field(name, (), values)
+            lines = [f"{before}{form.format_field(one, spec)}" for one in items]
         else:
             lines = [form.vformat(text, (), values if found else _with_room(form, text, values))]
         if text.startswith("## "):

@@ -1,20 +1,22 @@
-"""The words of every message about an episode: the question, its reminders, and how it ended.
+"""Messages about an episode: the question, its reminders, and how it ended.
 
-Pure wording. Channels place these words; none of them adds its own. This module must not know channels.
+Channels place these words; none of them adds its own. This module must not know channels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Section, Severity, alert_of
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
+from governor.domain.alerts.owner import UNASSIGNED, Owner
+from governor.domain.alerts.templates import said, written
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
@@ -22,7 +24,7 @@ from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
-from governor.domain.wording import clock, day_and_time, deadline, left, people, sentence, span, usd
+from governor.domain.wording import clock, deadline, left, people, sentence, span, usd
 
 
 class Stage(StrEnum):
@@ -62,6 +64,22 @@ class Words:
         return tuple(found)
 
 
+def words_of(lines: Sequence[str], **more: Any) -> Words:
+    """Return the words of a title and of lines as `Words.lines` makes them."""
+    title, *body = lines
+    lead: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    for line in body:
+        if line.startswith("- ") and found:
+            found[-1][1].append(line[2:])
+        elif line.endswith(":"):
+            found.append((line[:-1], []))
+        elif line:
+            (found[-1][1] if found else lead).append(line)
+    sections = tuple(Section(heading, tuple(items)) for heading, items in found)
+    return Words(title, lead[0] if lead else "", tuple(lead[1:]), sections, **more)
+
+
 STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
     Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO, ""),
     Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING, ""),
@@ -84,8 +102,6 @@ _STAGE_NAMES: Mapping[str, str] = {
     Stage.WAIT: "waits",
     **{kind.value: "questions" for kind in QUESTIONS},
 }
-_SUBJECT = 98
-"""Characters that SNS takes as a subject."""
 _FRESH = timedelta(hours=1)
 """So long after it opened, an episode's own sentence still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
@@ -121,34 +137,23 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
 
 def saving_text(plan: Plan) -> str:
     """Return what the plan saves, as a sentence."""
-    per_day, doing = plan.saving.saved_usd_per_day, _ing(plan)
-    if not plan.steps:
-        return "Nothing is saved, because nothing is done."
-    if per_day is None:
-        return f"{doing} it saves an unknown amount: its price or the size of a volume is not known."
-    if per_day < 0:
-        return f"{doing} it costs {usd(-per_day)} a day more: its snapshots cost more than it saves."
-    return f"{doing} it saves {usd(per_day)} a day after storage costs."
+    saved = plan.saving.saved_usd_per_day
+    kind = "nothing" if not plan.steps else "unknown" if saved is None else "costs" if saved < 0 else "saves"
+    return said("saving", {"kind": kind, "doing": _ing(plan), "usd": abs(saved or Decimal(0))})[0]
 
 
 def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
     """Return what may stand in the way of having it back; nothing where it is neither stopped nor
     terminated. `only_stopped`: before, or without, the termination that is planned."""
-    kind, steps = episode.instance.instance_type, episode.plan.steps
-    zone = episode.instance.availability_zone or "its zone"
+    instance, steps = episode.instance, episode.plan.steps
+    kind = "spot" if instance.lifecycle is Lifecycle.SPOT else "stopped"
     if Step.TERMINATE in steps and not only_stopped:
-        return (
-            "It cannot be started again. It can be rebuilt from its snapshots, with another id and address, "
-            f"when EC2 has capacity for {kind}."
-        )
-    if Step.STOP not in steps:
+        kind = "gone"
+    elif Step.STOP not in steps:
         return ""
-    if episode.instance.lifecycle is Lifecycle.SPOT:
-        return f"It starts again only when EC2 has Spot capacity for {kind} in {zone}."
-    return (
-        f"A stopped instance holds no capacity. EC2 may have no {kind} free in {zone} when you want it back; "
-        "for large GPU types that can last hours or days."
-    )
+    return said("restart", {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"})[
+        0
+    ]
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
@@ -221,77 +226,49 @@ def _delivered_at(episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
-    if not episode.plan.steps:
-        return "Nothing will be done. This is for your information."
-    if episode.mode is Mode.OBSERVE:
-        return "This is a rehearsal (mode observe): nothing happens to the instance."
-    if episode.mode is Mode.ASK:
-        return "Nothing happens without an answer."
-    until = until or at + episode.notice_length
-    when = clock(until, episode.time_zone, at)
-    if at >= until:
-        return f"Mode auto: the notice period was over on {when}. See the record for what has happened since."
-    begins = f"{_ing(episode.plan).lower()} it begins on {when} at the earliest"
-    return (
-        f"Mode auto: {begins}, after one more check, unless somebody keeps, exempts or holds it. "
-        "If a GPU works again by then, nothing happens."
-    )
+    until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
+    values = {
+        "mode": "over" if mode == "auto" and at >= until else mode,
+        "doing": _ing(episode.plan).lower(),
+        "until": until,
+    }
+    return said("unasked", values, episode.time_zone, at)[0]
 
 
 def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
     """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
-    plan, price, priced = episode.plan, episode.price.usd_per_hour, cost_lines(episode)[:1]
+    plan, price = episode.plan, episode.price.usd_per_hour
     idle, measured = idle_text(episode, at)
-    asks, rehearsal = stage is not Stage.TELL, episode.mode is Mode.OBSERVE and bool(plan.steps)
-    if asks:
-        by = f" Answer by {day_and_time(until, episode.time_zone, at)}" if until else ""
-        closing, steps = f"{verb(plan).capitalize()} it?{by}", f"If you {verb(plan)} it"
-    elif rehearsal:
-        closing, steps = "Rehearsal: nothing happens", "What a real run would do"
-    else:
-        ends = day_and_time(until or at + episode.notice_length, episode.time_zone, at)
-        closing = f"{_ing(plan)} it after {ends}" if plan.steps else "For your information"
-        steps = "What is done"
-    cost = "" if price is None else f", {usd(price * 24)}/day"
-    lead = (
-        news_text(episode, stage, at),
-        f"{measured} {saving_text(plan)}" if plan.steps and not rehearsal else measured,
-        *(priced if price is None else ()),
-        *map(sentence, plan.replaced_because),
-        people_text(episode) if asks else "",
-        "Nobody is asked. To act on findings like this, set mode: ask in the policy." if rehearsal else "",
-    )
-    return Words(
-        title=_titled(f"{STAGES[stage][2]}{{name}} idle {idle}{cost}. {closing}", episode.instance.name),
-        happens=silence_text(episode, until, at) if asks else unasked_text(episode, at, until),
-        lead=tuple(filter(None, lead)),
-        sections=_sections({f"{_ing(plan)} it {'would lose' if rehearsal else 'loses'}": plan.losses}),
-        details=_sections(
-            {
-                steps: tuple(STEP_TEXT[one] for one in plan.steps),
-                "It would keep" if rehearsal else "It keeps": plan.stays,
-                "Restarting later": tuple(filter(None, [restart_text(episode)])),
-                "Price": () if price is None else priced,
-            }
-        ),
-        button=f"{verb(plan).capitalize()} or keep it"
-        if asks
-        else "Hold or keep it"
-        if episode.gives_notice
-        else "See the details",
-        acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
-    )
-
-
-def _sections(found: Mapping[str, tuple[str, ...]]) -> tuple[Section, ...]:
-    """Return those that have lines, by their headings."""
-    return tuple(Section(heading, lines) for heading, lines in found.items() if lines)
-
-
-def _titled(pattern: str, name: str, **words: str) -> str:
-    """Return the title with as much of the name as a subject has room for: what follows it matters more."""
-    room = max(12, _SUBJECT - len(pattern.format(name="", **words)))
-    return pattern.format(name=name if len(name) <= room else f"{name[: room - 1]}…", **words)
+    asks, is_auto = stage is not Stage.TELL, episode.mode is Mode.AUTO and bool(plan.steps)
+    rehearses = episode.mode is Mode.OBSERVE and bool(plan.steps)
+    restart = restart_text(episode)
+    values = {
+        "kind": "asks" if asks else "rehearses" if rehearses else "acts" if plan.steps else "informs",
+        "prefix": STAGES[stage][2],
+        "name": episode.instance.name,
+        "idle": idle,
+        "cost": "" if price is None else f", {usd(price * 24)}/day",
+        "verb": verb(plan),
+        "ask": verb(plan).capitalize(),
+        "doing": _ing(plan),
+        "until": until,
+        "ends": until or at + episode.notice_length,
+        "happens": silence_text(episode, until, at) if asks else unasked_text(episode, at, until),
+        "news": news_text(episode, stage, at),
+        "measured": measured,
+        "saving": saving_text(plan) if plan.steps and not rehearses else "",
+        "costs": cost_lines(episode)[:1],
+        "plan": plan,
+        "people": people_text(episode),
+        "steps": [STEP_TEXT[one] for one in plan.steps],
+        "restart": [restart] if restart else [],
+    }
+    words = words_of(said("stage", values, episode.time_zone, at))
+    details = words_of(said("stage details", values)).sections
+    button = f"{verb(plan).capitalize()} or keep it" if asks else "See the details"
+    if not asks and episode.gives_notice:
+        button = "Hold or keep it"
+    return replace(words, details=details, button=button, acts=episode.acts_on_silence if asks else is_auto)
 
 
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
@@ -299,11 +276,13 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     planned = episode.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
-    whom = "The default contacts" if episode.owner == UNASSIGNED else f"The contacts of {episode.owner}"
-    asked = f"{whom} were asked {left(at - planned.ask_at)} ago"
-    if stage is Stage.REMIND:
-        return f"{asked}; nobody has answered yet."
-    return f"{asked} and reminded {left(at - planned.remind_at)} ago; nobody has answered."
+    values = {
+        "stage": stage,
+        "whom": "The default contacts" if episode.owner == UNASSIGNED else f"The contacts of {episode.owner}",
+        "asked": left(at - planned.ask_at),
+        "reminded": left(at - planned.remind_at),
+    }
+    return said("news", values)[0]
 
 
 def stage_alert(
@@ -312,8 +291,10 @@ def stage_alert(
     """Return the message of a stage. `link` leads to the approval page, `until` is when the question
     expires."""
     kind, severity, _ = STAGES[stage]
-    words = stage_words(episode, stage, at, until)
-    return _alert(episode.ref, episode, kind, severity, words, stage, at, {"expires_at": until}, link)
+    words, facts = stage_words(episode, stage, at, until), {**episode_facts(episode), "expires_at": until}
+    name, owner = stage_id(stage, episode.ref), Owner(episode.owner, episode.project)
+    about, title, lines = episode.instance, words.title, words.lines
+    return alert_of(kind, severity, about, title, lines, name, at, owner=owner, link=link, facts=facts)
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
@@ -322,102 +303,68 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
 
 
 def _alert(
-    ref: EpisodeRef,
-    episode: Episode | None,
-    kind: AlertKind,
-    severity: Severity,
-    words: Words,
+    template: str,
+    episode: Episode,
     stage: str,
     at: UtcDatetime,
     facts: Mapping[str, object],
+    words: Mapping[str, object],
+    *,
     link: str | None = None,
+    severity: Severity | None = None,
 ) -> Alert:
-    """Make a message about an episode, or about one of which only the name is known."""
-    about, owner, known = episode.instance if episode else ref.target, NOBODY, {}
-    if episode is not None:
-        owner, known = Owner(episode.owner, episode.project), episode_facts(episode)
-    title, lines, name, facts = words.title, words.lines, stage_id(stage, ref), {**known, **facts}
-    alert = alert_of(kind, severity, about, title, lines, name, at, owner=owner, link=link, facts=facts)
-    return replace(alert, instance_id=ref.instance_id)
+    plan, owner = episode.plan, Owner(episode.owner, episode.project, episode.time_zone)
+    known = {"name": episode.instance.name, "verb": verb(plan), "doing": _ing(plan), "plan": plan}
+    return written(
+        template,
+        episode.instance,
+        stage_id(stage, episode.ref),
+        at,
+        {**episode_facts(episode), **facts},
+        {**known, **words},
+        owner=owner,
+        severity=severity,
+        link=link,
+    )
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
     """Return that the first of two people has approved. It has no link: each channel makes its own, since
     its owner decides who may answer by it."""
-    plan, at, doing = episode.plan, decision.at, verb(episode.plan)
-    title = f"{{name}}: one of two approved to {doing} it. A second must approve, too"
-    by, until = people(decision.person or decision.by), deadline(expires_at, episode.time_zone, at)
-    words = Words(
-        title=_titled(title, episode.instance.name),
-        happens=f"If no second person approves by {until}, nothing happens.",
-        lead=(
-            f"{by} approved. One more person whom the policy names by address must approve before anything "
-            "is done.",
-            *cost_lines(episode),
-        ),
-        sections=_sections({f"{_ing(plan)} it loses": plan.losses}),
-    )
-    facts, kind = {"expires_at": expires_at}, AlertKind.APPROVAL_FIRST_YES
-    return _alert(episode.ref, episode, kind, Severity.WARNING, words, "first-yes", at, facts)
+    words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
+    return _alert("first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words)
 
 
 def waiting_alert(
     episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
 ) -> Alert:
     """Return that a step waits, and why, with what to do; sent once an episode."""
-    doing = _ing(episode.plan)
-    lead = [f"{sentence(why)} It is checked again until that is over, for {hours} h at the most."]
-    if episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED:
-        lead.append("The approval stands; nobody needs to answer again.")
-    lead.append(
-        "Next step: none, if it can wait. To keep the instance, hold, keep or exempt it on its page. An "
-        "operator can lift a freeze or raise a cap in the policy."
+    stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
+    return _alert(
+        "waiting", episode, Stage.WAIT, at, {"why": why}, {"hours": hours, "stands": stands}, link=link
     )
-    words = Words(
-        title=_titled("{name} waits: nothing is done to it yet", episode.instance.name),
-        happens=f"{doing} it has not begun and waits.",
-        lead=tuple(lead),
-    )
-    kind = AlertKind.APPROVED_WAITS
-    return _alert(episode.ref, episode, kind, Severity.INFO, words, Stage.WAIT, at, {"why": why}, link)
+
+
+def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
+    """Return that somebody had the stopped instance started again."""
+    facts = {"undone_by": by, "channel": channel}
+    return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode)})
 
 
 # how it ended
 
 _GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
 _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED)
-_SPARED = (
-    "Next step: save your work if it still runs. Nobody is asked about it meanwhile; if EC2 spares it and it "
-    "stays idle, people are asked again."
-)
-_TITLES: Mapping[Outcome, str] = {
-    Outcome.STOPPED: "{name} is stopped{saves}",
-    Outcome.TERMINATED: "{name} is terminated{saves}",
-    Outcome.OBSERVED: "{name}: the rehearsal is done, nothing happened",
-    Outcome.TOLD: "{name}: for your information",
-    Outcome.KEPT: "{name} keeps running{until}",
-    Outcome.EXEMPTED: "{name} is exempt and keeps running",
-    Outcome.EXPIRED: "Nobody answered about {name}. Nothing was changed",
-    Outcome.WOKE_UP: "Canceled: {name} is working again",
-    Outcome.VOID: "Canceled: the question about {name} no longer applies",
-    Outcome.HELD: "{name} is held and was not {done}",
-    Outcome.REFUSED: "{name} was not {done}: a safety check refused",
-    Outcome.INTERRUPTED: "Canceled: AWS takes {name} back",
-    Outcome.FAILED: "Could not ask about {name}. Nothing was changed",
+_UNKNOWN: Mapping[str, object] = {
+    **dict.fromkeys(("saved", "until", "by_whom", "after_hold", "again", "snapshots", "startable"), ""),
+    "step": "ask about",
+    "done": "stopped",
+    "in_short": "Nothing was changed",
+    "left_behind": "Nothing was changed.",
+    "restart": (),
 }
-_TOO_LONG = "A step took longer than its time limit."
-_ERRORS: Mapping[str, tuple[str, str]] = {
-    "States.Timeout": (_TOO_LONG, ""),
-    "States.HeartbeatTimeout": (_TOO_LONG, ""),
-    "StepTimedOut": ("EC2 did not finish in time: {}", "Look at the instance in EC2."),
-    "SnapshotFailed": ("A snapshot failed: {}", "Look at it in EC2, or snapshot the volumes by hand."),
-    "AccessDenied": ("A permission is missing: {}", "Allow it for GPU Governor's role in the account."),
-    "NobodyListens": ("Nobody would have got the message: {}", "Set up a channel of its contacts."),
-    "Throttled": ("AWS was too busy to answer: {}", ""),
-    "Unavailable": ("AWS could not be reached: {}", ""),
-    "RemediationFailed": ("The workflow failed: {}", ""),
-}
-"""By the name of the error: what happened, and what to do where that is not in the record."""
+"""What a message of an end names where no more than the name of the episode is known."""
+_TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
 _WAITING = ("StepTimedOut", "SnapshotFailed")
 """Errors of what was begun and did not come to its end."""
 _JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
@@ -441,19 +388,21 @@ def outcome_alert(
     """Return how an episode ended. `episode` is `None` when it failed before it was written; until
     `again_at` the same idleness is left alone."""
     failed, again = outcome is Outcome.FAILED, _again(episode, again_at, at)
-    if episode is None:
-        lead = ("Nothing was changed.", *((next_step(reason), again) if failed else ()))
-        title = _titled(_TITLES[outcome], ref.instance_id, saves="", until="", done="stopped")
-        words = Words(title, readable(reason), lead)
-    elif failed:
-        words = _failure(episode, reason, again)
-    else:
-        words = _end(episode, outcome, reason, at, approval, again)
-    kind, severity = AlertKind.OUTCOME, Severity.INFO if outcome in _GOOD else Severity.WARNING
-    if failed:
-        kind, severity = AlertKind.FAILURE, Severity.CRITICAL
     facts = {"outcome": outcome.value, "outcome_reason": reason}
-    return _alert(ref, episode, kind, severity, words, outcome.value, at, facts, link)
+    words = {**_UNKNOWN, "readable": readable(reason), "next_step": next_step(reason)}
+    if failed or outcome in _ASKED_AGAIN:
+        words["again"] = again
+    if episode is not None:
+        words["in_short"], words["left_behind"] = left_behind(episode)
+        words |= (
+            {"step": _failed_at(episode, reason)} if failed else _end(episode, outcome, approval, again, at)
+        )
+    template, severity = "failure" if failed else "outcome", Severity.INFO if outcome in _GOOD else None
+    if episode is not None:
+        return _alert(template, episode, outcome.value, at, facts, words, link=link, severity=severity)
+    words["name"], name = ref.instance_id, stage_id(outcome.value, ref)
+    alert = written(template, ref.target, name, at, facts, words, link=link, severity=severity)
+    return replace(alert, instance_id=ref.instance_id)
 
 
 def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
@@ -470,44 +419,23 @@ def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetim
 
 
 def _end(
-    episode: Episode,
-    outcome: Outcome,
-    reason: str,
-    at: UtcDatetime,
-    approval: Approval | None,
-    again: str,
-) -> Words:
+    episode: Episode, outcome: Outcome, approval: Approval | None, again: str, at: UtcDatetime
+) -> dict[str, object]:
+    """Return what a message names of an end that is no failure."""
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
-    zone, kept = episode.time_zone, outcome is Outcome.KEPT
     held_stopped = outcome is Outcome.HELD and Step.STOP in episode.steps_done
     per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
-    saved = usd(per_day) if acted and per_day > 0 else None
-    until = approval.decision.keep_until if approval and approval.decision else None
-    lead = [
-        _by_whom(episode, outcome, approval),
-        f"It is asked about again after {clock(until, zone, at)}." if until and kept else "",
-        _after_hold(episode, approval, at, again) if outcome is Outcome.HELD else "",
-        f"This saves {saved} a day after storage costs." if saved else "",
-        "" if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else left_behind(episode)[1],
-        again if outcome in _ASKED_AGAIN else "",
-        _SPARED if outcome is Outcome.INTERRUPTED else "",
-        f"Snapshots: {', '.join(episode.snapshot_ids)}." if episode.snapshot_ids else "",
-        "Still needed? Its record has a button to start it again."
-        if outcome is Outcome.STOPPED or held_stopped
-        else "",
-    ]
-    return Words(
-        title=_titled(
-            _TITLES[outcome],
-            episode.instance.name,
-            saves=f". It saves {saved}/day" if saved else "",
-            until=f" until {day_and_time(until, zone, at)}" if until else "",
-            done="terminated" if episode.plan.destroys else "stopped",
-        ),
-        happens=f"{readable(reason)} Done on {clock(at, zone, at)}." if saved else readable(reason),
-        lead=tuple(filter(None, lead)),
-        details=_sections({"Restarting later": (restart_text(episode),)}) if acted else (),
-    )
+    words: dict[str, object] = {
+        "done": "terminated" if episode.plan.destroys else "stopped",
+        "saved": usd(per_day) if acted and per_day > 0 else None,
+        "until": approval.decision.keep_until if approval and approval.decision else None,
+        "by_whom": _by_whom(episode, outcome, approval),
+        "after_hold": _after_hold(episode, approval, at, again),
+        "snapshots": ", ".join(episode.snapshot_ids),
+        "startable": outcome is Outcome.STOPPED or held_stopped,
+        "restart": [restart_text(episode)] if acted else [],
+    }
+    return words | ({"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {})
 
 
 def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
@@ -536,20 +464,9 @@ def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime, ag
     return again
 
 
-def _failure(episode: Episode, reason: str, again: str) -> Words:
-    in_short, what_was_done = left_behind(episode)
-    return Words(
-        title=_titled(f"Could not {_failed_at(episode, reason)}. {in_short}", episode.instance.name),
-        happens=what_was_done,
-        lead=tuple(filter(None, (readable(reason), next_step(reason), again))),
-    )
-
-
 def next_step(reason: str) -> str:
     """Return what to do about a recorded reason, as a sentence."""
-    error, _ = _taken_apart(reason)
-    _, advice = _ERRORS.get(error, ("", ""))
-    return f"Next step: {advice or 'See its record for each step.'}"
+    return said("advice", {"error": _taken_apart(reason)[0]})[0]
 
 
 def _taken_apart(reason: str) -> tuple[str, str]:
@@ -561,23 +478,21 @@ def _taken_apart(reason: str) -> tuple[str, str]:
     inner = _JSON_MESSAGE.search(cause)
     if inner is not None:
         cause = inner[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
-    if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _ERRORS:
+    if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _TIMEOUTS:
         return "", f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
     return name, cause or "no cause was given"
 
 
 def _failed_at(episode: Episode, reason: str) -> str:
-    """Return the step that failed, as an imperative with a place for the name."""
+    """Return the step that failed, as an imperative before the name."""
     error, _ = _taken_apart(reason)
     if not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING):
-        return "ask about {name}"
+        return "ask about"
     done = [step for step in episode.plan.steps if step in episode.steps_done]
     ahead = [step for step in episode.plan.steps if step not in done]
     step = done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
     # The names of the others are verbs.
-    return (
-        "cancel the Spot request of {name}" if step is Step.CANCEL_SPOT_REQUEST else f"{step.value} {{name}}"
-    )
+    return "cancel the Spot request of" if step is Step.CANCEL_SPOT_REQUEST else step.value
 
 
 def left_behind(episode: Episode) -> tuple[str, str]:
@@ -588,12 +503,12 @@ def left_behind(episode: Episode) -> tuple[str, str]:
             "Its termination was requested",
             "Its termination was requested once its snapshots were completed: see in EC2 if it is gone.",
         )
-    said = {
+    texts = {
         Step.STOP: "it is stopped" if Step.SNAPSHOT in done else "its stop was requested",
         Step.SNAPSHOT: "its snapshots were started",
         Step.CANCEL_SPOT_REQUEST: "its Spot request was canceled",
     }
-    parts = [text for step, text in said.items() if step in done]
+    parts = [text for step, text in texts.items() if step in done]
     if not parts:
         return "Nothing was changed", "Nothing was changed."
     rest = "nothing was deleted, and nothing more will be done."
@@ -614,24 +529,9 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 def readable(reason: str) -> str:
     """Return a recorded reason as a sentence for people."""
-    reason = reason or "the cause is not known"
-    error, cause = _taken_apart(reason)
-    text, _ = _ERRORS.get(error, ("{}", ""))
-    return sentence(_ISO.sub(r"\1 \2 UTC", people(text.replace("{}", cause))))
-
-
-def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
-    """Return that somebody had the stopped instance started again."""
-    words = Words(
-        title=_titled("{name} was started again", episode.instance.name),
-        happens=f"{people(by)} started it again through the {channel}.",
-        lead=(
-            f"It costs {price_text(episode)} again while it runs.",
-            "It is judged again like any other instance once the policy's time after an undo has passed.",
-        ),
-    )
-    facts = {"undone_by": by, "channel": channel}
-    return _alert(episode.ref, episode, AlertKind.UNDONE, Severity.INFO, words, "undone", at, facts)
+    error, cause = _taken_apart(reason or "the cause is not known")
+    text, *_ = said("error", {"error": error, "cause": cause})
+    return sentence(_ISO.sub(r"\1 \2 UTC", people(text)))
 
 
 def episode_facts(episode: Episode) -> dict[str, object]:
