@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean, median
 
+from governor.domain.alerts.templates import said
 from governor.domain.evidence import Series, Window, peak, readings
 from governor.domain.policy.policy import Health
 from governor.domain.units import Percent, UtcDatetime, iso
@@ -47,49 +48,16 @@ class Bottleneck(StrEnum):
 
 
 _DEFAULTS = Health()
-_MOVE = (
-    "a stop and start usually moves the instance to another host; it wipes local disks, and the type may not "
-    "be available again at once"
-)
-_REPLACE = f"Save what can be saved, drain the instance and replace it: {_MOVE}. A reboot keeps the hardware."
-_RULES: Mapping[FindingKind, tuple[Severity, str]] = {
-    FindingKind.LOST: (Severity.CRITICAL, f"What ran on it has failed. {_REPLACE}"),
-    FindingKind.MEMORY_ERROR: (
-        Severity.CRITICAL,
-        f"Distrust results since then and resume from a checkpoint before it. Should it come again: {_MOVE}.",
-    ),
-    FindingKind.MEMORY_REPAIR_FAILED: (Severity.CRITICAL, _REPLACE),
-    FindingKind.MEMORY_REPAIR_PENDING: (
-        Severity.WARNING,
-        "Reset the GPU or reboot between jobs, so that the driver repairs the memory.",
-    ),
-    FindingKind.HOT: (
-        Severity.WARNING,
-        "Lower its power limit or its load; if peers with the same load are cool, the cooling of this host "
-        f"may be at fault: {_MOVE}.",
-    ),
-    FindingKind.THROTTLED: (
-        Severity.WARNING,
-        "It computes slower than its peers and holds up collective operations. Check temperature and power. "
-        f"Where it lasts: {_MOVE}.",
-    ),
-    FindingKind.STRAGGLER: (
-        Severity.WARNING,
-        "Where GPUs work together, all go at the pace of the slowest. Check clocks and temperature, how the "
-        "data is divided, and whether the job uses every GPU.",
-    ),
-    FindingKind.UNDER_USED: (
-        Severity.ADVICE,
-        "Larger batches, more workers that feed data, or a smaller type would do.",
-    ),
-    FindingKind.BOTTLENECK: (Severity.ADVICE, ""),
-}
-"""How severe each kind is, and what to do about it; a bottleneck has an advice of its own."""
-_BOTTLENECKS: Mapping[Bottleneck, str] = {
-    Bottleneck.MEMORY_BOUND: "Fuse kernels, use lower precision, or a type with more memory bandwidth.",
-    Bottleneck.COMPUTE_BOUND: "The GPUs are used well; only more or faster ones would make it faster.",
-    Bottleneck.INPUT_BOUND: "Look at data loading, host CPU, storage and network: the GPUs wait for "
-    "something else.",
+_SEVERITIES: Mapping[FindingKind, Severity] = {
+    FindingKind.LOST: Severity.CRITICAL,
+    FindingKind.MEMORY_ERROR: Severity.CRITICAL,
+    FindingKind.MEMORY_REPAIR_FAILED: Severity.CRITICAL,
+    FindingKind.MEMORY_REPAIR_PENDING: Severity.WARNING,
+    FindingKind.HOT: Severity.WARNING,
+    FindingKind.THROTTLED: Severity.WARNING,
+    FindingKind.STRAGGLER: Severity.WARNING,
+    FindingKind.UNDER_USED: Severity.ADVICE,
+    FindingKind.BOTTLENECK: Severity.ADVICE,
 }
 
 
@@ -161,11 +129,11 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        return _RULES[self.kind][0]
+        return _SEVERITIES[self.kind]
 
     @property
     def advice(self) -> str:
-        return _BOTTLENECKS[self.bottleneck] if self.bottleneck else _RULES[self.kind][1]
+        return "".join(said("health advice", {"kind": self.bottleneck or self.kind}))
 
     @property
     def about(self) -> str:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of, ids, named
+from governor.domain.alerts.alert import Alert, ids, named
 from governor.domain.alerts.owner import Owner, short_hash
+from governor.domain.alerts.templates import said, written
 from governor.domain.instance import Instance, Manager, Target
 from governor.domain.tags import AUTO_SCALING_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime, iso
-from governor.domain.wording import bullets, clock, span, usd
+from governor.domain.wording import bullets, clock, span
 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
@@ -99,70 +100,26 @@ def _cluster(tags: Mapping[str, str]) -> str:
     return named or next(owned, "")
 
 
-_ADVICE: Mapping[Kind, tuple[str, ...]] = {
-    Kind.KARPENTER: (
-        "Karpenter removes what is empty or hardly used when the node pool's disruption has "
-        "consolidationPolicy: WhenEmptyOrUnderutilized and a short consolidateAfter, no budget of 0 "
-        "nodes forbids it, and no pod carries karpenter.sh/do-not-disrupt.",
-        "See what holds it: kubectl get nodepool {name} -o yaml; and kubectl get pods -A -o wide, "
-        "for pods that ask for nvidia.com/gpu and do nothing with it.",
-    ),
-    Kind.NODE_GROUP: (
-        "A node group keeps its minimum and desired size whether pods run or not: aws eks "
-        "update-nodegroup-config --cluster-name {cluster} --nodegroup-name {name} --scaling-config "
-        "minSize=0,desiredSize=0; an autoscaler brings nodes back when pods ask for GPUs.",
-        "Where an autoscaler runs already, a pod that asks for nvidia.com/gpu and does nothing with "
-        "it holds the node: kubectl get pods -A -o wide.",
-    ),
-    Kind.KUBERNETES: (
-        "A pod that asks for nvidia.com/gpu and does nothing with it holds its node: "
-        "kubectl get pods -A -o wide. Nodes without such pods go when an autoscaler runs and the "
-        "minimum size of their group is 0; in EKS Auto Mode, by the consolidation of the node pool.",
-    ),
-    Kind.ECS: (
-        "Instances without tasks go when the capacity provider has managed scaling with "
-        "targetCapacity 100 and the minimum size of its Auto Scaling group is 0.",
-        "A task or service that reserves GPUs and does nothing with them holds its instance: "
-        "aws ecs list-tasks --cluster {name}.",
-    ),
-    Kind.GROUP: (
-        "The group keeps its desired size: aws autoscaling update-auto-scaling-group "
-        "--auto-scaling-group-name {name} --min-size 0 --desired-capacity 0, or a schedule, or a "
-        "scaling policy on the GPUs' utilization.",
-    ),
-    Kind.OTHER: ("Only {service} can release them for good; look for its minimum or target capacity.",),
-}
+def _slug(kind: Kind) -> str:
+    return kind.name.lower().replace("_", "-")
 
 
-def advice_for(home: Home, batch: BatchEnvironment | None) -> tuple[str, ...]:
+def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
     """What keeps idle instances in such an environment, and how its owner changes it."""
-    name, cluster = home.name or "NAME", home.cluster or "CLUSTER"
-    if home.kind is not Kind.BATCH:
-        texts = _ADVICE[home.kind]
-        return tuple(text.format(name=name, cluster=cluster, service=home.service) for text in texts)
-    change = (
-        f"aws batch update-compute-environment --compute-environment {name} --compute-resources minvCpus=0"
-    )
-    if batch is None:
-        return (
-            "AWS Batch keeps instances for minvCpus whether jobs run or not. If it is above 0 and no job has "
-            f"run for an hour: {change}.",
-            "If it is 0, a scale-down delay (scalingPolicy.minScaleDownDelayMinutes) or a job that does "
-            "nothing with its GPUs holds them.",
-        )
-    facts = (
-        f"minvCpus is {batch.minimum_vcpus}, desired are {batch.desired_vcpus}; "
-        f"{_jobs(batch.jobs_running, 'running')}, {_jobs(batch.jobs_waiting, 'waiting')}."
-    )
-    if batch.jobs_running:
-        return (facts, "A job that runs does nothing with its GPUs: look at the jobs before the environment.")
-    if batch.minimum_vcpus:
-        return (facts, f"minvCpus keeps these instances without any job: {change}.")
-    return (
-        facts,
-        "With minvCpus 0 Batch releases them by itself; a scale-down delay "
-        "(scalingPolicy.minScaleDownDelayMinutes) keeps them for its time.",
-    )
+    state = "unread"
+    if batch is not None:
+        state = "jobs" if batch.jobs_running else "minimum" if batch.minimum_vcpus else "free"
+    values = {
+        "kind": _slug(home.kind),
+        "service": home.service,
+        "name": home.name or "NAME",
+        "cluster": home.cluster or "CLUSTER",
+        "state": state,
+        "batch": batch,
+        "running": batch and _jobs(batch.jobs_running, "running"),
+        "waiting": batch and _jobs(batch.jobs_waiting, "waiting"),
+    }
+    return said("managed advice", values)
 
 
 def _jobs(number: int, what: str) -> str:
@@ -184,37 +141,30 @@ def managed_alert(
 
     `governed` is how many of its instances the governor sees in all; `advice` is a sentence each.
     """
-    longest = span(now - min(member.since for member in idle))
     cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
     unknown = sum(member.usd_per_hour is None for member in idle)
-    unpriced = f"; the price of {unknown} of them is not known" if unknown else ""
-    only = idle[0].instance if len(idle) == 1 else None
-    which = f"{only.name} ({only.instance_type})" if only else f"{len(idle)} GPU instances"
-    return alert_of(
-        AlertKind.MANAGED_IDLE,
-        Severity.INFO,
-        target,
-        f"{which} idle for {longest} in {home.title}, {usd(cost * 24)}/day",
-        [
-            f"{len(idle)} of {governed} governed instances in {home.title} ({target}) are idle, for up to "
-            f"{longest}. They cost {usd(cost * 24)} a day{unpriced}.",
-            f"GPU Governor leaves them alone: {home.service} would replace them or lose track of them.",
-            *advice,
-            "The idle instances:",
-            *bullets([_member_line(member, owner, now) for member in idle], _NAMED),
-        ],
-        f"managed-{short_hash(str(target), *_key(home), owner.name, owner.project)}-{iso(now)}",
-        now,
-        owner=owner,
-        facts={
-            "service": home.service,
-            "environment_kind": home.kind.name.lower().replace("_", "-"),
-            "environment": home.name,
-            "cluster": home.cluster,
-            "instance_ids": ids([member.instance for member in idle]),
-            "usd_per_hour": cost,
-        },
-    )
+    first = idle[0].instance
+    facts = {
+        "service": home.service,
+        "environment_kind": _slug(home.kind),
+        "environment": home.name,
+        "cluster": home.cluster,
+        "instance_ids": ids([member.instance for member in idle]),
+        "usd_per_hour": cost,
+    }
+    words = {
+        "home": home,
+        "which": f"{len(idle)} GPU instances" if len(idle) > 1 else f"{first.name} ({first.instance_type})",
+        "longest": span(now - min(member.since for member in idle)),
+        "usd": cost * 24,
+        "number": len(idle),
+        "governed": governed,
+        "unpriced": f"; the price of {unknown} of them is not known" if unknown else "",
+        "advice": advice,
+        "listed": bullets([_member_line(member, owner, now) for member in idle], _NAMED),
+    }
+    dedup_id = f"managed-{short_hash(str(target), *_key(home), owner.name, owner.project)}-{iso(now)}"
+    return written("managed", target, dedup_id, now, facts, words, owner=owner)
 
 
 def group_key(target: Target, home: Home, owner: Owner) -> str:
