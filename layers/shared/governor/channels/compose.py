@@ -12,6 +12,7 @@ from typing import Any
 
 from governor.channels.message import Message, Table, one_line
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
+from governor.domain.alerts.templates import said
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer
 from governor.domain.approvals.terms import may
@@ -19,7 +20,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, parse_iso
-from governor.domain.wording import clock, day_and_time, plural, usd
+from governor.domain.wording import clock, plural, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
@@ -107,24 +108,28 @@ def digest_of(
     now: UtcDatetime | None = None,
 ) -> Message:
     """Return one message about several questions of the same stage to the same people."""
-    first, now = alerts[0], now or alerts[0].at
+    first, now, number = alerts[0], now or alerts[0].at, len(episodes)
     stage = messages.STAGE_OF[first.kind]
-    _, _, prefix = messages.STAGES[stage]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
-    cost = f", {usd(sum(known, Decimal(0)))}/day" if known else ""
-    plus = "" if len(known) == len(prices) else f" and {len(prices) - len(known)} of unknown price"
-    deadlines = [found for alert in alerts if (found := deadline_of(alert)) is not None]
-    by = f" Answer by {day_and_time(min(deadlines), episodes[0].time_zone, now)}" if deadlines else ""
     acting = sum(episode.acts_on_silence for episode in episodes)
-    words = messages.Words(
-        title=f"{prefix}{len(episodes)} idle GPU instances{cost}{plus}. Stop them?{by}",
-        happens=_silence_of(episodes, acting),
-        lead=tuple(filter(None, (messages.news_text(episodes[0], stage, now), _people_of(episodes)))),
-        sections=tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True)),
-        button="Stop or keep them",
-        acts=acting > 0,
-    )
+    two = sum(episode.terms.people_needed > 1 for episode in episodes)
+    values = {
+        "prefix": messages.PREFIXES[stage],
+        "number": number,
+        "cost": f", {usd(sum(known, Decimal(0)))}/day" if known else "",
+        "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
+        "until": min(filter(None, map(deadline_of, alerts)), default=None),
+        "verb": messages.verb(episodes[0].plan),
+        "acting": acting,
+        "all": acting == number,
+        "news": messages.news_text(episodes[0], stage, now),
+        "two": two,
+        "need": "needs" if two == 1 else "need",
+    }
+    title, happens, *lead = said("digest", values, episodes[0].time_zone, now)
+    sections = tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True))
+    words = messages.Words(title, happens, tuple(lead), sections, button="Stop or keep them", acts=acting > 0)
     return _several(alerts, words, first.why, first.at, link, digest_id)
 
 
@@ -132,22 +137,14 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
     """Return one message about workflows that failed for one cause; it lists every instance and owner."""
     reason = reason_of(alerts[0])
     why = alerts[0].why if len({alert.owner for alert in alerts}) == 1 else _WHY_SEVERAL
-    listed = (
+    listed = [
         f"{one_line(alert.subject, 120)} {alert.instance_id} in {Target(alert.account, alert.region)}, "
         f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}."
         for alert in alerts
-    )
-    words = messages.Words(
-        title=f"{len(alerts)} workflows of GPU instances failed for one cause",
-        happens=messages.readable(reason),
-        lead=(
-            f"{messages.next_step(reason)} GPU Governor tries again where an instance stays idle.",
-            "More of them within the hour come as one message, too.",
-        ),
-        sections=(Section("Affected instances", tuple(listed)),),
-        button="See the records",
-    )
-    return _several(alerts, words, why, now, link, digest_id)
+    ]
+    values = {"number": len(alerts), "readable": messages.readable(reason), "listed": listed}
+    lines = said("failures", {**values, "next_step": messages.next_step(reason)})
+    return _several(alerts, messages.words_of(lines, button="See the records"), why, now, link, digest_id)
 
 
 def _several(
@@ -180,37 +177,21 @@ def reason_of(alert: Alert) -> str:
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
-def _silence_of(episodes: Sequence[Episode], acting: int) -> str:
-    if not acting:
-        return "If nobody answers, nothing happens to any of them."
-    number, doing = len(episodes), messages.verb(episodes[0].plan)
-    which = "all of them" if acting == number else f"{acting} of these {number}, as said below"
-    return f"If nobody answers in time, GPU Governor {doing}s {which}."
-
-
-def _people_of(episodes: Sequence[Episode]) -> str:
-    two = sum(episode.terms.people_needed > 1 for episode in episodes)
-    return (
-        f"{two} of them {'needs' if two == 1 else 'need'} two people to approve."
-        if two
-        else "One approval is enough for each."
-    )
-
-
 def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
-    instance, plan = episode.instance, episode.plan
-    idle, _ = messages.idle_text(episode, now)
-    steps = "; then ".join(messages.STEP_TEXT[step] for step in plan.steps)
-    return Section(
-        f"{instance.name} ({instance.instance_type}), idle {idle}, {messages.price_text(episode)}",
-        (
-            messages.silence_text(episode, deadline_of(alert), now),
-            *((messages.people_text(episode),) if episode.terms.people_needed > 1 else ()),
-            f"If you {messages.verb(plan)} it: {steps}.",
-            *((f"It loses {'; '.join(plan.losses)}.",) if plan.losses else ()),
-            f"{instance.instance_id} in {instance.target}, owner {alert.owner}, project {alert.project}.",
-        ),
-    )
+    plan = episode.plan
+    values = {
+        "one": episode.instance,
+        "idle": messages.idle_text(episode, now)[0],
+        "price": messages.price_text(episode),
+        "silence": messages.silence_text(episode, deadline_of(alert), now),
+        "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
+        "verb": messages.verb(plan),
+        "steps": "; then ".join(messages.STEP_TEXT[step] for step in plan.steps),
+        "losses": "; ".join(plan.losses),
+        "alert": alert,
+    }
+    heading, *lines = said("one of a digest", values)
+    return Section(heading, tuple(lines))
 
 
 def _one_of(values: Iterable[str]) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.owner import NOBODY, UNASSIGNED, Owner
-from governor.domain.instance import Instance, Target
+from governor.domain.alerts.owner import UNASSIGNED
+from governor.domain.instance import Instance
 from governor.domain.units import Usd, UtcDatetime, iso
 from governor.domain.wording import usd
 
@@ -187,47 +186,6 @@ QUESTIONS = frozenset(
 )
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
 """Kinds that escalation contacts get, too."""
-
-
-def alert_of(
-    kind: AlertKind,
-    severity: Severity,
-    about: Instance | Target,
-    subject: str,
-    lines: Iterable[str | None],
-    dedup_id: str,
-    now: UtcDatetime,
-    *,
-    owner: Owner = NOBODY,
-    link: str | None = None,
-    facts: Mapping[str, object] | None = None,
-) -> Alert:
-    """Make any message. A line `None` is left out; times and amounts among the facts become text, and an
-    instance adds its name and type to them."""
-    one = about if isinstance(about, Instance) else None
-    target = about.target if isinstance(about, Instance) else about
-    known = {"instance_name": one.name, "instance_type": one.instance_type} if one else {}
-    return Alert(
-        kind=kind,
-        severity=severity,
-        account=target.account,
-        region=target.region,
-        subject=subject,
-        lines=tuple(line for line in lines if line is not None),
-        dedup_id=dedup_id,
-        at=now,
-        instance_id=one.instance_id if one else None,
-        owner=owner.name,
-        project=owner.project,
-        link=link,
-        facts={name: _plain(value) for name, value in {**known, **(facts or {})}.items()},
-    )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return iso(value)
-    return str(value) if isinstance(value, Decimal) else value
 
 
 def named(one: Instance) -> str:

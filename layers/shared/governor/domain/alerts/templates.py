@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_of
+from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.alerts.owner import NOBODY, Owner
 from governor.domain.instance import Instance, Target
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, day_and_time, deadline, full_stop, people, sentence, usd
 
 _FILE = Path(__file__).parents[2] / "data" / "alerts.txt"
@@ -42,15 +44,36 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Make the alert of a template, which may name the facts, `words`, and what else is given here."""
-    target = about if isinstance(about, Target) else about.target
+    """Make any alert. Its template may name the facts, `words`, and what else is given here.
+
+    Times and amounts among the facts become text, and an instance adds its name and type to them.
+    """
+    one, target = (None, about) if isinstance(about, Target) else (about, about.target)
     values = {**facts, **(words or {}), "about": about, "target": target, "owner": owner, "now": now}
     subject, *lines = said(template, values, owner.time_zone, now)
     kind, usual = _templates()[template][0].split()
-    severity = severity or Severity(usual)
-    return alert_of(
-        AlertKind(kind), severity, about, subject, lines, dedup_id, now, owner=owner, link=link, facts=facts
+    known = {"instance_name": one.name, "instance_type": one.instance_type} if one else {}
+    return Alert(
+        kind=AlertKind(kind),
+        severity=severity or Severity(usual),
+        account=target.account,
+        region=target.region,
+        subject=subject,
+        lines=tuple(lines),
+        dedup_id=dedup_id,
+        at=now,
+        instance_id=one.instance_id if one else None,
+        owner=owner.name,
+        project=owner.project,
+        link=link,
+        facts={name: _plain(value) for name, value in {**known, **facts}.items()},
     )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return iso(value)
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None) -> list[str]:

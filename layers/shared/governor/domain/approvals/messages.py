@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Section, Severity, alert_of
+from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Section, Severity
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.alerts.owner import UNASSIGNED, Owner
 from governor.domain.alerts.templates import said, written
@@ -55,17 +55,9 @@ class Words:
     """The text of the button to the page."""
     acts: bool = False
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """All but the title, as lines of plain text."""
-        found = [self.happens, *self.lead]
-        for part in (*self.sections, *self.details):
-            found += ["", f"{part.heading}:", *(f"- {line}" for line in part.lines)]
-        return tuple(found)
-
 
 def words_of(lines: Sequence[str], **more: Any) -> Words:
-    """Return the words of a title and of lines as `Words.lines` makes them."""
+    """Return the words of an alert's subject and lines."""
     title, *body = lines
     lead: list[str] = []
     found: list[tuple[str, list[str]]] = []
@@ -80,13 +72,14 @@ def words_of(lines: Sequence[str], **more: Any) -> Words:
     return Words(title, lead[0] if lead else "", tuple(lead[1:]), sections, **more)
 
 
-STAGES: Mapping[Stage, tuple[AlertKind, Severity, str]] = {
-    Stage.TELL: (AlertKind.IDLE_FOUND, Severity.INFO, ""),
-    Stage.ASK: (AlertKind.APPROVAL_REQUESTED, Severity.WARNING, ""),
-    Stage.REMIND: (AlertKind.APPROVAL_REMINDER, Severity.WARNING, "Reminder: "),
-    Stage.ESCALATE: (AlertKind.APPROVAL_ESCALATION, Severity.CRITICAL, "Escalation: "),
+STAGE_OF: Mapping[AlertKind, Stage] = {
+    AlertKind.IDLE_FOUND: Stage.TELL,
+    AlertKind.APPROVAL_REQUESTED: Stage.ASK,
+    AlertKind.APPROVAL_REMINDER: Stage.REMIND,
+    AlertKind.APPROVAL_ESCALATION: Stage.ESCALATE,
 }
-STAGE_OF: Mapping[AlertKind, Stage] = {kind: stage for stage, (kind, _, _) in STAGES.items()}
+PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESCALATE: "Escalation: "}
+"""Before the subject."""
 STEP_TEXT: Mapping[Step, str] = {
     Step.STOP: "stop the instance",
     Step.SNAPSHOT: "snapshot all its EBS volumes as one set and wait until every snapshot is completed",
@@ -151,9 +144,8 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
         kind = "gone"
     elif Step.STOP not in steps:
         return ""
-    return said("restart", {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"})[
-        0
-    ]
+    values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
+    return said("restart", values)[0]
 
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
@@ -235,16 +227,18 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     return said("unasked", values, episode.time_zone, at)[0]
 
 
-def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
-    """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
+def _stage_lines(
+    episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
+) -> tuple[list[str], list[str]]:
+    """Return subject and lines of a stage, and those lines that may be folded."""
     plan, price = episode.plan, episode.price.usd_per_hour
     idle, measured = idle_text(episode, at)
-    asks, is_auto = stage is not Stage.TELL, episode.mode is Mode.AUTO and bool(plan.steps)
+    asks = stage is not Stage.TELL
     rehearses = episode.mode is Mode.OBSERVE and bool(plan.steps)
     restart = restart_text(episode)
     values = {
         "kind": "asks" if asks else "rehearses" if rehearses else "acts" if plan.steps else "informs",
-        "prefix": STAGES[stage][2],
+        "prefix": PREFIXES[stage],
         "name": episode.instance.name,
         "idle": idle,
         "cost": "" if price is None else f", {usd(price * 24)}/day",
@@ -263,12 +257,21 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
         "steps": [STEP_TEXT[one] for one in plan.steps],
         "restart": [restart] if restart else [],
     }
-    words = words_of(said("stage", values, episode.time_zone, at))
-    details = words_of(said("stage details", values)).sections
-    button = f"{verb(plan).capitalize()} or keep it" if asks else "See the details"
-    if not asks and episode.gives_notice:
-        button = "Hold or keep it"
-    return replace(words, details=details, button=button, acts=episode.acts_on_silence if asks else is_auto)
+    _, *details = said("stage details", values)
+    return said("stage", values, episode.time_zone, at), details
+
+
+def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
+    """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
+    lines, details = _stage_lines(episode, stage, at, until)
+    asks, plan = stage is not Stage.TELL, episode.plan
+    button = "Hold or keep it" if episode.gives_notice else "See the details"
+    return words_of(
+        lines,
+        details=words_of(["", *details]).sections,
+        button=f"{verb(plan).capitalize()} or keep it" if asks else button,
+        acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
+    )
 
 
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
@@ -290,11 +293,9 @@ def stage_alert(
 ) -> Alert:
     """Return the message of a stage. `link` leads to the approval page, `until` is when the question
     expires."""
-    kind, severity, _ = STAGES[stage]
-    words, facts = stage_words(episode, stage, at, until), {**episode_facts(episode), "expires_at": until}
-    name, owner = stage_id(stage, episode.ref), Owner(episode.owner, episode.project)
-    about, title, lines = episode.instance, words.title, words.lines
-    return alert_of(kind, severity, about, title, lines, name, at, owner=owner, link=link, facts=facts)
+    lines, details = _stage_lines(episode, stage, at, until)
+    words = {"lines": [*lines, *details]}
+    return _alert(stage.value, episode, stage, at, {"expires_at": until}, words, link=link)
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
