@@ -51,6 +51,8 @@ DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Of fenced blocks those that name a language are code; the others are diagrams and what commands print.
 _CODE = re.compile(r"```\w.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
+_TEMPLATE = re.compile(r"^\[.*|^#[^#].*|^([?!]\w+(=\S+)? )+|\{[^}]*\}", re.MULTILINE)
+"""What is not said in `data/alerts.txt`: names, comments, conditions and values."""
 _DESCRIPTIONS = (
     "Description",
     "AlarmDescription",
@@ -118,6 +120,8 @@ def prose_of(path: Path) -> str:
             return "\n".join(_texts(ast.parse(text)))
         case ".html":
             return _MARKUP.sub(" ", text)
+        case ".txt":
+            return _TEMPLATE.sub(" ", text)
         case ".yaml":
             return "\n".join(_descriptions(yaml.load(text, _Loader)))
         case _:

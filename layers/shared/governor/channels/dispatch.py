@@ -22,6 +22,7 @@ from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
 from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
+from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import cause_of, notice_until
@@ -361,17 +362,9 @@ class Dispatch:
         if item.left or any(delivery.reached_people for delivery in settled):
             return
         alert, refused = item.alert, sum(not delivery.was_taken for delivery in settled)
-        if any(delivery.shared and delivery.was_taken for delivery in settled):
-            why = "only channels of everybody have it, and none of the contacts it is for"
-        elif refused:
-            why = f"all {refused} channels of people have refused it"
-        elif settled:
-            why = "only a webhook has it, and no person reads that"
-        else:
-            why = (
-                "no channel is configured for it: give EmailSender and ownership.contacts, fill the channel "
-                "secret, or subscribe to the alert topic"
-            )
+        is_shared = any(delivery.shared and delivery.was_taken for delivery in settled)
+        state = "shared" if is_shared else "refused" if refused else "machines" if settled else "none"
+        (why,) = said("delivered to nobody", {"state": state, "refused": refused})
         _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
         self.state.note_delivery(
             Delivery(

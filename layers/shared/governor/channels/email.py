@@ -27,6 +27,7 @@ from governor.channels.message import (
     clip,
 )
 from governor.domain.alerts.alert import Section
+from governor.domain.alerts.templates import said
 from governor.domain.policy.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 
@@ -35,16 +36,6 @@ _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
 _SUBJECT = 150
 _CID = "picture@gpu-governor"
-_WHAT_TO_DO = {
-    "MessageRejected": "verify the sender's identity; while the account is in the sandbox of SES, verify the "
-    "recipient too or ask for production access",
-    "MailFromDomainNotVerifiedException": "repair the MX record of the sender's MAIL FROM domain",
-    "SendingPausedException": "sending is paused for the account or the configuration set: resume it",
-    "AccountSuspendedException": "the account may not send mail any more: ask AWS Support",
-    "NotFoundException": "the configuration set does not exist in this Region: create or unset it",
-}
-_OTHERWISE = "look the code up in the documentation of SES, SendEmail"
-_DENIED = "allow ses:SendEmail and ses:SendRawEmail on the sender's identity"
 
 
 class MailService(Protocol):
@@ -82,7 +73,8 @@ class EmailChannel(Channel):
             text = f"the service did not take it ({error.code or type(error).__name__})"
             if isinstance(error, (Throttled, Unavailable)):
                 raise DeliveryRetryable(text, channel=_NAME) from None
-            advice = _DENIED if isinstance(error, AccessDenied) else _WHAT_TO_DO.get(error.code, _OTHERWISE)
+            code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
+            advice = said("refused by SES", {"code": code})[0]
             raise DeliveryRefused(f"{text}: {advice}", channel=_NAME) from None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
 from governor.channels.slack_blocks import escaped, hold_blocks, slack_blocks, slack_text
 from governor.channels.transport import HttpsChannel, failure, https_url, post
+from governor.domain.alerts.templates import said
 from governor.errors import ConfigurationError
 from governor.https import Https
 from governor.ports import Clock
@@ -40,15 +41,6 @@ _CANNOT_CHANGE = frozenset(
     {"message_not_found", "cant_update_message", "edit_window_closed", "update_failed"}
 )
 _NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_to_message"})
-_RENEW = "store the present bot token in the channel's secret"
-_NO_CHANNEL = "invite the app to the channel, or name another one"
-_WHAT_TO_DO = {
-    **dict.fromkeys(
-        ("invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"), _RENEW
-    ),
-    **dict.fromkeys(("channel_not_found", "not_in_channel", "is_archived", "restricted_action"), _NO_CHANNEL),
-    "missing_scope": "give the app the scope chat:write and install it again",
-}
 
 
 class SlackApi:
@@ -79,7 +71,7 @@ class SlackApi:
             # Text in place of a code (from a proxy) is not repeated: it could hold anything.
             code=code if _CODE.fullmatch(code) else "without a code",
             later=code in _LATER,
-            advice=_WHAT_TO_DO.get(code, "look the code up in Slack's documentation of chat.postMessage"),
+            advice=said("refused by Slack", {"code": code})[0],
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from governor.channels.message import Channel, DeliveryRefused, DeliveryRetryable
+from governor.domain.alerts.templates import said
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer, HttpError, Https, is_https
 from governor.ports import Clock
@@ -17,16 +18,6 @@ JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-go
 LONGEST_WAIT_SECONDS = 43_200
 """The longest that SQS keeps a message invisible; a receiver that asks for more is asked again after this."""
 _LATER = frozenset({408, 425, 429})
-_CREDENTIALS = "it does not accept the credentials; store the present ones in the channel's secret"
-_WHAT_TO_DO = {
-    **dict.fromkeys(range(300, 400), "redirects are not followed, store the final address"),
-    400: "it does not understand the message; look whether the address belongs to this kind of channel",
-    401: _CREDENTIALS,
-    403: _CREDENTIALS,
-    404: "it does not know the address; make a new one and store it in the channel's secret",
-    410: "the address was withdrawn; make a new one and store it in the channel's secret",
-    413: "the message is too large for it",
-}
 
 
 class HttpsChannel(Channel):
@@ -98,7 +89,8 @@ def failure(
     if later or status in _LATER or status >= 500:
         wait = retry_after_seconds(answer.headers.get("retry-after"), now)
         return DeliveryRetryable(text, channel=channel, retry_after_seconds=wait)
-    advice = advice or _WHAT_TO_DO.get(status, "look into the settings of the channel")
+    kind = "redirect" if 300 <= status < 400 else status
+    advice = advice or said("refused by a channel", {"status": kind})[0]
     return DeliveryRefused(f"{text}: {advice}", channel=channel)
 
 

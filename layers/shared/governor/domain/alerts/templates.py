@@ -22,6 +22,7 @@ _CONDITION = re.compile(r"([?!])(\w+)(?:=(\S+))? (.*)")
 _SUBJECT = 98
 """Characters that SNS takes as a subject."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {
+    "capital": lambda text: f"{text[:1].upper()}{text[1:]}",
     "people": people,
     "sentence": sentence,
     "stop": full_stop,

@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Section, Severity
+from governor.domain.alerts.alert import Alert, AlertKind, Section, Severity
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.alerts.owner import UNASSIGNED, Owner
 from governor.domain.alerts.templates import said, written
@@ -80,21 +80,8 @@ STAGE_OF: Mapping[AlertKind, Stage] = {
 }
 PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESCALATE: "Escalation: "}
 """Before the subject."""
-STEP_TEXT: Mapping[Step, str] = {
-    Step.STOP: "stop the instance",
-    Step.SNAPSHOT: "snapshot all its EBS volumes as one set and wait until every snapshot is completed",
-    Step.CANCEL_SPOT_REQUEST: "cancel its persistent Spot request, so that no successor is launched",
-    Step.TERMINATE: "terminate the instance",
-}
+STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
 """Each step as an imperative."""
-_STAGE_NAMES: Mapping[str, str] = {
-    Stage.TELL: "alert",
-    Stage.ASK: "question",
-    Stage.REMIND: "reminder",
-    Stage.ESCALATE: "escalation",
-    Stage.WAIT: "waits",
-    **{kind.value: "questions" for kind in QUESTIONS},
-}
 _FRESH = timedelta(hours=1)
 """So long after it opened, an episode's own sentence still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
@@ -102,7 +89,7 @@ _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
 
 def stage_name(stage: str) -> str:
     """Return what people call a message, by the stage or the outcome in its id."""
-    return _STAGE_NAMES.get(stage, stage.replace("-", " "))
+    return said("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
 
 
 def verb(plan: Plan) -> str:
@@ -315,18 +302,10 @@ def _alert(
     severity: Severity | None = None,
 ) -> Alert:
     plan, owner = episode.plan, Owner(episode.owner, episode.project, episode.time_zone)
+    facts, name = {**episode_facts(episode), **facts}, stage_id(stage, episode.ref)
     known = {"name": episode.instance.name, "verb": verb(plan), "doing": _ing(plan), "plan": plan}
-    return written(
-        template,
-        episode.instance,
-        stage_id(stage, episode.ref),
-        at,
-        {**episode_facts(episode), **facts},
-        {**known, **words},
-        owner=owner,
-        severity=severity,
-        link=link,
-    )
+    about, words = episode.instance, {**known, **words}
+    return written(template, about, name, at, facts, words, owner=owner, severity=severity, link=link)
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
@@ -492,28 +471,16 @@ def _failed_at(episode: Episode, reason: str) -> str:
     done = [step for step in episode.plan.steps if step in episode.steps_done]
     ahead = [step for step in episode.plan.steps if step not in done]
     step = done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
-    # The names of the others are verbs.
-    return "cancel the Spot request of" if step is Step.CANCEL_SPOT_REQUEST else step.value
+    return said("failed step", {"step": step})[0]
 
 
 def left_behind(episode: Episode) -> tuple[str, str]:
     """Return what was and was not done by a flow that did not get to its end: in short, and as sentences."""
     done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
-    if Step.TERMINATE in done:
-        return (
-            "Its termination was requested",
-            "Its termination was requested once its snapshots were completed: see in EC2 if it is gone.",
-        )
-    texts = {
-        Step.STOP: "it is stopped" if Step.SNAPSHOT in done else "its stop was requested",
-        Step.SNAPSHOT: "its snapshots were started",
-        Step.CANCEL_SPOT_REQUEST: "its Spot request was canceled",
-    }
-    parts = [text for step, text in texts.items() if step in done]
-    if not parts:
-        return "Nothing was changed", "Nothing was changed."
-    rest = "nothing was deleted, and nothing more will be done."
-    return sentence(f"{parts[0]}; nothing was deleted")[:-1], sentence(f"{' and '.join(parts)}; {rest}")
+    values: dict[str, object] = {step.name.lower(): step in done for step in Step}
+    parts = said("steps done", values)
+    short, long = said("left behind", {**values, "first": "".join(parts[:1]), "all": " and ".join(parts)})
+    return short, long
 
 
 _VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
