@@ -7,7 +7,6 @@ and keeps absence notices away. This module must not know which service sends it
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -15,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, select_autoescape
 
 from governor.channels.message import (
     CUT,
@@ -26,7 +25,6 @@ from governor.channels.message import (
     Message,
     clip,
 )
-from governor.domain.alerts.alert import Section
 from governor.domain.alerts.templates import said
 from governor.domain.policy.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
@@ -81,7 +79,7 @@ class EmailChannel(Channel):
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
     """The mail: text, and HTML with the picture inside where there is one."""
     picture = message.picture_png
-    shown, cut, page = _fitting(message)
+    text, page = _fitting(message)
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
@@ -91,7 +89,7 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["References"] = f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
-    mail.set_content("\n".join(_text_lines(shown, cut)) + "\n")
+    mail.set_content(text)
     mail.add_alternative(page, subtype="html")
     if picture is not None:
         _, html = mail.iter_parts()
@@ -102,55 +100,30 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     return mail
 
 
-def _fitting(message: Message) -> tuple[Message, str, str]:
-    """Return the most of the message that mail programs show, what says that it is cut, and its page."""
+def _fitting(message: Message) -> tuple[str, str]:
+    """Return the text and the page: the most of the message that mail programs show."""
     for shown in message.shortened():
-        cut = "" if shown is message else CUT
-        page = _template().render(
-            message=shown,
-            footer=_footer(shown),
-            cut=cut,
-            picture_cid=_CID if message.picture_png else None,
-            picture_alt=shown.evidence.caption if shown.evidence else "The utilization of the GPUs",
-        )
+        values = {
+            "message": shown,
+            "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
+            "cut": "" if shown is message else CUT,
+            "picture_cid": _CID if message.picture_png else None,
+            "picture_alt": shown.evidence.caption if shown.evidence else "The utilization of the GPUs",
+        }
+        page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:
             break
-    return shown, cut, page
-
-
-def _footer(message: Message) -> str:
-    return " · ".join(filter(None, ("GPU Governor", message.reference)))
-
-
-def _text_lines(message: Message, cut: str) -> Iterator[str]:
-    yield from (message.title, "")
-    yield from (line for line in (message.happens, *message.lead) if line)
-    for section in message.sections:
-        yield from _section_lines(section)
-    if message.link is not None:
-        yield from ("", f"{message.button}:", message.link)
-    yield ""
-    yield from (f"{label}: {value}" for label, value in message.rows)
-    for section in message.details:
-        yield from _section_lines(section)
-    if message.evidence is not None:
-        yield from ("", message.evidence.caption)
-        yield from (" | ".join(row) for row in (message.evidence.columns, *message.evidence.rows))
-    if cut:
-        yield from ("", cut)
-    # Two hyphens and a space: mail programs set what follows apart.
-    yield from ("", "-- ", *filter(None, (message.why, _footer(message))))
-
-
-def _section_lines(section: Section) -> Iterator[str]:
-    yield from ("", section.heading)
-    yield from (f"- {line}" for line in section.lines)
+    return _template("email.txt").render(values), page
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     folder = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
-        loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=folder,
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.get_template("email.html")
+    return environment.get_template(name)

@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
-from governor.domain.alerts.delivery import NOWHERE, Delivery
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Answer
 from governor.domain.approvals.terms import Role, may, may_undo, permits
-from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
@@ -99,14 +98,13 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         idle_cost=view.idle_cost,
         restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
         start=messages.restart_text(episode, only_stopped=True),
-        rebuild=_rebuild(episode),
+        devices={volume.volume_id: volume.device for volume in episode.instance.volumes},
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
         latest=_latest(view),
         silence=messages.silence_text(episode, view.approval.expires_at, view.now),
         people_needed=messages.people_text(episode),
         notice=_notice(view),
-        told=_told(view.deliveries, episode.time_zone),
         person=visitor.person,
         may_undo=approves and may_undo(episode.terms, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
@@ -125,23 +123,6 @@ def _notice(view: ApprovalView) -> str:
     if not (episode.gives_notice and view.can_hold):
         return ""
     return messages.unasked_text(episode, view.now, messages.notice_until(episode, view.deliveries))
-
-
-def _told(deliveries: Sequence[Delivery], zone: str) -> list[str]:
-    """Return the state of each message. No addresses: the holder of a link need not know who else has one."""
-    lines = []
-    for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
-        stage = messages.stage_name(delivery.message.removesuffix(f"-{delivery.subject}"))
-        what = f"{_when(delivery.at, zone)}, {stage} by {delivery.channel}"
-        if delivery.channel == NOWHERE:
-            lines.append(f"{_when(delivery.at, zone)}, {stage}: {delivery.refused}")
-        elif delivery.was_taken:
-            lines.append(f"{what}: delivered")
-        elif delivery.refused is None:
-            lines.append(f"{what}: on its way, or retried from {_when(delivery.not_before, zone)} on")
-        else:
-            lines.append(f"{what}: refused")
-    return lines
 
 
 def digest_page(
@@ -164,12 +145,7 @@ def digest_page(
 
 
 def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str, object]:
-    episode, decision = view.episode, view.approval.decision
-    if decision is not None:
-        status = f"{_ANSWERED[decision.answer]} {people(decision.by)}. {_progress(view)}"
-    else:
-        why = messages.readable(view.approval.void_reason or "the time to decide is over")
-        status = f"{why} {_progress(view)}"
+    episode = view.episode
     return {
         "view": view,
         "episode": episode,
@@ -179,7 +155,7 @@ def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str,
         "cost": messages.cost_lines(episode)[0],
         "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
         "losses": "; ".join(episode.plan.losses),
-        "status": status.strip(),
+        "progress": _progress(view),
         "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }
 
@@ -195,29 +171,6 @@ def _progress(view: ApprovalView) -> str:
         return "" if episode.begun_at is None else f"EC2 was asked to {messages.verb(episode.plan)} it."
     done = sum(step.value in episode.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
-
-
-def _rebuild(episode: Episode) -> Mapping[str, str]:
-    """Return what is needed to launch its like again, as label and value; only what EC2 has said."""
-    instance, launch = episode.instance, episode.instance.launch
-    facts = {
-        "Instance type": instance.instance_type,
-        "Availability Zone": instance.availability_zone,
-        "Image": launch.image_id if launch else None,
-        "Subnet": launch.subnet_id if launch else None,
-        "Security groups": ", ".join(launch.security_group_ids) if launch else None,
-        "Key pair": launch.key_name if launch else None,
-        "Instance profile": launch.instance_profile_arn if launch else None,
-        "Private address": launch.private_ip if launch else None,
-        "Placement group": launch.placement_group if launch else None,
-        "Network interfaces": launch.network if launch else None,
-        "Launch template": instance.tags.get("aws:ec2launchtemplate:id"),
-        "User data": "Not kept, because it may hold secrets. See how the instance was launched.",
-    }
-    devices = {volume.volume_id: volume.device for volume in instance.volumes}
-    for snapshot, volume in sorted(episode.snapshots.items()):
-        facts[f"Snapshot of {devices.get(volume) or volume}"] = f"{snapshot} (was {volume})"
-    return {label: value for label, value in facts.items() if value}
 
 
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:
@@ -261,4 +214,5 @@ TEMPLATES.filters.update(
     people=people,
     outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
     answered=lambda answer: _ANSWERED[answer],
+    stage=lambda one: messages.stage_name(one.message.removesuffix(f"-{one.subject}")),
 )
