@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from governor.channels.slack_actions import SlackActions
-from governor.contracts.http import parse_request
+from governor.contracts.http import HttpRequest
+from governor.contracts.parsing import parse
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.wiring import answers
@@ -16,7 +17,7 @@ from governor.wiring.parts import Parts
 @observed(answers.slack_actions(Parts()))
 def handler(event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response without a body. Bodies are never logged."""
-    http = parse_request(event)
+    http = parse(HttpRequest, event)
     try:
         body = http.raw_body()
     except InputError as error:

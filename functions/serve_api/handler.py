@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from governor.contracts.http import parse_request
+from governor.contracts.http import HttpRequest
+from governor.contracts.parsing import parse
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
@@ -18,7 +19,7 @@ from governor.wiring.parts import Parts
 @observed(answers.approval_api(Parts()))
 def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response with JSON."""
-    http = parse_request(event)
+    http = parse(HttpRequest, event)
     try:
         request = ApiRequest(
             method=http.method,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.http import parse_request
+from governor.contracts.http import HttpRequest
+from governor.contracts.parsing import parse
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.responses import bad_request, to_lambda
@@ -16,7 +17,7 @@ from governor.wiring.basics import Basics
 @observed(sign_in.sign_in_site(Basics()))
 def handler(event: dict[str, Any], context: Any, sign_in_site: SignInSite) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never logged."""
-    http = parse_request(event)
+    http = parse(HttpRequest, event)
     begins = http.route_key == "GET /sign-in"
     try:
         query = http.query()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from governor.contracts.http import parse_request
+from governor.contracts.http import HttpRequest
+from governor.contracts.parsing import parse
 from governor.web.responses import redirect, to_lambda
 from tests.unit.template.machines import ROOT
 
@@ -36,7 +37,7 @@ def test_a_cookie_that_comes_twice_is_nobody_s(
     """From API Gateway's own field, or from a header where something stands between."""
     headers = {"Cookie": header} if header else {}
 
-    assert found == parse_request(event(cookies=cookies, headers=headers)).cookie_values()
+    assert found == parse(HttpRequest, event(cookies=cookies, headers=headers)).cookie_values()
 
 
 def test_cookies_go_out_in_a_field_of_their_own() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 
-from governor.contracts.parsing import Event, parse
+from governor.contracts.parsing import Event
 from governor.errors import InputError
 
 _LONGEST_BODY = 10_000
@@ -105,11 +105,6 @@ class HttpRequest(Event):
         if self.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
             raise InputError(f"the form must be {_FORM}")
         return _fields(text)
-
-
-def parse_request(event: Mapping[str, Any]) -> HttpRequest:
-    """Return the request of an event. Raises: InputError."""
-    return parse(HttpRequest, event)
 
 
 def _fields(text: str) -> dict[str, str]:

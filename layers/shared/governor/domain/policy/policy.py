@@ -31,7 +31,7 @@ from governor.domain.settings import (
     setting,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
-from governor.domain.units import Percent, UtcDatetime, minutes, parse_iso, printable
+from governor.domain.units import Percent, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
@@ -343,10 +343,6 @@ class Breaker(Section):
     )
     """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what turned
     before it no longer counts. `null`: no freeze is lifted."""
-
-    @property
-    def lifted_before(self) -> UtcDatetime | None:
-        return parse_iso(self.lift_freezes_before) if self.lift_freezes_before else None
 
 
 @dataclass(frozen=True, slots=True)

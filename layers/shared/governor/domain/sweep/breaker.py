@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 
 from governor.domain.policy.policy import Breaker, Mode, Policy
 from governor.domain.sweep.verdict import IDLE, WORKING, VerdictKind
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, parse_iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,8 @@ def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
 
 def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
     """A time to come lifts nothing: it would switch the breakers off."""
-    return rule.lifted_before if rule.lifted_before and rule.lifted_before <= now else None
+    lifted = parse_iso(rule.lift_freezes_before) if rule.lift_freezes_before else None
+    return lifted if lifted and lifted <= now else None
 
 
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
