@@ -97,12 +97,28 @@ def places(node: ast.AST, scope: str = "", line: int = 0, *, inside: bool = Fals
         for index, child in enumerate(value if isinstance(value, list) else [value]):
             if name in _NOT_RUN or isinstance(child, ast.arguments) or not isinstance(child, ast.AST):
                 continue
-            if inside:
+            if inside and not _says_no_more(node, name, child):
                 is_list = isinstance(value, list)
                 put = partial(value.__setitem__, index) if is_list else partial(setattr, node, name)
                 yield Place(scope, child.lineno if isinstance(child, ast.stmt) else line, child, put)
             if not isinstance(child, ast.Raise):
                 yield from places(child, scope, line, inside=inside)
+
+
+def _says_no_more(node: ast.AST, name: str, child: ast.AST) -> bool:
+    """Whether another change is noticed by the same tests: a condition that is always true or false says more
+    than one turned round, and as much as its only statement left out. What is unpacked cannot be shorter.
+    """
+    match node, name, child:
+        case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.UnaryOp(op=ast.Not())):
+            return True
+        case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.Compare(ops=[op])):
+            return not isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+        case ast.If(body=[_], orelse=[]), "body", _:
+            return True
+        case ast.Assign(targets=[ast.Tuple()]), "value", _:
+            return True
+    return False
 
 
 def variants(node: ast.AST, scope: str) -> Iterator[ast.AST]:
@@ -215,7 +231,7 @@ class Run:
         self.mutants, self.jobs = mutants, jobs
         self.results: list[tuple[Mutant, int]] = []
         self.running: dict[int, tuple[Mutant, list[int], int]] = {}
-        self.noticed: Counter[tuple[str, int]] = Counter()
+        self.noticed: Counter[tuple[str, str, int]] = Counter()
         self.reached: dict[tuple[str, int], set[int]] = defaultdict(set)
         self.seconds: list[float] = []
 
@@ -250,12 +266,13 @@ class Run:
         return True
 
     def _tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[int]:
-        """Those that reach its statement: those that noticed others, then its own, then the quickest."""
+        """Those that reach its statement: those that noticed most like it, its own, the quickest."""
         found = self.reached.get((mutant.file, mutant.statement), set())
         own = Path(mutant.file).stem.partition("_")[0]
 
-        def order(test: int) -> tuple[int, bool, float]:
-            return -self.noticed[mutant.file, test], own not in items[test].nodeid, self.seconds[test]
+        def order(test: int) -> tuple[float, bool, float]:
+            a_second = self.noticed[mutant.file, mutant.scope, test] / (self.seconds[test] + 0.02)
+            return -a_second, own not in items[test].nodeid, self.seconds[test]
 
         return sorted(found, key=order)
 
@@ -264,7 +281,7 @@ class Run:
         code, (mutant, tests, told_by) = os.waitstatus_to_exitcode(status), self.running.pop(pid)
         self.results.append((mutant, code))
         with os.fdopen(told_by) as told:
-            self.noticed.update((mutant.file, tests[int(place)]) for place in told)
+            self.noticed.update((mutant.file, mutant.scope, tests[int(place)]) for place in told)
         if (how := {SURVIVED: "survived", BROKEN: "BROKEN"}.get(code)) is not None:
             print(f"\n{how}: {mutant.name}  # line {mutant.line}")
 

@@ -58,6 +58,12 @@ def test_claims_that_name_nobody_are_refused(subject: Any) -> None:
         signed_in({**ALICE, "sub": subject}, "groups", "")
 
 
+@pytest.mark.parametrize("subject", ["u", "u" * 255])
+def test_a_subject_is_one_to_255_characters(subject: str) -> None:
+    """OpenID Connect Core 1.0, section 2."""
+    assert f"oidc:{subject}" == signed_in({**ALICE, "sub": subject}, "groups", "").identity
+
+
 @pytest.mark.parametrize(
     ("groups", "group", "role"),
     [

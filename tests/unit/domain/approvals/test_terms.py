@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -49,29 +50,44 @@ def test_somebody_the_policy_does_not_know_may_keep_and_no_more(name: str, actio
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_no_setting_lets_somebody_unknown_terminate(name: str) -> None:
-    """Not even all of them together."""
+@pytest.mark.parametrize("people_to_stop", [0, 1])
+def test_no_setting_lets_somebody_unknown_terminate(name: str, people_to_stop: int) -> None:
+    """Not even all of them together; nor stop, but the owner by tag, where it takes somebody known."""
     loose: dict[str, Any] = {
         "broadcast_may": ALL,
         "tag_owner_may": ALL,
         "cli_may": ALL,
-        "people_to_stop": 0,
+        "people_to_stop": people_to_stop,
         "people_to_terminate": 1,
     }
     found, (_, plan) = terms(Action.TERMINATE, **loose), asked(Action.TERMINATE)
 
     assert not may(found, plan, Answer.APPROVE, STRANGERS[name])
     stop, (_, stopping) = terms(Action.STOP, **loose), asked(Action.STOP)
-    assert may(stop, stopping, Answer.APPROVE, STRANGERS[name])
+    may_stop = people_to_stop == 0 or name == "tag"
+    assert may_stop is may(stop, stopping, Answer.APPROVE, STRANGERS[name])
 
 
-def test_the_owner_by_tag_may_stop_where_the_policy_says_so() -> None:
-    """The one stranger who counts where one person must approve; a list never does."""
-    found = terms(tag_owner_may=("keep", "stop"), broadcast_may=ALL, cli_may=ALL)
-    _, plan = asked(Action.STOP)
+@pytest.mark.parametrize(
+    ("setting", "names"),
+    [
+        ("broadcast_may", {"list", "sign-in"}),
+        ("tag_owner_may", {"tag"}),
+        ("cli_may", {"cli session", "cli user"}),
+    ],
+)
+def test_each_setting_is_about_its_own_strangers(setting: str, names: set[str]) -> None:
+    """Undoing as an example, which takes no approval."""
+    found = terms(**{setting: ("undo",)})
+    assert names == {name for name, person in STRANGERS.items() if may_undo(found, person)}
 
-    can = {name for name, person in STRANGERS.items() if may(found, plan, Answer.APPROVE, person)}
-    assert {"tag"} == can
+
+def test_where_two_must_approve_a_stop_the_owner_by_tag_is_none_of_them() -> None:
+    """He may keep it; nobody could tell him and another one apart."""
+    found, (_, plan) = terms(tag_owner_may=ALL, people_to_stop=2), asked(Action.STOP)
+    assert not may(found, plan, Answer.APPROVE, STRANGERS["tag"])
+    assert may(found, plan, Answer.KEEP, STRANGERS["tag"])
+    assert may(found, plan, Answer.APPROVE, BOB)
 
 
 def test_one_known_person_stops_and_two_terminate_by_default() -> None:
@@ -96,11 +112,15 @@ def test_a_question_of_an_earlier_release_keeps_its_terms_unless_todays_are_stri
 
 def test_people_and_powers_that_came_later_count_for_nothing() -> None:
     """Nor do those who have gone since."""
-    before, now = terms(emails=(ALICE, BOB)), terms(emails=(BOB, CAROL), broadcast_may=ALL, people_to_stop=0)
+    loose: dict[str, Any] = {"broadcast_may": ALL, "tag_owner_may": ALL, "cli_may": ALL}
+    before, now = terms(emails=(ALICE, BOB)), terms(emails=(BOB, CAROL), people_to_stop=0, **loose)
     both = stricter(before, now)
 
     assert [BOB] == [one for one in (ALICE, BOB, CAROL) if is_known(both, one)]
-    assert frozenset({"keep"}) == both.broadcast_may
+    assert {frozenset({"keep"})} == {both.broadcast_may, both.tag_owner_may, both.cli_may}
+    nobody = replace(before, known_people=frozenset())
+    assert not is_known(stricter(nobody, now), BOB)
+    assert not is_known(stricter(Terms(known_people=frozenset({ALICE})), now), BOB)
     assert (
         2 == stricter(terms(Action.TERMINATE), terms(Action.TERMINATE, people_to_terminate=1)).people_needed
     )

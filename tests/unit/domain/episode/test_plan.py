@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -16,12 +16,14 @@ from governor.domain.episode.plan import (
     Price,
     Saving,
     Step,
+    acts_on_silence,
     companions,
     draw_plan,
+    mode_of,
     unmet,
 )
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Protection, SpotRequestType, Volume
-from governor.domain.policy.policy import Action, PlanRule, Policy, Prices
+from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Prices
 from tests.builders import make_facts, make_instance
 
 STOP = Policy(plan=PlanRule(action=Action.STOP))
@@ -265,6 +267,23 @@ def test_disks_inside_the_host_are_known_to_be_lost(
     assert loses is draw_plan(make_facts(make_instance(**changes), **facts), TERMINATE).loses_local_disks
 
 
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("on_expiry", ["act", "no-action"])
+@pytest.mark.parametrize("loses", [True, False])
+@pytest.mark.parametrize("unasked", [True, False])
+def test_disks_inside_the_host_are_wiped_without_a_yes_only_where_the_policy_says_so(
+    mode: Mode, on_expiry: Literal["act", "no-action"], loses: bool, unasked: bool
+) -> None:
+    """Mode auto asks, and silence is no yes; every other plan goes by the policy's words alone."""
+    rule = PlanRule(local_disks_may_be_lost_unasked=unasked)
+    policy = Policy(mode=mode, plan=rule, approval=ApprovalRule(on_expiry=on_expiry))
+    plan = replace(draw_plan(make_facts(), policy), loses_local_disks=loses)
+
+    asks = loses and not unasked
+    assert (Mode.ASK if asks and mode is Mode.AUTO else mode) is mode_of(policy, plan)
+    assert (on_expiry == "act" and not asks) is acts_on_silence(policy, plan)
+
+
 def test_what_can_neither_be_stopped_nor_terminated_is_left_alone() -> None:
     """Whatever the policy says of each alone: a stop of a one-time Spot instance would fail."""
     spot = make_instance(lifecycle=Lifecycle.SPOT, spot_request_id="sir-1")
@@ -327,12 +346,14 @@ def test_termination_protection_falls_back_to_a_stop_only_where_the_policy_says_
 
 
 def test_what_has_no_volume_is_not_terminated() -> None:
-    """Nothing could be kept of it."""
+    """Nothing could be kept of it, and the plan says so."""
     bare = make_facts(make_instance(volumes=(), root_device_type="instance-store"))
     allowed = Policy(plan=PlanRule(when_stop_is_unsupported=Action.TERMINATE))
 
-    assert () == draw_plan(bare, TERMINATE).steps
-    assert () == draw_plan(bare, allowed).steps
+    for policy in (TERMINATE, allowed):
+        plan = draw_plan(bare, policy)
+        assert () == plan.steps
+        assert "it has no EBS volume, so nothing could be kept in a snapshot" in plan.replaced_because
 
 
 def test_the_root_on_an_instance_store_is_named_as_lost() -> None:

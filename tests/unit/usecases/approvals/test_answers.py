@@ -1,0 +1,209 @@
+"""Answers: which are taken and until when, what acts without one, and what stands after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.domain.approvals.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Brake,
+    Decision,
+    acts_by_itself,
+    can_hold,
+    check_decision,
+    check_hold,
+    hold_after,
+)
+from governor.domain.approvals.terms import was_rightly_approved
+from governor.domain.episode.episode import Episode, Phase, Terms
+from governor.domain.policy.policy import Mode
+from governor.domain.sweep.verdict import Hold
+from governor.errors import DecisionRefused
+from tests.builders import NOW
+from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
+
+BOB, SECOND = "bob@example.com", timedelta(seconds=1)
+MONTH = timedelta(days=30)
+
+
+def asked(**changes: Any) -> tuple[Episode, Approval]:
+    """An episode, so changed, and its question, which is open for an hour."""
+    world = World(decide=False)
+    episode, approval = world.state.episode(world.ref), world.state.approval(APPROVAL_ID)
+    assert episode is not None
+    assert approval is not None
+    return replace(episode, **changes), approval
+
+
+def said(answer: Answer, person: str = ALICE, **more: Any) -> Decision:
+    return Decision(answer, f"link:{person}", "page", NOW, person=person, **more)
+
+
+@pytest.mark.parametrize(
+    ("answer", "more", "why"),
+    [
+        (Answer.APPROVE, {}, None),
+        (
+            Answer.APPROVE,
+            {"reason": "two\nlines, café \N{WOMAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER}"},
+            None,
+        ),
+        *[
+            (Answer.APPROVE, {"reason": f"a{mark}b"}, "control characters")
+            for mark in ("\x07", "\ud800", "\u2028", "\u2029", "\u202e")
+        ],
+        (Answer.KEEP, {}, "say until when"),
+        (Answer.KEEP, {"keep_until": NOW}, "in the past"),
+        (Answer.KEEP, {"keep_until": NOW + SECOND}, None),
+        (Answer.KEEP, {"keep_until": NOW + MONTH}, None),
+        (Answer.KEEP, {"keep_until": NOW + MONTH + SECOND}, "at most 30 days"),
+        (Answer.EXEMPT, {"reason": "demo"}, None),
+        (Answer.EXEMPT, {}, "needs a reason"),
+        (Answer.EXEMPT, {"reason": " "}, "needs a reason"),
+    ],
+)
+def test_an_answer_must_say_all_that_belongs_to_it(
+    answer: Answer, more: dict[str, Any], why: str | None
+) -> None:
+    """As an answer to an open question, and where it holds what acts by itself."""
+    episode, approval = asked()
+    settled = replace(approval, status=ApprovalStatus.APPROVED)
+    decision = said(answer, **more)
+    if why is None:
+        check_decision(approval, decision, NOW)
+        check_hold(episode, settled, decision, NOW)
+        return
+    with pytest.raises(DecisionRefused, match=why) as refused:
+        check_decision(approval, decision, NOW)
+    with pytest.raises(DecisionRefused, match=why) as not_held:
+        check_hold(episode, settled, decision, NOW)
+    # It may be corrected and sent again.
+    assert ["PENDING", "PENDING"] == [refused.value.status, not_held.value.status]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"expires_at": NOW + SECOND}, None),
+        ({"expires_at": NOW}, "the time to decide is over"),
+        ({"status": ApprovalStatus.EXPIRED}, "the time to decide is over"),
+        ({"status": ApprovalStatus.VOID}, r"canceled \(the instance changed\)"),
+        ({"status": ApprovalStatus.VOID, "void_reason": "it works"}, r"canceled \(it works\)"),
+        ({"status": ApprovalStatus.KEPT}, "somebody has already decided: kept"),
+        (
+            {"status": ApprovalStatus.APPROVED, "decision": said(Answer.APPROVE, BOB)},
+            f"{BOB}.* decided: approved",
+        ),
+    ],
+)
+def test_a_question_is_answered_once_and_in_time(changes: dict[str, Any], why: str | None) -> None:
+    """Whoever comes later reads what became of it."""
+    approval = replace(asked()[1], **changes)
+    if why is None:
+        check_decision(approval, said(Answer.APPROVE), NOW)
+        return
+    with pytest.raises(DecisionRefused, match=why):
+        check_decision(approval, said(Answer.APPROVE), NOW)
+
+
+SILENT = {"acts_on_silence": True}
+YES = {"status": ApprovalStatus.APPROVED}
+
+
+@pytest.mark.parametrize(
+    ("episode", "approval", "acts"),
+    [
+        ({}, {}, False),
+        ({}, YES, True),
+        ({"mode": Mode.AUTO}, {}, True),
+        ({"phase": Phase.CLOSED}, YES, False),
+        ({"mode": Mode.OBSERVE}, YES, False),
+        ({"plan": ()}, YES, False),
+        (SILENT, {}, False),
+        (SILENT, {"expires_at": NOW}, True),
+        (SILENT, {"expires_at": NOW, "stage": None}, False),
+        (SILENT, {"expires_at": NOW, "status": ApprovalStatus.KEPT}, False),
+        (SILENT, {"status": ApprovalStatus.EXPIRED}, True),
+        ({}, {"status": ApprovalStatus.EXPIRED}, False),
+        ({}, {"expires_at": NOW}, False),
+    ],
+)
+def test_what_acts_unless_it_is_held_can_be_held(
+    episode: dict[str, Any], approval: dict[str, Any], acts: bool
+) -> None:
+    """After a yes, in the notice of mode auto, where silence counts: until it is held, or EC2 is asked."""
+    changed, question = asked(**{name: value for name, value in episode.items() if name != "plan"})
+    if "plan" in episode:
+        changed = replace(changed, plan=replace(changed.plan, steps=()))
+    question = replace(question, **approval)
+
+    assert acts is acts_by_itself(changed, question, NOW) is can_hold(changed, question, NOW)
+    brake = Brake("hold", f"link:{BOB}", "page", NOW)
+    assert not can_hold(changed, replace(question, brake=brake), NOW)
+    begun = replace(changed, steps_done={changed.final_step.value: NOW})
+    assert not can_hold(begun, question, NOW)
+
+
+STANDING = Hold(snoozed_until=NOW + SECOND, exempt_reason="licence server")
+
+
+@pytest.mark.parametrize(
+    ("decision", "until", "stands"),
+    [
+        (said(Answer.APPROVE), None, STANDING),
+        (said(Answer.HOLD), None, STANDING),
+        (said(Answer.KEEP, keep_until=NOW + MONTH), None, replace(STANDING, snoozed_until=NOW + MONTH)),
+        (said(Answer.KEEP, keep_until=NOW + MONTH), NOW, replace(STANDING, snoozed_until=NOW)),
+        (said(Answer.KEEP), None, None),
+        (said(Answer.EXEMPT, reason=" demo "), None, replace(STANDING, exempt_reason=f"demo (link:{ALICE})")),
+        (said(Answer.EXEMPT), None, None),
+    ],
+)
+def test_an_answer_changes_its_own_part_of_what_stands(
+    decision: Decision, until: Any, stands: Hold | None
+) -> None:
+    """Without its date or its reason it would hold nothing, so it is refused."""
+    if stands is None:
+        with pytest.raises(DecisionRefused):
+            hold_after(STANDING, decision, until)
+    else:
+        assert stands == hold_after(STANDING, decision, until)
+
+
+ONE, TWO = (Terms(people_needed=needed, known_people=frozenset({ALICE, BOB})) for needed in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("terms", "first", "last", "counts"),
+    [
+        (ONE, None, said(Answer.APPROVE), True),
+        (ONE, None, None, False),
+        (ONE, None, said(Answer.KEEP), False),
+        (replace(ONE, tag_owner_may=frozenset()), None, said(Answer.APPROVE, "eve@example.com"), False),
+        (TWO, None, said(Answer.APPROVE), False),
+        (TWO, said(Answer.APPROVE), said(Answer.APPROVE), False),
+        (TWO, said(Answer.APPROVE, "eve@example.com"), said(Answer.APPROVE), False),
+        (TWO, said(Answer.APPROVE), said(Answer.APPROVE, "eve@example.com"), False),
+        (TWO, said(Answer.APPROVE, BOB), said(Answer.APPROVE), True),
+    ],
+)
+def test_a_yes_counts_when_those_gave_it_who_may(
+    terms: Terms, first: Decision | None, last: Decision | None, counts: bool
+) -> None:
+    """Asked again before anything is done: two who are known and not the same, where two are needed."""
+    episode, approval = asked()
+    approval = replace(approval, first_yes=first, decision=last)
+    assert counts is was_rightly_approved(terms, episode.plan, approval)
+
+
+def test_those_who_approved_are_named_by_their_address_where_it_is_known() -> None:
+    """CloudTrail shows it in the name of the session."""
+    approval, unknown = asked()[1], replace(said(Answer.APPROVE), person=None)
+    both = replace(approval, first_yes=said(Answer.APPROVE, BOB), decision=unknown)
+    assert ("nobody", f"{BOB},link:{ALICE}") == (approval.approvers, both.approvers)
