@@ -78,7 +78,8 @@ def test_no_setting_lets_somebody_unknown_terminate(name: str, people_to_stop: i
 )
 def test_each_setting_is_about_its_own_strangers(setting: str, names: set[str]) -> None:
     """Undoing as an example, which takes no approval."""
-    found = terms(**{setting: ("undo",)})
+    rule: dict[str, Any] = {setting: ("undo",)}
+    found = terms(**rule)
     assert names == {name for name, person in STRANGERS.items() if may_undo(found, person)}
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from governor.domain.alerts.alert import AlertKind, Severity
-from governor.domain.approvals.approval import Answer, Approval, Decision
+from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.policy import Action
 from governor.errors import ConflictError, NotAllowed, Throttled
-from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.decide import Decide, Decided
 from tests.builders import NOW
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
 
@@ -24,22 +24,23 @@ def dear() -> World:
     return World(decide=False, action=Action.TERMINATE, terms=TWO)
 
 
-def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -> None:
+def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -> Decided:
     """Somebody's answer on the page."""
     until = NOW + timedelta(hours=4) if answer is Answer.KEEP else None
     said = Decision(answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person)
     decide = Decide(world.state, world.workflow, world.clock, world.announcer)
-    decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
+    return decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
 
 
 def test_the_first_of_two_is_told_once() -> None:
     """With who it was, what is missing, and until when; pressing again is no news, nor is the second yes."""
     world = dear()
-    approve(world, ALICE)
+    first = approve(world, ALICE)
     world.clock.moment = NOW + timedelta(minutes=1)
-    approve(world, ALICE)
-    approve(world, BOB)
+    again, second = approve(world, ALICE), approve(world, BOB)
 
+    assert [True, True, False] == [one.needs_another for one in (first, again, second)]
+    assert (True, ApprovalStatus.APPROVED) == (first.delivered, second.approval.status)
     (told,) = world.announcer.sent
     assert (AlertKind.APPROVAL_FIRST_YES, Severity.WARNING) == (told.kind, told.severity)
     assert f"first-yes-{world.ref.execution_name}" == told.dedup_id

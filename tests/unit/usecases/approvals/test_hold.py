@@ -212,6 +212,8 @@ def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> Non
     assert first == held(world)
     with pytest.raises(DecisionRefused, match="already held by bob"):
         decide(world, person="carol@example.com")
+    with pytest.raises(DecisionRefused, match="at most 30 days"):
+        decide(world, Answer.KEEP, keep_until=NOW + timedelta(days=31))
     decide(world, Answer.KEEP, keep_until=LATER)
     assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
 

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
-from governor.errors import ConflictError, DecisionRefused
+from governor.domain.episode.plan import Step
+from governor.errors import ConflictError, DecisionRefused, NotFound, Unavailable
 from governor.usecases.approvals.decide import Decide
+from tests.builders import NOW
 from tests.unit.usecases.builders import approval_id_of, asked, decision, stored_approval, token_of
+from tests.unit.usecases.world import APPROVAL_ID, World
 
 
 class Beaten:
@@ -25,6 +28,8 @@ class Beaten:
     def settle(self, *_: object) -> None:
         self._first()
         raise ConflictError("somebody was faster")
+
+    hold = settle
 
 
 def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[], Any]]:
@@ -67,3 +72,68 @@ def test_an_answer_that_could_not_be_written_may_be_given_again() -> None:
         decide()
     assert ApprovalStatus.PENDING.value == refused.value.status
     assert ApprovalStatus.PENDING is stored_approval(world, instance_id).status
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
+    """It stands either way; the same answer once more hands it over, too."""
+    world, instance_id, _ = asked()
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer)
+    world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
+    decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
+
+    assert (not is_down) is decided.delivered is (token_of(instance_id) in world.workflow.answers)
+    assert ApprovalStatus.APPROVED is stored_approval(world, instance_id).status
+    world.workflow.failure = None
+    again = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
+    assert (True, False, False) == (again.delivered, again.needs_another, again.holds)
+    assert token_of(instance_id) in world.workflow.answers
+
+
+MINE, THEIRS = "link:bob@example.com", "link:carol@example.com"
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (MINE, None),
+        (THEIRS, "already held by carol"),
+        ("the call", "too late to hold it"),
+        ("nobody", "please try again"),
+    ],
+)
+def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> None:
+    """By itself: it holds. By another one or the call: that stands. By a busy table: nothing is stored."""
+    world = World()
+
+    def decide(state: Any, by: str) -> Any:
+        said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
+        return Decide(state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, said)
+
+    def happens() -> None:
+        if first == "the call":
+            world.state.note_step(world.ref, Step.STOP.value, NOW)
+        elif first != "nobody":
+            decide(world.state, first)
+
+    beaten = Beaten(world.state, happens)
+    if why is None:
+        held = decide(beaten, MINE)
+        assert (True, True) == (held.holds, held.delivered)
+    else:
+        with pytest.raises(DecisionRefused, match=why):
+            decide(beaten, MINE)
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    brake = approval.brake
+    assert (first if first.startswith("link:") else None) == (brake and brake.by)
+
+
+@pytest.mark.parametrize("gone", ["EPISODE", "REQUEST"])
+def test_a_question_or_an_episode_that_is_gone_takes_no_answer(gone: str) -> None:
+    """It says which is missing."""
+    world = World(decide=False)
+    world.state.forget(gone)
+    said = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
+    with pytest.raises(NotFound, match="does not exist"):
+        Decide(world.state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, said)
