@@ -48,11 +48,19 @@ def _matches(statement: Mapping[str, Any], request: Request) -> bool:
         _named(statement, "Action", request.action, re.IGNORECASE)
         and _named(statement, "Resource", request.resource)
         and all(
-            _holds(operator, _listed(wanted), request.context.get(key))
+            _holds(operator, _filled(wanted, request.context), request.context.get(key))
             for operator, keys in statement.get("Condition", {}).items()
             for key, wanted in keys.items()
         )
     )
+
+
+def _filled(wanted: Any, context: Mapping[str, Value]) -> list[str]:
+    """The values of a condition with its variables, as `${aws:userid}`, as the request has them."""
+    return [
+        re.sub(r"\$\{([\w:]+)\}", lambda found: str(context.get(found[1], found[0])), one)
+        for one in _listed(wanted)
+    ]
 
 
 def _named(statement: Mapping[str, Any], part: str, name: str, flags: int = 0) -> bool:

@@ -336,6 +336,44 @@ def test_the_example_keeps_others_from_the_governors_roles(action: str) -> None:
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 
+METRICS_SCP = json.loads((ROOT / "examples/organizations/protect-metrics.json").read_text())["Statement"]
+TELEMETRY = "arn:aws:iam::111122223333:role/gpu-telemetry-notebooks"
+USER = "AROAEXAMPLE:i-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("principal", "namespace", "may_publish"),
+    [
+        (DEVELOPER, "GPU/EC2", False),
+        (DEVELOPER, f"GPU/EC2/{USER}", False),
+        (DEVELOPER, "GPU/Custom", False),
+        (PLATFORM, "GPU/EC2", False),
+        (DEVELOPER, "MyApplication", True),
+        (DEVELOPER, "GPU/EC2Other", True),
+        (TELEMETRY, "GPU/EC2", True),
+        (TELEMETRY, "GPU/Custom", True),
+        (TELEMETRY, f"GPU/EC2/{USER}", True),
+        (TELEMETRY, "GPU/EC2/AROAEXAMPLE:i-0fedcba9876543210", False),
+    ],
+)
+def test_the_example_leaves_gpu_metrics_to_telemetry_roles(
+    principal: str, namespace: str, may_publish: bool
+) -> None:
+    """Whoever may publish for any instance can make it look idle; bound namespaces are of one instance."""
+    context = {"aws:PrincipalArn": principal, "cloudwatch:namespace": namespace, "aws:userid": USER}
+    request = Request("cloudwatch:PutMetricData", "*", context)
+
+    assert may_publish is allows([EVERYTHING, *METRICS_SCP], request)
+    assert may_publish is allows([EVERYTHING, *SCP, *METRICS_SCP], request)
+
+
+def test_the_example_protects_the_roles_that_may_publish() -> None:
+    """Or anybody makes one of that name."""
+    for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):
+        request = Request("iam:PutRolePolicy", TELEMETRY, {"aws:PrincipalArn": principal})
+        assert may_do is allows([EVERYTHING, *METRICS_SCP], request)
+
+
 # the evaluator
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from governor.adapters.s3 import PolicyBucket
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
@@ -21,6 +22,7 @@ from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from tests.builders import NOW, TARGET
+from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.usecases.builders import asked
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -234,6 +236,28 @@ def test_a_version_is_accepted_by_a_person_of_the_policy_in_force() -> None:
 def test_a_version_that_s3_cannot_have_named_is_unknown(version: str) -> None:
     """DynamoDB refuses a key of more than 2,048 bytes: the API answered 500."""
     assert 404 == policy_api(World(decide=False), "POST", version).status
+
+
+def test_a_version_that_s3_denies_says_what_may_be_missing() -> None:
+    """Without the right to list, S3 denies what is not there as well: the answer was that there is none."""
+    denied = "User: arn:aws:sts::1:assumed-role/ServeApi is not authorized to perform: kms:Decrypt"
+    bucket = PolicyBucket(
+        FakeClients(ScriptedClient(get_object=client_error("AccessDenied", denied))), "policies"
+    )
+    world = World(decide=False)
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    site = api(world)
+    site = replace(site, accept=replace(site.accept, documents=bucket))
+    answer = site.handle(ApiRequest("POST", ALICE, version="v2"))
+
+    said = answer.document["error"]
+    assert 403 == answer.status
+    assert ["there is none of that name", "governor policy history", "s3:GetObjectVersion", denied] == [
+        part
+        for part in ("there is none of that name", "governor policy history", "s3:GetObjectVersion", denied)
+        if part in said
+    ]
+    assert () == world.state.accepted("v2")
 
 
 def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> None:

@@ -14,7 +14,7 @@ from governor.domain.approvals.messages import cost_lines, plan_lines
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
-from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.domain.units import UtcDatetime, iso, parse_iso, printable
 from governor.domain.wording import people
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
@@ -25,6 +25,13 @@ from governor.usecases.policy_versions import AcceptPolicy, InForce
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 LONGEST_REASON = 300
+_DENIED = (
+    "S3 denied this version of the policy: there is none of that name, or the function serve_api may not "
+    "read it. Compare the name with `governor policy history`. If it is listed there, the policy of the "
+    "bucket or of its key, or a service control policy, takes s3:GetObjectVersion or kms:Decrypt from the "
+    "role of serve_api."
+)
+"""Without the right to list, S3 answers alike for what is not there and for what may not be read."""
 _LONGEST_VERSION = 1024
 """Bytes, of URL-ready text. Source: Amazon S3 user guide, versioning."""
 
@@ -83,7 +90,9 @@ class ApprovalApi:
             if request.method == "POST":
                 return self._decide(request, request.approval_id)
             return ApiResponse(200, question_document(self.show(request.approval_id)))
-        except NotFound:
+        except NotFound as error:
+            if error.code == "AccessDenied":
+                return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
             what = "question" if request.version is None else "version of the policy"
             return ApiResponse(404, {"error": f"there is no such {what}"})
         except (InputError, DecisionRefused) as error:
