@@ -39,7 +39,7 @@ test-unit: env-project ## unit and contract tests only
 test-integration: env-project env-cloud ## the real state machines on the local cloud
 	@$(VENV)/python -m pytest -m integration
 
-soak: env-project ## every crash point and storms of faults on simulated time; last line JSON, fails on a violation
+soak: env-project env-cloud ## every crash point, storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
 	@SECONDS=0; $(VENV)/python -m tests.soak && $(call took,soak)
 
 test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium

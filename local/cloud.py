@@ -53,6 +53,7 @@ class LocalCloud:
     `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as fast).
     `trust` is a certificate that functions trust beyond the public authorities, of a receiver on loopback.
     Whatever waits for this cloud gives up after `quiet_rounds` of `local.patience`.
+    With `weather` the calls of functions can be struck by faults (`Simulation.set_weather`).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class LocalCloud:
         enforce_iam: bool = False,
         trust: Path | None = None,
         quiet_rounds: int = QUIET_ROUNDS,
+        weather: bool = False,
     ) -> None:
         self._own_dir = run_dir is None
         self.run_dir = run_dir or Path(tempfile.mkdtemp(prefix="gpu-governor-"))
@@ -70,6 +72,7 @@ class LocalCloud:
         self._enforce_iam = enforce_iam
         self._trust = trust
         self._quiet_rounds = quiet_rounds
+        self._weather = weather
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._clients: dict[tuple[object, ...], Any] = {}
@@ -226,8 +229,6 @@ class LocalCloud:
 
     def _upload_template(self, template: Path, stack_name: str) -> str:
         document = load_template(template)
-        if self._enforce_iam:
-            _relax_conditions(document)
         s3 = self.client("s3")
         with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
             s3.create_bucket(Bucket=_BUCKET)
@@ -346,6 +347,7 @@ class LocalCloud:
             "SFN_WAIT_SCALE": str(self._wait_scale),
             "AUTH": "true" if self._enforce_iam else "false",
             "LOG_LEVEL": "WARNING",
+            "LOCAL_CLOUD_WEATHER": "1" if self._weather else "",
             "LOCAL_CLOUD_SCRATCH": str(self.run_dir) if self._own_dir else "",
         }
 
@@ -363,34 +365,6 @@ class LocalCloud:
             if wait_for(up, lambda: self._work(engine=True), lambda: ""):
                 return
         raise LocalCloudError(f"the engine did not start:\n{self.log()[-3000:]}")
-
-
-def _relax_conditions(node: Any) -> None:
-    """Drops what the engine cannot check: tags of instances, ARNs of secrets and of SSM documents, TLS."""
-    if isinstance(node, dict):
-        for key, value in node.items():
-            if key == "Statement":
-                node[key] = [_relaxed(one) for one in value if not _denies_sometimes(one)]
-            else:
-                _relax_conditions(value)
-    elif isinstance(node, list):
-        for value in node:
-            _relax_conditions(value)
-
-
-def _denies_sometimes(statement: dict[str, Any]) -> bool:
-    """Without its condition it would deny always."""
-    return statement.get("Effect") == "Deny" and "Condition" in statement
-
-
-def _relaxed(statement: dict[str, Any]) -> dict[str, Any]:
-    if "dynamodb:LeadingKeys" in json.dumps(statement.get("Condition")):
-        return statement
-    statement = {key: value for key, value in statement.items() if key != "Condition"}
-    action = json.dumps(statement.get("Action"))
-    if any(unknown in action for unknown in ("ec2:", "secretsmanager:", "ssm:SendCommand")):
-        statement["Resource"] = "*"
-    return statement
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -103,6 +103,18 @@ class Simulation:
             "set_fault", operation=operation, code=code, message=message, times=times, match=dict(match or {})
         )
 
+    def set_weather(self, seed: int, share: float) -> None:
+        """From now on that share of all calls of functions meets a fault; 0 ends it.
+
+        Only in a cloud that was started with `weather`. Counts begin anew with another seed.
+        """
+        self._do("set_weather", seed=seed, share=share)
+
+    def weather(self) -> tuple[int, list[tuple[str, str, int]]]:
+        """Calls of functions so far, and what struck them: operation, kind of fault, how often."""
+        found = self._do("weather")
+        return int(found["calls"]), [(one[0], one[1], int(one[2])) for one in found["struck"]]
+
     def partial_data(self, *metrics: str) -> None:
         """Answers about these metrics come back as PartialData."""
         self._do("partial_data", metrics=metrics)
@@ -162,6 +174,14 @@ class Simulation:
     def commands(self) -> list[dict[str, Any]]:
         """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch seconds."""
         return list(self._do("commands"))
+
+    def deeds(self) -> list[dict[str, Any]]:
+        """Every stop, termination and start that a call to EC2 has begun, oldest first.
+
+        `final` is the state it leads to, `at` epoch seconds, `completed` the completed snapshots of its
+        volumes at that moment.
+        """
+        return list(self._do("deeds"))
 
     def calls(self) -> dict[str, int]:
         """Calls so far by `service:Operation`."""

@@ -21,9 +21,14 @@ def main() -> None:
 
     from local.engine.mount import mount
     from local.engine.repairs import repair_all
+    from local.engine.weather import serve
 
-    repair_all(float(os.environ.get("SFN_WAIT_SCALE", "1")))
-    mount()
+    simulation = mount()
+    repair_all(float(os.environ.get("SFN_WAIT_SCALE", "1")), simulation)
+    if os.environ.get("LOCAL_CLOUD_WEATHER"):
+        port = serve(simulation.weather, int(os.environ["GATEWAY_PORT"]))
+        # Read by the engine when it starts the process of a function.
+        os.environ["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{port}"
     app.main()
 
 

@@ -65,6 +65,8 @@ class Ec2Simulator:
         """By Region, of three types and more."""
         self.instance_types: dict[str, dict[str, Any]] = {}
         """Shapes by instance type, as DescribeInstanceTypes answers them."""
+        self.deeds: list[dict[str, Any]] = []
+        """Every stop, termination and start that a call has begun, with the completed snapshots of then."""
         self._emit = emit
         self._lock = threading.RLock()
         self._regions: dict[tuple[str, str], Region] = {}
@@ -109,6 +111,7 @@ class Ec2Simulator:
         """Forgets everything; transitions still under way come to nothing."""
         with self._lock:
             self._regions.clear()
+            self.deeds.clear()
             self._generation += 1
             self.delays = Delays()
             self.snapshot_outcome = "completed"
@@ -228,6 +231,12 @@ class Ec2Simulator:
         with self._lock:
             found = self._region(account, region).instances.get(instance_id)
             return found is not None and found["State"]["Name"] == "running"
+
+    def tags(self, account: str, region: str) -> dict[str, dict[str, str]]:
+        """The tags of every instance, by its id."""
+        with self._lock:
+            instances = self._region(account, region).instances
+            return {key: tags_of(instance) for key, instance in instances.items()}
 
     def dump(self, account: str, region: str) -> dict[str, Any]:
         """State by id, for a look from outside."""
@@ -398,12 +407,35 @@ class Ec2Simulator:
         """Sends an instance on its way, unless it is there or under way already."""
         before = instance["State"]
         if before["Name"] not in unless.split():
+            self._note(account, region, instance, final)
             self._go(account, region, instance, final)
         return {
             "InstanceId": instance["InstanceId"],
             "PreviousState": before,
             "CurrentState": instance["State"],
         }
+
+    def _note(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
+        attached = {one["Ebs"]["VolumeId"] for one in instance["BlockDeviceMappings"]}
+        snapshots = self._region(account, region).snapshots.values()
+        completed = [
+            {
+                "volume_id": one["VolumeId"],
+                "begun": one["StartTime"].timestamp(),
+                "tags": {tag["Key"]: tag["Value"] for tag in one["Tags"]},
+            }
+            for one in snapshots
+            if one["VolumeId"] in attached and one["State"] == "completed"
+        ]
+        self.deeds.append(
+            {
+                "instance_id": instance["InstanceId"],
+                "final": final,
+                "at": datetime.now(tz=UTC).timestamp(),
+                "volumes": sorted(attached),
+                "completed": completed,
+            }
+        )
 
     def _go(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         """First the passing state at once, then the final one after the delay; both are told."""
@@ -671,6 +703,7 @@ class Ec2Simulator:
             found["State"] = "cancelled"
             instance = self._region(account, region).instances.get(found["InstanceId"])
             if instance is not None and instance["State"]["Name"] == "stopped":
+                self._note(account, region, instance, "terminated")
                 self._go(account, region, instance, "terminated")
         return {
             "CancelledSpotInstanceRequests": [

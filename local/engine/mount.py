@@ -25,6 +25,7 @@ from local.engine.cloudwatch import CloudWatchSimulator
 from local.engine.ec2 import Ec2Simulator, new_event_id
 from local.engine.faults import AwsError, Fault, Faults
 from local.engine.ssm import CommandSimulator
+from local.engine.weather import Weather
 
 Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awaitable[Any]]
 Response = tuple[int, dict[str, str], bytes]
@@ -42,6 +43,7 @@ class Simulation:
         self.ec2 = Ec2Simulator(self.faults, _emit)
         self.cloudwatch = CloudWatchSimulator(self.faults)
         self.commands = CommandSimulator(self.ec2.is_running)
+        self.weather = Weather()
 
     def control(self, account: str, region: str, command: Mapping[str, Any]) -> Any:
         """Answers one command of `local.simulation`. Raises: AwsError for an unknown one."""
@@ -84,8 +86,14 @@ class Simulation:
                 self.commands.unmanaged = set(command["instance_ids"])
             case "start_session":
                 self.commands.sessions.append(command["session"])
+            case "set_weather":
+                return self.weather.change(int(command["seed"]), float(command["share"]))
+            case "weather":
+                return self.weather.counts()
             case "commands":
                 return list(self.commands.sent)
+            case "deeds":
+                return list(self.ec2.deeds)
             case "calls":
                 return dict(self.faults.calls)
             case "dump":

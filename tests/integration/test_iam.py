@@ -1,7 +1,9 @@
 """The whole loop with the roles of the template enforced: no function lacks a permission that it uses.
 
-The engine enforces actions, resources where it knows their ARNs, and the partitions of the state table.
-Conditions on tags are evaluated over the template instead (`tests/unit/template/test_rights.py`).
+The template is deployed as it is, conditions included: partitions of the state table, tags of instances and
+groups, tag keys, the sender of mail, writes that overwrite nothing. No function makes a call here that meets
+those on KMS grants; they, and the trust of roles, are evaluated over the template
+(`tests/unit/template/test_rights.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.tags import INSTANCE_TAG
 from governor.stores import EventLog
 from local.cloud import ROOT, LocalCloud
+from local.engine.weather import KINDS
 from local.fleet import T4
 from local.receivers import Receivers
-from local.scene import deploy_scene
+from local.scene import CHECKPOINT_DOCUMENT, deploy_scene
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
+from tests.integration.weathered import KEEP, STOP_AND_UNDO, TERMINATE, Fleet
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +41,7 @@ def guarded() -> Iterator[Stage]:
     """A stack of its own, in an engine that enforces IAM."""
     with (
         Receivers() as receivers,
-        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
+        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate, weather=True) as cloud,
     ):
         before = dict(os.environ)
         os.environ.update(cloud.environment())
@@ -81,6 +85,66 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
     for refused in attempts:
         with pytest.raises(ClientError, match="AccessDenied"):
             refused()
+
+
+def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> None:
+    """Stops, terminations, starts, snapshots, marks and commands; and no mark but the two."""
+    governed, other = guarded.launch(), guarded.launch(tags={"Purpose": "production"})
+    marks = [{"Key": "LowUtilization", "Value": "true"}]
+    selector = [{"Key": "Purpose", "Value": "GPU-Workload"}]
+    put_away, starter = _as_role(guarded, "PutAway", "ec2"), _as_role(guarded, "UndoEpisode", "ec2")
+    snapshotter, sweeper = _as_role(guarded, "TakeSnapshot", "ec2"), _as_role(guarded, "SweepTarget", "ec2")
+    commander = _as_role(guarded, "HandleSpotInterruption", "ssm")
+    of_new = [{"ResourceType": "snapshot", "Tags": marks}]
+    calls: tuple[Callable[[str], Any], ...] = (
+        lambda one: put_away.stop_instances(InstanceIds=[one]),
+        lambda one: snapshotter.create_snapshots(
+            InstanceSpecification={"InstanceId": one}, TagSpecifications=of_new
+        ),
+        lambda one: starter.start_instances(InstanceIds=[one]),
+        lambda one: sweeper.create_tags(Resources=[one], Tags=marks),
+        lambda one: sweeper.delete_tags(Resources=[one], Tags=marks),
+        lambda one: commander.send_command(InstanceIds=[one], DocumentName=CHECKPOINT_DOCUMENT),
+        lambda one: put_away.terminate_instances(InstanceIds=[one]),
+    )
+    guarded.scene.simulation.set_delays(state_change=0, snapshot=0)
+    for call in calls:
+        with pytest.raises(ClientError, match=r"UnauthorizedOperation|AccessDenied"):
+            call(other)
+        guarded.eventually(lambda: guarded.ec2_state(governed) in ("running", "stopped") or None, "it moves")
+        call(governed)
+    beyond: tuple[Callable[[], Any], ...] = (
+        lambda: put_away.terminate_instances(InstanceIds=[governed, other]),
+        lambda: sweeper.create_tags(Resources=[governed], Tags=[*marks, *selector]),
+        lambda: sweeper.create_tags(Resources=[other], Tags=selector),
+        lambda: sweeper.delete_tags(Resources=[governed]),
+        lambda: commander.send_command(InstanceIds=[governed], DocumentName="AWS-RunShellScript"),
+    )
+    for refused in beyond:
+        with pytest.raises(ClientError, match=r"UnauthorizedOperation|AccessDenied"):
+            refused()
+    assert "running" == guarded.ec2_state(other)
+
+
+def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
+    """Through SES, to each person; the role sends nothing in another name."""
+    contacts = "{people: {emails: [alice@example.com, bob@example.com]}}"
+    guarded.policy(f"mode: ask\nownership: {{contacts: {contacts}, default_contacts: [people]}}")
+    instance_id, _ = guarded.ask()
+
+    def mails() -> list[dict[str, Any]] | None:
+        sent = guarded.scene.sent_mail()
+        return [m for m in sent if m["To"] == ["alice@example.com"] and instance_id in m["BodyText"]] or None
+
+    assert guarded.eventually(mails, "no mail is sent")
+    mail = {"Subject": {"Data": "s"}, "Body": {"Text": {"Data": "t"}}}
+    ses = _as_role(guarded, "DeliverAlert", "sesv2")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        ses.send_email(
+            FromEmailAddress="ceo@example.com",
+            Destination={"ToAddresses": ["alice@example.com"]},
+            Content={"Simple": mail},
+        )
 
 
 def _as_role(guarded: Stage, function: str, service: str) -> Any:
@@ -141,6 +205,8 @@ def _audit_is_whole(guarded: Stage, instance_id: str) -> None:
     writer = _as_role(guarded, "WriteAudit", "s3")
     with pytest.raises(ClientError, match="AccessDenied"):
         writer.delete_object(Bucket=bucket, Key=key)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        writer.put_object(Bucket=bucket, Key=f"{key}-new", Body=b"{}")
     with pytest.raises(ClientError, match="PreconditionFailed"):
         writer.put_object(Bucket=bucket, Key=key, Body=b"{}", IfNoneMatch="*")
 
@@ -220,6 +286,7 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
     event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
     event["time"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    _make_group(guarded, event["detail"]["AutoScalingGroupName"])
     asked, _ = guarded.ask()
     left = guarded.launch(name="left", tags={"GpuGovernorCheckpoint": "off"})
     answers = []
@@ -233,6 +300,29 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     assert "interrupted" == guarded.outcome(asked)
     assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
     guarded.policy("mode: ask")
+
+
+def _make_group(guarded: Stage, name: str) -> None:
+    """An Auto Scaling group with the selector, which lets the role complete its hooks."""
+    scaling = guarded.scene.cloud.client("autoscaling")
+    scaling.create_launch_configuration(
+        LaunchConfigurationName=name, ImageId="ami-0", InstanceType="g5.xlarge"
+    )
+    scaling.create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        LaunchConfigurationName=name,
+        MinSize=0,
+        MaxSize=0,
+        AvailabilityZones=["us-east-1a"],
+        Tags=[
+            {
+                "Key": "Purpose",
+                "Value": "GPU-Workload",
+                "ResourceId": name,
+                "ResourceType": "auto-scaling-group",
+            }
+        ],
+    )
 
 
 def test_a_first_yes_is_told(guarded: Stage) -> None:
@@ -357,3 +447,20 @@ def test_the_health_of_gpus_is_told(guarded: Stage) -> None:
     assert (1, 0) == (looked["told"], looked["problems"])
     assert guarded.await_mail(instance_id, "health-finding")
     guarded.policy("mode: ask")
+
+
+def test_a_fleet_comes_through_faults_on_a_fifth_of_all_calls(guarded: Stage) -> None:
+    """Throttling, 5xx, lost answers and time-outs of every AWS call of every function; then all is right.
+
+    A stop that is undone, a termination and a keep. `make soak` plays more stories.
+    """
+    fleet = Fleet(guarded, seed=1)
+    try:
+        found = fleet.play([STOP_AND_UNDO, TERMINATE, KEEP])
+    finally:
+        guarded.policy("mode: ask")
+
+    calls, struck = guarded.scene.simulation.weather()
+    assert [] == found
+    assert 0.1 < sum(count for _, _, count in struck) / calls < 0.3
+    assert set(KINDS) == {kind for _, kind, _ in struck}

@@ -1,7 +1,8 @@
 """`make soak`: every crash point, then storms; the last line is one JSON object, and violations fail it.
 
 `--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
-`--storms N` sails through so many storms. How far it has come goes to standard error, once a minute.
+`--storms N` sails through so many storms, `--rounds N` through so many on the local cloud, with the real
+handlers and state machines. How far it has come goes to standard error, once a minute.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
 
+from tests.integration.weathered import played
 from tests.soak.crashes import Point, Violation, all_points, try_all
 from tests.soak.parts import simulated
 from tests.soak.storm import weathered
@@ -27,6 +29,7 @@ from tests.soak.storm import weathered
 _SHARE = 150
 """Points that a process tries at once: some seconds of work."""
 _STORMS = 120
+_ROUNDS = 2
 _TELL_SECONDS = 60.0
 _ALWAYS = ExitStack()
 Given = TypeVar("Given")
@@ -39,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sample", type=int, default=1, help="try every N-th crash point")
     parser.add_argument("--scenario", default="", help="try scenarios with this in their names only")
     parser.add_argument("--storms", type=int, default=_STORMS, help="how many storms")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how many storms on the local cloud")
     parser.add_argument("--processes", type=int, default=min(8, os.cpu_count() or 1))
     asked = parser.parse_args(arguments)
     began = time.monotonic()
@@ -59,6 +63,13 @@ def main(arguments: Sequence[str]) -> int:
             violations += len(found)
             for what in found:
                 _say(f"storm {seed}: {what}")
+    _say(f"{asked.rounds} storms on the local cloud, after {time.monotonic() - began:.0f} s")
+    for seed in range(asked.rounds):
+        faults, found = played(seed)
+        injected.update(faults)
+        violations += len(found)
+        for what in found:
+            _say(f"storm {seed} on the local cloud: {what}")
     _say(f"faults: {', '.join(f'{kind} {count}' for kind, count in injected.most_common())}")
     used = os.times()
     counts = {
@@ -67,6 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         "violations": violations,
         "storms": asked.storms,
         "alike": alike,
+        "storms_on_the_local_cloud": asked.rounds,
         "seconds": round(time.monotonic() - began),
         "cpu_seconds": round(sum(used[:4])),
     }
