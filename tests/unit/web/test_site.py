@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.delivery import NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST
@@ -658,12 +658,14 @@ def test_the_page_says_who_was_told_and_names_nobody() -> None:
         taken,
         replace(taken, channel="teams", target="workflow", delivery_id=None, refused="410: make a new one"),
         replace(taken, channel="slack", target="C1", delivery_id=None, not_before=LATER),
+        replace(taken, channel=NOWHERE, target=NOWHERE, delivery_id=None, refused="no channel has it"),
     ):
         world.state.note_delivery(one)
     page = world.get().body
 
     assert "2026-11-20 12:02 UTC, question by email: delivered" in page
     assert "question by teams: refused" in page
+    assert "2026-11-20 12:02 UTC, question: no channel has it" in page
     assert "question by slack: on its way, or retried from 2026-11-21 12:02 UTC on" in page
     assert "alice@example.com" not in page.split("Messages sent")[1].split("</section>")[0]
 
