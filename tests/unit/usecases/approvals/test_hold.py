@@ -85,6 +85,8 @@ def test_an_approved_plan_is_held_before_its_first_step(
     (alert,) = world.announcer.sent
     assert "is held and was not" in alert.subject
     assert "Nothing was changed." in alert.lines
+    with pytest.raises(DecisionRefused, match=r"it is over \(held\): there is nothing left to hold"):
+        decide(world, person="carol@example.com")
 
 
 def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
