@@ -7,13 +7,14 @@ from typing import Any, get_args
 
 import pytest
 
-from governor.domain.approvals.approval import Answer
-from governor.domain.approvals.terms import is_known, may, may_undo, stricter, terms_of
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.terms import check_terms, is_known, may, may_undo, stricter, terms_of, why_not
 from governor.domain.episode.episode import Terms
 from governor.domain.episode.plan import Plan, Price, draw_plan
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, ApprovalRule, PlanRule, Policy, Power
-from tests.builders import make_facts
+from governor.errors import NotAllowed
+from tests.builders import NOW, make_facts
 
 ALICE, BOB, CAROL = "alice@example.com", "bob@example.com", "carol@example.com"
 STRANGERS = {
@@ -98,6 +99,28 @@ def test_one_known_person_stops_and_two_terminate_by_default() -> None:
     assert 2 == terms(people_to_stop=2).people_needed
     _, plan = asked(Action.STOP)
     assert may(terms(), plan, Answer.APPROVE, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("action", "answer", "person", "by", "channel", "why"),
+    [
+        (Action.STOP, Answer.APPROVE, None, "link:broadcast", "page", "went to a list.*nobody stop it by it"),
+        (Action.STOP, Answer.APPROVE, None, "slack:U1", "slack", "does not know slack:U1,.* may stop it"),
+        (Action.STOP, Answer.APPROVE, "oidc:u", "oidc:u", "page", "does not know oidc:u,.* may stop it"),
+        (Action.STOP, Answer.APPROVE, CAROL, "link:c", "page", f"only a tag names {CAROL},.* may stop it"),
+        (Action.TERMINATE, Answer.EXEMPT, CAROL, "link:c", "page", f"only a tag names {CAROL},.* exempt it"),
+        (Action.TERMINATE, Answer.APPROVE, CAROL, "link:c", "page", "^2 people.* sign in as one of them"),
+        (Action.TERMINATE, Answer.APPROVE, CAROL, "aws:c", "cli", "^2 people.* have somebody map aws:c"),
+    ],
+)
+def test_a_refusal_says_why_and_what_to_do_instead(
+    action: Action, answer: Answer, person: str | None, by: str, channel: str, why: str
+) -> None:
+    """By what names the person, and by how many people it takes."""
+    found, (_, plan) = terms(action), asked(action)
+    with pytest.raises(NotAllowed, match=why):
+        check_terms(found, plan, Decision(answer, by, channel, NOW, person=person))
+    assert "may start it again" in why_not(CAROL, by, "undo")
 
 
 def test_a_question_of_an_earlier_release_keeps_its_terms_unless_todays_are_stricter() -> None:
