@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from governor.domain.approvals.approval import (
 )
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, Phase, Terms
-from governor.domain.policy.policy import Mode
+from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.verdict import Hold
 from governor.errors import DecisionRefused
+from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
 
@@ -85,6 +87,41 @@ def test_an_answer_must_say_all_that_belongs_to_it(
         check_hold(episode, settled, decision, NOW)
     # It may be corrected and sent again.
     assert ["PENDING", "PENDING"] == [refused.value.status, not_held.value.status]
+
+
+RIGHT = "i-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("action", "answer", "typed", "accepted", "why"),
+    [
+        (Action.STOP, Answer.APPROVE, None, False, "tick the box that says so"),
+        (Action.STOP, Answer.APPROVE, None, True, None),
+        (Action.TERMINATE, Answer.APPROVE, None, True, "type its id into the field"),
+        (Action.TERMINATE, Answer.APPROVE, "i-0", True, "type its id into the field"),
+        (Action.TERMINATE, Answer.APPROVE, RIGHT, False, "tick the box that says so"),
+        (Action.TERMINATE, Answer.APPROVE, f" {RIGHT} ", True, None),
+        (Action.TERMINATE, Answer.KEEP, None, False, None),
+        (Action.STOP, Answer.KEEP, None, True, "at most 30 days"),
+    ],
+)
+def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
+    action: Action, answer: Answer, typed: str | None, accepted: bool, why: str | None
+) -> None:
+    """Some scanners press buttons. What is refused leaves the question open."""
+    world = World(action=action, decide=False)
+    assert RIGHT == world.ref.instance_id
+    until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer)
+    answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
+    if why is not None:
+        with pytest.raises(DecisionRefused, match=why):
+            answered(typed_instance_id=typed, losses_accepted=accepted)
+    else:
+        answered(typed_instance_id=typed, losses_accepted=accepted)
+    approval = world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    assert (why is not None) is (approval.status is ApprovalStatus.PENDING)
 
 
 @pytest.mark.parametrize(
