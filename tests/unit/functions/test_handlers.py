@@ -78,6 +78,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "log": MemoryEventLog(),
         "workflow": world.workflow,
         "announcer": world.announcer,
+        "hasty_announcer": world.announcer,
         "link_keys": SimpleNamespace(read=lambda: KEYS),
         "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
         **dict.fromkeys(("instances", "sessions", "tagger", "controller", "starter", "snapshots"), world.ec2),

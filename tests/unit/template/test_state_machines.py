@@ -202,6 +202,17 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
 # the sweep
 
 
+def test_a_plan_that_was_cut_short_costs_no_sweep() -> None:
+    """Something that it waited for hung: the next try finds that under way, or has the time for it."""
+    retried = {
+        error
+        for retry in definition("sweep")["States"]["PlanSweep"]["Retry"]
+        for error in retry["ErrorEquals"]
+    }
+    assert {"Sandbox.Timedout", "Runtime.ExitError", "Lambda.Unknown", "States.Timeout"} <= retried
+    assert {"Throttled", "Unavailable", "Lambda.TooManyRequestsException"} <= retried
+
+
 def test_few_targets_and_many_are_swept_alike_and_health_never_fails_a_sweep() -> None:
     """Both maps hold the same states; whatever becomes of the look at health, the sweep's outcome stays."""
     few, many = (

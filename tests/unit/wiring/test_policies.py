@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from governor.adapters.s3 import PolicyBucket, PolicyText
 from governor.contracts.policy import parse_policy
@@ -16,6 +18,7 @@ from governor.ports import StoredPolicy
 from governor.wiring import policies
 from governor.wiring.parts import Parts
 from tests.builders import NOW
+from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
 
@@ -195,3 +198,26 @@ def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
     for said in ("a policy has at most 65536", "not readable as YAML"):
         with pytest.raises(PolicyError, match=said):
             parse_policy((bucket.newest() or StoredPolicy("", "", NOW)).text)
+
+
+def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
+    """Time-outs of 25 s, five times, are longer than the function may run; the sweep would be lost."""
+    silent = ReadTimeoutError(endpoint_url="https://sns.us-east-1.amazonaws.com")
+    client = ScriptedClient(generate_mac={"Mac": b"m"}, publish=[silent, {"MessageId": "1"}])
+    clients, state, log = FakeClients(client), MemoryStateTable(), MemoryEventLog()
+    documents = SimpleNamespace(newest=lambda: StoredPolicy("v1", "mode: observe\n", NOW))
+    text, clock = SimpleNamespace(read=lambda: "mode: observe\n"), FakeClock(NOW)
+    plan = policies.sweep_plan(
+        Parts(settings(), clients, state=state, log=log, documents=documents, policy_text=text, clock=clock)
+    )
+    with pytest.raises(Unavailable):
+        plan.review()
+    assert state.version_in_force() is None
+    assert [("123456789012", "us-east-1")] == list(plan.places())
+
+    clock.moment += timedelta(minutes=15)
+    plan.review()
+    assert "v1" == state.version_in_force()
+    waits = {one[0]: patient for one, patient in zip(clients.asked, clients.patient, strict=True)}
+    assert {"sns": False, "kms": False} == {name: waits[name] for name in ("sns", "kms")}
+    assert clients.asked.count(("sns", None, True)) == 1

@@ -118,11 +118,15 @@ def _name(text: str) -> str:
 
 
 class Adapter:
-    """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with."""
+    """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with.
 
-    def __init__(self, clients: Clients, resource: str = "") -> None:
+    Without `patient` all its calls give up within seconds.
+    """
+
+    def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
         self._clients = clients
         self._resource = resource
+        self._patient = patient
 
     def _call(
         self,
@@ -135,7 +139,7 @@ class Adapter:
     ) -> Any:
         """Call `service:Operation` with the client that `Clients.client` gives. Raises: as `aws_errors`."""
         prefix, _, name = operation.partition(":")
-        service = _SERVICES.get(prefix, prefix)
+        service, patient = _SERVICES.get(prefix, prefix), patient and self._patient
         client = self._clients.client(service, target, repeat=repeat, patient=patient)
         with aws_errors(operation):
             return getattr(client, xform_name(name))(**parameters)

@@ -43,8 +43,8 @@ _ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
 class SnsAnnouncer(Adapter):
     """The port `Announcer`: SNS has taken the message when `Publish` returns."""
 
-    def __init__(self, clients: Clients, topic_arn: str, seal: Seal) -> None:
-        super().__init__(clients, topic_arn)
+    def __init__(self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True) -> None:
+        super().__init__(clients, topic_arn, patient=patient)
         self._seal = seal
 
     def reaches(self, addresses: Collection[str]) -> bool:

@@ -42,6 +42,12 @@ class Parts(Basics):
         return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), self.seal)
 
     @cached_property
+    def hasty_announcer(self) -> Announcer:
+        """Gives up within seconds: for what must not wait for a message, and sends it later."""
+        seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
+        return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), seal, patient=False)
+
+    @cached_property
     def accounts(self) -> Accounts:
         known = self.settings
         role = known.member_role_name or None

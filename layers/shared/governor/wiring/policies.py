@@ -61,7 +61,9 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             _log.warning("the policy: %s", problem)
         return swept(policies.base().policy, hub.account, hub.region)
 
-    review = parts.fill(ReviewPolicy, parse=parse_policy, parse_accepted=accepted)
+    # The sweep goes on under the version before, and the next one tries again.
+    hasty = parts.hasty_announcer
+    review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
     return SweepPlan(review, ready(present(parts), places))
 
 
