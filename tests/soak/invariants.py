@@ -73,7 +73,10 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
         yield f"{name}: the mode is observe"
     yield from (f"{name}: {why}" for why in _unheard(cloud, episode, deed))
     record = cloud.state.record(TARGET, deed.instance_id)
-    in_the_middle = len(_noes(cloud, episode)) > len(_noes(cloud, episode, deed))
+    # One that is refused because the call has begun is stored all the same.
+    in_the_middle = len(_noes(cloud, episode)) > len(_noes(cloud, episode, deed)) or any(
+        one.at >= cloud.began[-1] for one in _refused(cloud, episode)
+    )
     if record.hold.exempt_reason is not None and not in_the_middle:
         yield f"{name}: it is exempt"
     if record.hold.snoozed_until is not None and record.hold.snoozed_until > deed.at and not in_the_middle:
@@ -121,6 +124,17 @@ def _noes(cloud: Cloud, episode: Episode, deed: Deed | None = None) -> list[Pres
         and one.answer in ("keep", "exempt", "hold")
         and one.status in _ANSWERED
         and one.at <= until
+    ]
+
+
+def _refused(cloud: Cloud, episode: Episode) -> list[Press]:
+    """Who has said no and was refused."""
+    return [
+        one
+        for one in cloud.presses
+        if one.approval_id == episode.approval_id
+        and one.answer in ("keep", "exempt", "hold")
+        and one.status == 409
     ]
 
 

@@ -11,7 +11,8 @@
     │   ├── SignInRefused           what came back does not prove who it is
     │   └── IssuerUnavailable       the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
-    │   └── NotAllowed              this person may not give this answer; others may
+    │   ├── NotAllowed              this person may not give this answer; others may
+    │   └── TooLate                 EC2 has been asked for what the answer would have held
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     │   ├── Held                    somebody holds the episode: nothing more of its plan is done
@@ -127,6 +128,9 @@ class DecisionRefused(GovernorError):
 
 
 class NotAllowed(DecisionRefused): ...
+
+
+class TooLate(DecisionRefused): ...
 
 
 class SafetyError(GovernorError): ...

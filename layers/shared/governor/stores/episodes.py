@@ -18,6 +18,7 @@ from governor.domain.approvals.approval import (
     hold_after,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import Step
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import as_utc
@@ -154,6 +155,11 @@ class Episodes(Store):
             *_standing(episode.ref, standing),
         )
 
+    def stand(self, ref: EpisodeRef, standing: Hold) -> None:
+        """Store a keep or an exemption by itself: it came too late to hold the episode."""
+        for write in _standing(ref, standing):
+            self._table.write(write)
+
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
         """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
@@ -182,10 +188,14 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid it; true when nobody was noted before. Raises: ConflictError unless closed."""
+        """Note who undid it; true when nobody was noted before.
+
+        Raises: ConflictError unless it is closed, or EC2 was asked to stop the instance.
+        """
         key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
+        was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
         try:
-            self._table.write(update(key, undone, _CLOSED & _unset("undone_at")))
+            self._table.write(update(key, undone, was_stopped & _unset("undone_at")))
         except ConflictError:
             if (self._table.get(key) or {}).get("undone_at") is None:
                 raise

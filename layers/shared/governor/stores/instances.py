@@ -74,8 +74,9 @@ class Instances(Store):
         self._table.wins(delete(keys.instance(target, instance_id), alone))
 
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
-        """Leave the instance alone until then, as a decision to keep it would."""
-        self._set(target, instance_id, "snoozed_until", until)
+        """Leave the instance alone until then, as a decision to keep it would; a longer one stays."""
+        is_longer = absent("snoozed_until") | where("snoozed_until", "<", until)
+        self._table.holds(update(keys.instance(target, instance_id), {"snoozed_until": until}, is_longer))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""

@@ -16,6 +16,7 @@ from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Action, Mode
 from governor.errors import ConflictError, DecisionRefused, Held, NotAllowed, SafetyError
 from governor.usecases.approvals.decide import Decide, Decided
+from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
@@ -120,23 +121,101 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     ("answer", "more"),
     [(Answer.HOLD, {}), (Answer.KEEP, {"keep_until": LATER}), (Answer.EXEMPT, {"reason": "demo"})],
 )
-def test_after_the_call_the_answer_says_that_it_had_begun(answer: Answer, more: dict[str, Any]) -> None:
-    """With the way back; nothing is stored, and undo no longer says that nothing was stopped."""
+@pytest.mark.parametrize("action", [Action.STOP, Action.TERMINATE])
+def test_after_the_call_the_answer_says_that_it_had_begun(
+    action: Action, answer: Answer, more: dict[str, Any]
+) -> None:
+    """With the way back. A keep and an exemption are stored all the same, and nobody holds it."""
+    world = World(action=action)
+    if action is Action.STOP:
+        world.put_away(world.ref, Step.STOP)
+    else:
+        world.stop_and_snapshot()
+        world.put_away(world.ref, Step.TERMINATE)
+    way = r"stop it on .* button to start it" if action is Action.STOP else r"terminate it on .* keep it"
+    with pytest.raises(DecisionRefused, match=rf"too late to hold it.*EC2 was asked to {way}") as refused:
+        decide(world, answer, **more)
+    hold = world.state.record(TARGET, world.ref.instance_id).hold
+    assert more.get("keep_until") == hold.snoozed_until
+    assert (answer is Answer.EXEMPT) is (hold.exempt_reason is not None)
+    assert (answer is not Answer.HOLD) is ("your answer is stored" in str(refused.value))
+    assert held(world) is None
+    if action is Action.TERMINATE:
+        assert "no longer exists" in undo(world) or "EC2 was asked to terminate it" in undo(world)
+
+
+def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> None:
+    """Too late or not: a keep needs a date that the policy allows, an exemption somebody who may."""
     world = World()
     world.put_away(world.ref, Step.STOP)
-    with pytest.raises(
-        DecisionRefused, match=r"too late to hold it. EC2 was asked to stop it on .* start it"
-    ):
-        decide(world, answer, **more)
-    assert world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until is None
-    assert held(world) is None
-    assert "still being carried out" in undo(world)
+    with pytest.raises(DecisionRefused, match="at most 30 days"):
+        decide(world, Answer.KEEP, keep_until=NOW + timedelta(days=90))
+    with pytest.raises(NotAllowed):
+        decide(world, Answer.EXEMPT, person=None, reason="demo")
+    hold = world.state.record(TARGET, world.ref.instance_id).hold
+    assert (None, None) == (hold.snoozed_until, hold.exempt_reason)
 
-    gone = World(action=Action.TERMINATE)
-    gone.stop_and_snapshot()
-    gone.put_away(gone.ref, Step.TERMINATE)
-    with pytest.raises(DecisionRefused, match=r"EC2 was asked to terminate it"):
-        decide(gone, answer, **more)
+
+def progress(world: World, until: Until) -> bool:
+    """Whether the workflow goes on to its next step."""
+    look = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
+    )
+    return look(world.ref, until).done
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
+    """As soon as EC2 shows it stopped; no day of waiting, and the record says that it runs again."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    if kept:
+        with pytest.raises(DecisionRefused, match="answer is stored"):
+            decide(world, Answer.KEEP, keep_until=NOW + timedelta(days=20))
+    world.take_snapshot(world.ref)
+    world.change_instance(state="stopping")
+    assert "still stopping; try again in a minute" in undo(world)
+    world.change_instance(state="stopped")
+    world.clock.moment += timedelta(hours=20)
+    view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
+    assert (False, True) == (view.can_hold, view.can_undo)
+    assert not progress(world, Until.SNAPSHOTS_COMPLETED)
+
+    assert "EC2 has been asked to start it" in undo(world)
+
+    instance = world.ec2.instances[world.ref.instance_id]
+    assert instance.state in ("pending", "running")
+    assert not ShowApproval(world.state, world.clock)(APPROVAL_ID).can_undo
+    assert "bob@example.com has already had it started" in undo(world)
+    with pytest.raises(SafetyError):
+        world.put_away(world.ref, Step.STOP)
+    assert progress(world, Until.STOPPED)
+    assert progress(world, Until.SNAPSHOTS_COMPLETED)
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+    alert = world.announcer.sent[-1]
+    assert "was started again" in alert.subject
+    text = "\n".join(alert.lines)
+    assert "bob@example.com (mail link) had it started again" in text
+    assert "It saves" not in alert.subject + text
+    assert "button to start it again" not in text
+    assert Outcome.STOPPED is episode_of(world).became
+    record = world.state.record(TARGET, world.ref.instance_id)
+    # A keep that was stored is not cut short by the day after an undo.
+    left_alone = NOW + (timedelta(days=20) if kept else timedelta(hours=44))
+    assert (left_alone, None) == (record.hold.snoozed_until, record.open_episode)
+
+
+def test_what_is_not_stopped_by_its_open_episode_is_not_started() -> None:
+    """A rehearsal stops nothing, whoever stopped it; a plan that terminates must be held first."""
+    rehearsal = World(mode=Mode.OBSERVE)
+    rehearsal.put_away(rehearsal.ref, Step.STOP)
+    rehearsal.change_instance(state="stopped")
+    assert "did not stop the instance" in undo(rehearsal)
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    assert "hold it first" in undo(world)
+    view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
+    assert (True, False) == (view.can_hold, view.can_undo)
 
 
 @pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])

@@ -130,9 +130,9 @@ def test_an_episode_that_stopped_nothing_has_nothing_to_undo(outcome: Outcome) -
     assert (False, 0) == (undo(world).done, starts(world))
 
 
-def test_an_open_episode_has_nothing_to_undo() -> None:
-    """Its workflow still acts."""
-    world = World()
+def test_an_open_episode_that_terminates_is_not_undone() -> None:
+    """Its workflow still acts; a plan that ends in a stop has a test in `test_hold.py`."""
+    world = World(action=Action.TERMINATE)
     world.put_away(world.ref, Step.STOP)
 
     assert not undo(world).done

@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, as_utc
 from governor.domain.wording import clock, people
-from governor.errors import DecisionRefused
+from governor.errors import DecisionRefused, TooLate
 
 _KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
 _EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
@@ -153,12 +153,24 @@ def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
     return acts_by_itself(episode, approval, now) and approval.brake is None and episode.begun_at is None
 
 
+def too_late(episode: Episode, now: datetime) -> str | None:
+    """Return why no hold comes before the final step, and what to do instead; `None` where one does."""
+    if episode.begun_at is None:
+        return None
+    asked = (
+        f"EC2 was asked to {episode.final_step.value} it on {clock(episode.begun_at, episode.time_zone, now)}"
+    )
+    if episode.final_step is Step.STOP:
+        return f"{asked}: once it is stopped, its record has a button to start it again"
+    return f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 is not asked again"
+
+
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
     """Let an answer through that holds an episode which acts by itself.
 
     Raises:
-        DecisionRefused: the call has begun, somebody holds it already, nothing is to be held, or the answer
-            is incomplete.
+        TooLate: the call has begun.
+        DecisionRefused: somebody holds it already, nothing is to be held, or the answer is incomplete.
     """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
@@ -166,20 +178,18 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         if episode.outcome is not None:
             why = f"it is over ({episode.outcome.value}): there is nothing left to hold"
         raise DecisionRefused(why, status=status)
-    if episode.begun_at is not None:
-        at = clock(episode.begun_at, episode.time_zone, now)
-        doing, instead = "stop", ": once it is stopped, its record has a button to start it again"
-        if episode.final_step is Step.TERMINATE:
-            doing, instead = "terminate", ", when its snapshots were completed"
-        why = f"too late to hold it. EC2 was asked to {doing} it on {at}{instead}"
-        raise DecisionRefused(why, status=status)
-    if approval.brake is not None and decision.answer is Answer.HOLD:
-        why = f"it is already {people(approval.brake.why)}, so nothing more is done"
-        raise DecisionRefused(why, status=status)
     incomplete = _why_incomplete(decision, now, approval.keep_at_most)
     if incomplete is not None:
         # As for a question: the person may correct it and send it again.
         raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
+    if (late := too_late(episode, now)) is not None:
+        stored = (
+            "" if decision.answer is Answer.HOLD else ", but your answer is stored for when it runs again"
+        )
+        raise TooLate(f"too late to hold it{stored}. {late}", status=status)
+    if approval.brake is not None and decision.answer is Answer.HOLD:
+        why = f"it is already {people(approval.brake.why)}, so nothing more is done"
+        raise DecisionRefused(why, status=status)
 
 
 def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:

@@ -402,7 +402,8 @@ def _end(
     episode: Episode, outcome: Outcome, approval: Approval | None, again: str, at: UtcDatetime
 ) -> dict[str, object]:
     """Return what a message names of an end that is no failure."""
-    acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
+    undone = episode.undone_at is not None
+    acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not undone
     held_stopped = outcome is Outcome.HELD and Step.STOP in episode.steps_done
     per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
     words: dict[str, object] = {
@@ -412,9 +413,11 @@ def _end(
         "by_whom": _by_whom(episode, outcome, approval),
         "after_hold": _after_hold(episode, approval, at, again),
         "snapshots": ", ".join(episode.snapshot_ids),
-        "startable": outcome is Outcome.STOPPED or held_stopped,
+        "startable": (outcome is Outcome.STOPPED or held_stopped) and not undone,
         "restart": [restart_text(episode)] if acted else [],
     }
+    if undone and outcome is Outcome.STOPPED:
+        words["outcome"] = "restarted"
     return words | ({"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {})
 
 
@@ -478,6 +481,7 @@ def left_behind(episode: Episode) -> tuple[str, str]:
     """Return what was and was not done by a flow that did not get to its end: in short, and as sentences."""
     done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
     values: dict[str, object] = {step.name.lower(): step in done for step in Step}
+    values["undone"] = episode.undone_at is not None
     parts = said("steps done", values)
     short, long = said("left behind", {**values, "first": "".join(parts[:1]), "all": " and ".join(parts)})
     return short, long

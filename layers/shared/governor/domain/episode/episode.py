@@ -235,6 +235,13 @@ class Episode:
         return self.became is Outcome.STOPPED
 
     @property
+    def can_be_started(self) -> bool:
+        """Whether people may have it started again: this episode stopped it, and does no more to it."""
+        is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
+        is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
+        return self.undone_at is None and (self.has_stopped_it or is_last)
+
+    @property
     def snapshot_ids(self) -> tuple[str, ...]:
         return tuple(sorted(self.snapshots))
 

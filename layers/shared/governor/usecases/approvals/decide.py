@@ -20,9 +20,9 @@ from governor.domain.approvals.approval import (
 from governor.domain.approvals.messages import first_yes_alert
 from governor.domain.approvals.terms import check_terms
 from governor.domain.episode.episode import Episode
-from governor.domain.sweep.verdict import NO_HOLD
+from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import UtcDatetime
-from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound
+from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound, TooLate
 from governor.ports import Announcer, Clock, Workflow
 from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
@@ -124,16 +124,25 @@ class Decide:
         now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
         if _repeats(approval.brake, brake):
             return held
-        check_hold(episode, approval, decision, now)
         check_terms(episode.terms, episode.plan, decision)
+        standing = hold_after(NO_HOLD, decision, None)
         try:
-            self.state.hold(episode, brake, hold_after(NO_HOLD, decision, None))
-        except ConflictError:
-            stored = self._approval(approval.approval_id)
-            if not _repeats(stored.brake, brake):
-                check_hold(self._episode(stored), stored, decision, now)
-                raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
+            check_hold(episode, approval, decision, now)
+            self._take_hold(episode, brake, standing, decision)
+        except TooLate:
+            # It holds nothing of this plan any more; guards and sweeps still read it.
+            self.state.stand(episode.ref, standing)
+            raise
         return held
+
+    def _take_hold(self, episode: Episode, brake: Brake, standing: Hold, decision: Decision) -> None:
+        try:
+            self.state.hold(episode, brake, standing)
+        except ConflictError:
+            stored = self._approval(episode.approval_id)
+            if not _repeats(stored.brake, brake):
+                check_hold(self._episode(stored), stored, decision, self.clock.now())
+                raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
     def _episode(self, approval: Approval) -> Episode:
         episode = self.state.episode(approval.episode)

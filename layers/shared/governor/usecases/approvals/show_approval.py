@@ -59,8 +59,8 @@ class ApprovalView:
 
     @property
     def can_undo(self) -> bool:
-        """Return whether the instance was stopped by this episode and nobody had it started again."""
-        return self.episode.has_stopped_it and self.episode.undone_at is None
+        """Return whether its page has the button to start the instance again."""
+        return self.episode.can_be_started
 
     @property
     def idle(self) -> IdleSpan | None:

@@ -68,6 +68,8 @@ class CheckProgress:
             if approval is not None and approval.brake is not None:
                 # Nothing waits for them any more: the recheck after this ends the episode.
                 return Progress(done=True, wait_seconds=0)
+        if episode.undone_at is not None:
+            return Progress(done=True, wait_seconds=0)  # It runs again: what is left is to record it.
         step = _STEP[until]
         since = episode.steps_done.get(step.value)
         if since is None:

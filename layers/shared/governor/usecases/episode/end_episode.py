@@ -115,6 +115,8 @@ class RecordOutcome:
             outcome, reason = episode.outcome, episode.outcome_reason or reason
         else:
             outcome, reason = self._as_answered(episode, outcome, reason)
+            if outcome is Outcome.STOPPED and episode.undone_by is not None:
+                reason = f"it was stopped, and {episode.undone_by} had it started again"
             rule = policy_or_base(self.policies, episode.instance).approval
             was_told = self._was_told(episode, outcome, reason)
             quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)

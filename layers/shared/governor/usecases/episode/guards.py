@@ -20,6 +20,7 @@ from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
+from governor.domain.sweep.verdict import NO_HOLD
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime, iso, minutes
 from governor.errors import GovernorError, Held, Interrupted, MustWait, SafetyError, Throttled, Unavailable
@@ -122,6 +123,9 @@ class Guards:
         # What keeps a copy destroys nothing.
         if step is not Step.SNAPSHOT and record.is_warned(self.clock.now()):
             raise Interrupted("EC2 has announced that it takes the instance back: it may be saving its work")
+        if step is Step.SNAPSHOT and episode.begun_at is not None:
+            # It came too late to hold the stop; what is stopped gets its copy.
+            record = replace(record, hold=NO_HOLD)
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             _authorised(episode, approval, applied.policy)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor import ports
-from governor.domain.approvals.approval import Approval
+from governor.domain.approvals.approval import Approval, too_late
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
-from governor.domain.units import iso
+from governor.domain.units import UtcDatetime, iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import UndoAnswer, policy_or_base
 from governor.stores import StateTable
@@ -48,7 +48,7 @@ class UndoEpisode:
         if episode is None:
             return UndoAnswer(False, "there is no such episode")
         approval = self.state.approval(episode.approval_id)
-        if (refusal := _refusal(episode, approval)) is not None:
+        if (refusal := _refusal(episode, approval, self.clock.now())) is not None:
             return UndoAnswer(False, refusal)
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
         instance = self.instances.describe(target, ref.instance_id)
@@ -86,18 +86,18 @@ class UndoEpisode:
             _log.exception("nobody could be notified of an undo")
 
 
-def _refusal(episode: Episode, approval: Approval | None) -> str | None:
+def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str | None:
+    if episode.can_be_started:
+        return None
     if episode.outcome is Outcome.TERMINATED:
         return "a terminated instance cannot be started; the record says what is needed to rebuild it"
-    if episode.phase is not Phase.CLOSED and Step.STOP in episode.steps_done:
-        if approval is None or approval.brake is None:
-            return "its plan is still being carried out: hold it first where that is offered, then try again"
-        return "it is on hold, and its record is being closed: try again in five minutes"
-    if not episode.has_stopped_it:
-        return "this episode did not stop the instance, so there is nothing to undo"
     if episode.undone_at is not None:
         return f"{episode.undone_by} has already had it started, on {iso(episode.undone_at)}"
-    return None
+    if episode.phase is not Phase.CLOSED and episode.plan.destroys and Step.STOP in episode.steps_done:
+        if approval is not None and approval.brake is not None:
+            return "it is on hold, and its record is being closed: try again in five minutes"
+        return too_late(episode, now) or "its plan is still being carried out: hold it first, then try again"
+    return "this episode did not stop the instance, so there is nothing to undo"
 
 
 def _not_startable(instance: Instance, episode: Episode) -> str | None:
