@@ -27,9 +27,9 @@ def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
     return world, instance_id, ref
 
 
-def book(world: FleetWorld, ref: EpisodeRef) -> None:
+def book(world: FleetWorld, ref: EpisodeRef, outcome: Outcome = Outcome.STOPPED) -> None:
     """The last step of the workflow."""
-    recorder(world)(ref, Outcome.STOPPED, "the instance is stopped")
+    recorder(world)(ref, outcome, "as the recheck says")
 
 
 def restart(world: FleetWorld, instance_id: str, minutes: float) -> datetime:
@@ -55,6 +55,17 @@ def test_a_restart_before_the_booking_ends_the_saving(minutes: float, false_stop
     world.sweep(5)
 
     assert (at, false_stop) == (only_entry(world).ended_at, only_entry(world).false_stop)
+
+
+def test_a_restart_that_ends_the_episode_ends_the_saving_of_its_stop() -> None:
+    """Seen in a storm: restarted while the next step waited; the episode failed, and its stop saved on."""
+    world, instance_id, ref = stopped_by_us()
+    at = restart(world, instance_id, 70)
+    world.clock.moment = NOW + timedelta(minutes=85)
+    book(world, ref, Outcome.FAILED)
+    world.sweep(5)
+
+    assert (Outcome.STOPPED, at) == (only_entry(world).outcome, only_entry(world).ended_at)
 
 
 def test_a_restart_whose_event_was_lost_ends_the_saving() -> None:

@@ -40,7 +40,7 @@ class FollowUp:
         for case in sweep.cases:
             sweep.attempt(case.id, self._follow_up, sweep, case)
             fresh = sweep.now - case.instance.launch_time < _SETTLE_WITHIN
-            if case.record.last_outcome is Outcome.STOPPED and fresh:
+            if case.record.last_outcome is not None and fresh:  # a stop may have come before any outcome
                 sweep.attempt(case.id, self._settle, sweep, case)
         listed = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
