@@ -139,6 +139,12 @@ class Episodes(Store):
                 raise Held(approval.brake.why) from None
             raise
 
+    def forget_step(self, episode: Episode, step: str) -> None:
+        """Take the note of a step back: no call of it can come any more, unless it was rechecked since."""
+        others = {name: at for name, at in episode.steps_done.items() if name != step}
+        is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at)
+        self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
+
     def hold(self, episode: Episode, brake: Brake, standing: Hold) -> None:
         """Hold the episode, unless its final step was noted before, and store what the answer says of the
         instance. A keep or an exemption may follow a hold.

@@ -14,7 +14,16 @@ from governor.domain.approvals.approval import Answer, ApprovalStatus, Brake, De
 from governor.domain.episode.episode import Episode, Outcome, Terms
 from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Action, Mode
-from governor.errors import ConflictError, DecisionRefused, Held, NotAllowed, SafetyError
+from governor.domain.sweep.breaker import BreakerState
+from governor.errors import (
+    ConflictError,
+    DecisionRefused,
+    Held,
+    MustWait,
+    NotAllowed,
+    SafetyError,
+    Unavailable,
+)
 from governor.usecases.approvals.decide import Decide, Decided
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.episode.check_progress import CheckProgress
@@ -338,3 +347,44 @@ def test_an_expiry_that_acts_can_be_held() -> None:
     world.state.void(APPROVAL_ID, "nobody answered in time", expired=True)
     with pytest.raises(Held):
         world.put_away(world.ref, Step.STOP)
+
+
+def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
+    """Noted, failed, then delayed by a freeze: while it waits, the hold is free again, and it wins."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.ec2.failures["terminate"] = [Unavailable("503", operation="ec2:TerminateInstances")]
+    with pytest.raises(Unavailable):
+        world.put_away(world.ref, Step.TERMINATE)
+    world.state.freeze_hub(BreakerState(world.clock.now(), "outage", turned=40))
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.TERMINATE)
+    # The call may still be under way: the note stands, and so does the answer.
+    world.recheck(world.ref, Step.TERMINATE)
+    with pytest.raises(DecisionRefused, match="too late"):
+        decide(world)
+
+    world.clock.moment += timedelta(minutes=21)
+    assert world.recheck(world.ref, Step.TERMINATE).wait is not None
+    assert ["stop", "snapshot"] == sorted(episode_of(world).steps_done, key=["stop", "snapshot"].index)
+    assert decide(world).holds
+    world.state.release_hub()
+    assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
+    world.let_through(Step.TERMINATE)
+    with pytest.raises(Held):
+        world.put_away(world.ref, Step.TERMINATE)
+    # The one that failed; none came after it.
+    assert ["stop", "terminate"] == world.writes()
+    assert "stopped" == world.ec2.instances[world.ref.instance_id].state
+
+
+def test_a_note_is_not_taken_back_after_a_newer_recheck() -> None:
+    """Another recheck let the call through meanwhile: it may be under way."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    before = episode_of(world)
+    world.state.note_step(world.ref, Step.TERMINATE.value, world.clock.now())
+    world.clock.moment += timedelta(minutes=30)
+    world.let_through(Step.TERMINATE)
+    world.state.forget_step(before, Step.TERMINATE.value)
+    assert Step.TERMINATE.value in episode_of(world).steps_done

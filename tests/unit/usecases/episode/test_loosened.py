@@ -37,6 +37,7 @@ LOOSER: dict[str, dict[str, Any]] = {
         "released_memory_below_percent": 50.0,
         "released_for_minutes": 5,
         "notice_minutes": 5.0,
+        "wait_at_most_hours": 168,
     },
 }
 

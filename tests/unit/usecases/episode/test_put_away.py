@@ -268,6 +268,31 @@ def test_no_termination_when_one_volume_has_no_snapshot() -> None:
         world.put_away(world.ref, Step.TERMINATE)
 
 
+def test_a_snapshot_of_another_volume_than_was_recorded_does_not_count() -> None:
+    """Each recorded id is there and completed, but of the other volume."""
+    volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
+    world = World(action=Action.TERMINATE, changes={"volumes": volumes})
+    world.stop_and_snapshot()
+    other = {"vol-1": "vol-2", "vol-2": "vol-1"}
+    for key, (snapshot, tags) in world.ec2.snapshots.items():
+        world.ec2.snapshots[key] = (replace(snapshot, volume_id=other[snapshot.volume_id]), tags)
+
+    with pytest.raises(SafetyError, match="no completed snapshot of vol-1, vol-2"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_of_another_type_than_was_asked_about() -> None:
+    """Somebody rebuilds the stopped instance."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.change_instance(instance_type="g5.2xlarge")
+
+    with pytest.raises(SafetyError, match="type was changed to g5"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
 def test_snapshots_of_another_episode_do_not_count() -> None:
     """Last month's snapshot holds last month's data."""
     world = World(action=Action.TERMINATE)

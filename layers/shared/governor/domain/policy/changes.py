@@ -102,6 +102,7 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
 _OF_A_PROOF = (
     *("ask_after_minutes", "ask_after_released_minutes"),
     *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
+    "wait_at_most_hours",
 )
 """The settings of `approval` that are compared; of `idle` and `vetoes` all are."""
 _Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)

@@ -238,6 +238,8 @@ class Guards:
             if volume.delete_on_termination is not asked.get(volume.volume_id, volume.delete_on_termination):
                 which = volume.volume_id
                 raise SafetyError(f"DeleteOnTermination of {which} was changed since it was asked about")
+        if instance.instance_type != episode.instance.instance_type:
+            raise SafetyError(f"its type was changed to {instance.instance_type} since it was asked about")
         if added := sorted({volume.volume_id for volume in instance.volumes} - asked.keys()):
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
 

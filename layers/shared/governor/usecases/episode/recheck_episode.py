@@ -25,6 +25,9 @@ from governor.usecases.brakes import (
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
+_EC2_SETTLES = timedelta(minutes=5)
+"""How long a call that was begun may take, and what it changed may not be seen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
@@ -71,11 +74,25 @@ class RecheckEpisode:
             return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
         elif (ended := self._no_longer_idle(cleared, now, waits=held_back is not None)) is not None:
             return ended
+        if before is Step.TERMINATE and not cleared.dry_run:
+            self._free_for_a_hold(cleared, now)
         if held_back is not None:
             self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
             return held_back
         self.state.clear_step(ref, before.value, now)
         return Rechecked(True, None, "everything is as it was asked about")
+
+    def _free_for_a_hold(self, cleared: Cleared, now: UtcDatetime) -> None:
+        """Forget a termination that EC2 has not taken: until it is asked again, it can be held.
+
+        The call needs a recent recheck; once that is long over, none is under way.
+        """
+        episode, valid = cleared.episode, cleared.applied.policy.plan.recheck_valid_minutes
+        is_over = (
+            episode.cleared_at is None or now - episode.cleared_at > timedelta(minutes=valid) + _EC2_SETTLES
+        )
+        if Step.TERMINATE.value in episode.steps_done and is_over:
+            self.state.forget_step(episode, Step.TERMINATE.value)
 
     def _no_longer_idle(self, cleared: Cleared, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
         """Judge the running instance again. While the step `waits`, only work ends the episode: in an
