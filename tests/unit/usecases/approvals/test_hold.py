@@ -326,6 +326,14 @@ def test_a_keep_that_lost_to_a_yes_becomes_a_hold() -> None:
         world.put_away(world.ref, Step.STOP)
 
 
+def test_a_late_yes_holds_nothing() -> None:
+    """Another one was first; what was approved goes on."""
+    world = World()
+    with pytest.raises(DecisionRefused, match="has already decided: approved"):
+        decide(world, Answer.APPROVE)
+    assert held(world) is None
+
+
 def test_whoever_may_keep_may_hold() -> None:
     """A list's link holds only where the policy lets it keep; an open question has nothing to hold."""
     decide(World(), person=None)
