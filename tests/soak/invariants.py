@@ -72,19 +72,28 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
     if episode.mode is Mode.OBSERVE:
         yield f"{name}: the mode is observe"
     yield from (f"{name}: {why}" for why in _unheard(cloud, episode, deed))
+    yield from (f"{name}: {why}" for why in _kept(cloud, episode, deed))
     record = cloud.state.record(TARGET, deed.instance_id)
-    # One that is refused because the call has begun is stored all the same.
-    in_the_middle = len(_noes(cloud, episode)) > len(_noes(cloud, episode, deed)) or any(
-        one.at >= cloud.began[-1] for one in _refused(cloud, episode)
-    )
-    if record.hold.exempt_reason is not None and not in_the_middle:
-        yield f"{name}: it is exempt"
-    if record.hold.snoozed_until is not None and record.hold.snoozed_until > deed.at and not in_the_middle:
-        yield f"{name}: it is kept until {record.hold.snoozed_until}"
     if deed.what != "snapshot" and record.is_warned(deed.at):
         yield f"{name}: EC2 takes it back, and its work is being saved"
     if deed.what == "terminate":
         yield from (f"{name}: {why}" for why in _unsaved(cloud, episode, deed))
+
+
+def _kept(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
+    """Whether what is stored forbids it."""
+    stopped = any(one.what == "stop" and one.episode == deed.episode for one in cloud.deeds)
+    if deed.what == "snapshot" and stopped:
+        return  # what came too late for the stop is stored, and what is stopped gets its copy
+    hold = cloud.state.record(TARGET, deed.instance_id).hold
+    # One that is refused because the call has begun is stored all the same.
+    in_the_middle = len(_noes(cloud, episode)) > len(_noes(cloud, episode, deed)) or any(
+        one.at >= cloud.began[-1] for one in _refused(cloud, episode)
+    )
+    if hold.exempt_reason is not None and not in_the_middle:
+        yield "it is exempt"
+    if hold.snoozed_until is not None and hold.snoozed_until > deed.at and not in_the_middle:
+        yield f"it is kept until {hold.snoozed_until}"
 
 
 def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
