@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -62,9 +63,12 @@ def spans(number: int, days: int, chance: random.Random) -> Iterator[Span]:
         yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=evening) - summer
 
 
-def run(seed: int, days: int = 30, extra: Sequence[tuple[int, datetime]] = ()) -> Month:
-    """One month. `extra` are instances whose agents publish zeros from a moment on."""
-    chance, broken = random.Random(seed), dict(extra)  # noqa: S311 - no secret
+def run(seed: int, days: int = 30, extra: Sequence[tuple[int, Span]] = ()) -> Month:
+    """One month. `extra` are instances and when their agents publish zeros."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    broken: dict[int, list[Span]] = defaultdict(list)
+    for number, span in extra:
+        broken[number].append(span)
     works = [list(spans(number, days, chance)) for number in range(INSTANCES)]
     state, announcer = MemoryStateTable(), RecordingAnnouncer()
     breaker = FreezePlans(state, announcer, HUB)
@@ -78,7 +82,8 @@ def run(seed: int, days: int = 30, extra: Sequence[tuple[int, datetime]] = ()) -
             while position[number] < len(works[number]) and works[number][position[number]][1] <= now:
                 position[number] += 1
             mine = works[number][position[number] :]
-            at_work = bool(mine) and mine[0][0] <= now and not (number in broken and broken[number] <= now)
+            zeros = any(first <= now < last for first, last in broken.get(number, ()))
+            at_work = bool(mine) and mine[0][0] <= now and not zeros
             if at_work != before[number]:
                 changed.append(_case(number, before[number], at_work))
                 before[number] = at_work

@@ -17,7 +17,7 @@ UNSEEN = (
     "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
     "delivery: a channel that the people who are asked read (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
-    "tags: who may change Purpose, Owner and the exemption tag, by IAM or an SCP",
+    "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",
 )
 """What no document shows; printed so that somebody looks."""

@@ -308,6 +308,7 @@ MARKING = "arn:aws:iam::210987654321:role/gpu-governor-member-sweeper"
     [
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"]}, False),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Team", "PURPOSE"]}, False),
+        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Lifecycle"]}, False),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"], "ec2:CreateAction": "RunInstances"}, True),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["GpuGovernor"]}, True),
         (DEVELOPER, "ec2:DeleteTags", {"aws:TagKeys": ["GpuGovernor"]}, False),
@@ -328,11 +329,15 @@ def test_the_example_keeps_others_from_tagging(
     assert may_do is allows([EVERYTHING, *SCP], request)
 
 
-@pytest.mark.parametrize("action", ["iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy"])
-def test_the_example_keeps_others_from_the_governors_roles(action: str) -> None:
-    """A role of the expected name would be trusted by members without `HubRoleArns`."""
+@pytest.mark.parametrize("role", [LOOKALIKE, PLATFORM], ids=["gpu-governor", "platform"])
+@pytest.mark.parametrize(
+    "action", ["iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy", "iam:PassRole"]
+)
+def test_the_example_keeps_others_from_the_governors_roles(action: str, role: str) -> None:
+    """A role of the expected name would be trusted by members without `HubRoleArns`, one that is passed to a
+    function acts as the governor, and a new platform role is exempt from all of this."""
     for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):
-        request = Request(action, LOOKALIKE, {"aws:PrincipalArn": principal})
+        request = Request(action, role, {"aws:PrincipalArn": principal})
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 

@@ -6,11 +6,11 @@ Each has a partition of its own (`docs/state.md`), so that IAM can say who write
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from governor.domain.instance import Target
-from governor.domain.sweep.breaker import DAYS_KEPT, BreakerState, HourCount, Hub, hour_of
+from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
 from governor.stores.table import Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
@@ -56,7 +56,7 @@ class Brakes(Store):
         oldest = now - timedelta(days=DAYS_KEPT)
         if hub.freeze is not None:
             oldest = min(oldest, hub.freeze.tripped_at - timedelta(days=DAYS_KEPT))
-        old = [f"{kind}{hour:{_HOUR}}" for hour in hub.hours if hour < oldest for kind in (_TURNED, _BACK)]
+        old = _counts(hour for hour in hub.hours if hour < oldest)
         add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
         if add:
             self._table.write(update(_HUB, {}, remove=old, add=add))
@@ -73,27 +73,27 @@ class Brakes(Store):
         """Change the freeze that stands; one that has ended stays ended."""
         self._table.holds(update(_HUB, {"freeze": state}, present("freeze")))
 
-    def release_hub(self) -> bool:
-        """End the freeze; true when this call did."""
-        return self._table.holds(update(_HUB, {}, present("freeze"), remove=["freeze"]))
+    def release_hub(self, forget: Iterable[datetime] = ()) -> bool:
+        """End the freeze, and forget what was counted in these hours; true when this call did."""
+        return self._table.holds(update(_HUB, {}, present("freeze"), remove=["freeze", *_counts(forget)]))
 
     def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Count a step against its caps, once however often it is repeated, or return which is reached."""
         for _ in range(_ATTEMPTS):
-            if self._is_reserved(name, step):
+            if self._is_reserved(name, step, now):
                 return None
             if (full := self._full(caps, now)) is not None:
                 return full
             kept = {"hour": f"{now:{_HOUR}}", "caps": list(caps)}
             counting = [_counting(now, one, 1, most) for one, most in caps.items()]
-            free, until = absent("hour"), now + _RESERVED_FOR
+            free, until = absent("hour") | where("hour", "<", _holds_from(now)), now + _RESERVED_FOR
             if self._table.wins(update(_reservation(name, step), kept, free, until=until), *counting):
                 return None
         return next(iter(caps))
 
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Return which cap is reached in this hour; `None` where there is room, or the step is counted."""
-        return None if self._is_reserved(name, step) else self._full(caps, now)
+        return None if self._is_reserved(name, step, now) else self._full(caps, now)
 
     def _full(self, caps: Mapping[str, int], now: datetime) -> str | None:
         taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
@@ -111,8 +111,18 @@ class Brakes(Store):
             free = update(_reservation(name, step), {}, present("hour"), remove=["hour", "caps"])
             self._table.wins(free, *counting)
 
-    def _is_reserved(self, name: str, step: str) -> bool:
-        return "hour" in (self._table.get(_reservation(name, step)) or {})
+    def _is_reserved(self, name: str, step: str, now: datetime) -> bool:
+        hour: str = (self._table.get(_reservation(name, step)) or {}).get("hour", "")
+        return hour >= _holds_from(now)
+
+
+def _holds_from(now: datetime) -> str:
+    """Return the oldest hour whose reservations hold: a step that waited for longer is counted anew."""
+    return f"{now - HOUR:{_HOUR}}"
+
+
+def _counts(hours: Iterable[datetime]) -> list[str]:
+    return [f"{kind}{hour:{_HOUR}}" for hour in hours for kind in (_TURNED, _BACK)]
 
 
 def _counting(at: datetime, what: str, number: int, most: int | None = None) -> Write:

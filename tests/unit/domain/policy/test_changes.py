@@ -15,7 +15,7 @@ from governor.domain.settings import Risk, Section
 AUTO = "mode: auto\nmetrics: {publishers_are_trusted: true}"
 RISKS = {path: risk for path, risk, _ in settings_of(Policy())}
 HARMLESS = """
-    advice.right_size_check_every_minutes approval.ask_again_after_hours approval.delivery_limit_minutes
+    advice.right_size_check_every_minutes approval.delivery_limit_minutes
     approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
     budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent
     events.compare_spot_prices events.mass_interruption_told_singly events.mass_interruption_window_minutes

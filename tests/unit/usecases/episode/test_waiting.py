@@ -124,6 +124,18 @@ def test_a_repeated_step_counts_once() -> None:
     assert 1 == taken(world)
 
 
+def test_a_step_that_waited_for_hours_is_counted_in_the_hour_in_which_it_begins() -> None:
+    """Before, a count of an earlier hour passed caps of 0, by which everything is held back."""
+    state, later = MemoryStateTable(), NOW + timedelta(hours=5)
+    assert state.reserve("e1", "stop", CAPS, NOW) is None
+    assert state.capped("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
+    assert state.reserve("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
+    assert state.reserve("e1", "stop", CAPS, later) is None
+    assert {*CAPS} == {*state.used(later)}
+    state.give_back("e1", "stop")
+    assert [1, 0] == [state.used(at)["ORGANIZATION"] for at in (NOW, later)]
+
+
 def test_what_ec2_refuses_and_a_dry_run_count_nothing() -> None:
     """The hour's actions are for what took effect, and so is the word that it was done."""
     world = World()
@@ -188,6 +200,18 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
     world.clock.moment += timedelta(days=3)
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         ask(world.ref, Stage.ASK, None)
+
+
+@pytest.mark.parametrize("stage", [Stage.REMIND, Stage.ESCALATE])
+def test_nobody_is_urged_to_answer_while_everything_is_frozen(stage: Stage) -> None:
+    """An outage may show as idle what works; the question still waits for its answer."""
+    world = World(decide=False)
+    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    asking(world)(world.ref, stage, "token")
+    assert [] == world.announcer.sent
+    world.state.release_hub()
+    asking(world)(world.ref, stage, "token")
+    assert 1 == len(world.announcer.sent)
 
 
 def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:

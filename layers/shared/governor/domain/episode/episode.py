@@ -319,7 +319,7 @@ class Observation:
     late_since: UtcDatetime | None = None
     """When that began; kept as long as it has no data."""
     last_known: str | None = None
-    """The newest verdict that was one: not `no-data`."""
+    """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from after it."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     usd_per_hour: UsdPerHour | None = None

@@ -268,7 +268,7 @@ class ApprovalRule(Section):
     """Longest time in days for which an answer may keep an instance."""
     keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
     """Hours for which an instance is kept after a person has started it again."""
-    ask_again_after_hours: float = between(24.0, 0, 8_760, "none")
+    ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
     """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
     after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")

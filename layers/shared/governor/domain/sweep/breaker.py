@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from governor.domain.policy.policy import Breaker, Mode, Policy
-from governor.domain.sweep.verdict import IDLE, WORKING, VerdictKind
+from governor.domain.sweep.verdict import IDLE, WORKING, YOUNG, VerdictKind
 from governor.domain.units import UtcDatetime, parse_iso
 
 
@@ -33,8 +33,8 @@ class BreakerState:
 class Change:
     """One instance between two sweeps.
 
-    `last_known` is the newest verdict before this sweep that was one: a read that failed must not hide what
-    an instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
+    `last_known` is the newest verdict before this sweep that was one: neither a read that failed nor a keep
+    may hide what an instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
     """
 
     instance_id: str
@@ -58,7 +58,8 @@ class Turned:
     """One sweep in numbers.
 
     `idle` of those that `worked` at the sweep before; `silent` of those that had data then and were `heard`
-    in this one: skipped ones tell nothing. `who` are the instances that turned idle or silent.
+    in this one: skipped ones tell nothing. `who` are the instances that turned idle or silent, `unused` those
+    that are idle and have not worked since they were started.
     """
 
     worked: int
@@ -66,6 +67,12 @@ class Turned:
     heard: int
     silent: int
     who: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """Whom the breaker over all targets counts."""
+        return self.who | self.unused
 
 
 def count_turned(changes: Sequence[Change]) -> Turned:
@@ -74,7 +81,10 @@ def count_turned(changes: Sequence[Change]) -> Turned:
     heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
     idle = {change.instance_id for change in worked if change.after in IDLE}
     silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
-    return Turned(len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent))
+    unused = {change.instance_id for change in known if change.last_known in YOUNG and change.after in IDLE}
+    return Turned(
+        len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent), frozenset(unused)
+    )
 
 
 def acts_unasked(policy: Policy) -> bool:
@@ -143,6 +153,8 @@ HOUR = timedelta(hours=1)
 DAYS_KEPT = 8
 """Days of counts that are compared: a week, and the window before it."""
 _DAYS_COMPARED = 7
+_NEW_FOR = timedelta(days=2)
+"""One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until then."""
 _SHORT = 2
 """Hours of the shorter window: an outage in a quiet hour stands out of it, and not out of half a day."""
 _SHIFTS = (-1, 0, 1)
@@ -203,9 +215,7 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
 
 def left_of(hub: Hub, freeze: BreakerState, rule: Breaker) -> tuple[int, int]:
     """Return how many turned around the time of the freeze, and how many of them have not worked since."""
-    tripped = hour_of(freeze.tripped_at)
-    first, last = tripped - HOUR * (rule.hub_window_hours - 1), tripped + HOUR * _SHORT
-    counted = [one for hour, one in hub.hours.items() if first <= hour <= last]
+    counted = [hub.hours[hour] for hour in hours_around(hub, freeze, rule)]
     return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
 
 
@@ -220,13 +230,23 @@ def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
     return lifted if lifted and lifted <= now else None
 
 
+def is_new(hub: Hub, now: datetime) -> bool:
+    return not hub.hours or now - min(hub.hours) < _NEW_FOR
+
+
+def hours_around(hub: Hub, freeze: BreakerState, rule: Breaker) -> list[UtcDatetime]:
+    """Return the hours whose counts belong to the freeze."""
+    tripped = hour_of(freeze.tripped_at)
+    first, last = tripped - HOUR * (rule.hub_window_hours - 1), tripped + HOUR * _SHORT
+    return [hour for hour in hub.hours if first <= hour <= last]
+
+
 def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Breaker) -> bool:
     """Return whether plans may be carried out again. Time alone ends no freeze of everything."""
     if is_lifted(freeze, rule, now):
         return True
-    # On its first day it cannot know what is usual, and would freeze again at once.
-    is_new = not hub.hours or now - min(hub.hours) < timedelta(days=1)
-    if is_new or now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
+    # In its first days it cannot know what is usual, and would freeze again at once.
+    if is_new(hub, now) or now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
         return False
     return assess_hub(hub, now, rule) is None and is_cause_gone(*left_of(hub, freeze, rule), rule)
 

@@ -124,6 +124,7 @@ def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
 WORKING = _kinds(Family.WORKING)
 IDLE = _kinds(Family.IDLE)
 LEFT_ALONE = _kinds(Family.LEFT_ALONE)
+YOUNG = _kinds(Family.YOUNG)
 UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
 
 

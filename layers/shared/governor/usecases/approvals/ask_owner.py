@@ -73,7 +73,9 @@ class AskOwner:
                 # Decided between two stages: the earlier token no longer waits, this one does.
                 self.workflow.answer(task_token, answer_document(approval))
             return Asked(heard=True, settled=True)
-        if stage is not Stage.AWAIT:
+        urges = stage not in (Stage.ASK, Stage.AWAIT)
+        # Nobody is urged to answer a question about what an outage may show as idle.
+        if stage is not Stage.AWAIT and not (urges and self._why_frozen(episode, now)):
             # A first message may wait for a channel; the time to answer begins when one has it.
             until = expires_at - self._delivery_limit(episode) if stage is Stage.ASK else expires_at
             link = self._link(episode, expires_at)
@@ -91,13 +93,16 @@ class AskOwner:
         approval = self.state.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
             return
-        why = frozen(self.state, episode.ref.target, policies.base().policy.breaker, now)
+        why = self._why_frozen(episode, now)
         if why is None:
             return
         hours = policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
         if now - (planned.ask_at if planned else episode.opened_at) < timedelta(hours=hours):
             raise MustWait(why)
         raise SafetyError(f"{why}; the question waited for {hours} h (approval.wait_at_most_hours)")
+
+    def _why_frozen(self, episode: Episode, now: UtcDatetime) -> str | None:
+        return frozen(self.state, episode.ref.target, self.policies.base().policy.breaker, now)
 
     def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
         approval, now = self.state.approval(episode.approval_id), self.clock.now()

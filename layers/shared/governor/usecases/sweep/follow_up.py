@@ -64,7 +64,7 @@ class FollowUp:
         if record.untold is not None:
             return  # people learn of the last outcome first: the record holds one
         # Who turned in this sweep waits for the next one: by then those of all targets are counted.
-        turned = case.id in count_turned([case.change]).who
+        turned = case.id in count_turned([case.change]).counted
         if case.is_idle and case.is_proved and not case.is_quiet and not turned:
             self._start_episode(case, now)
             sweep.summary.episodes_started += 1

@@ -77,7 +77,11 @@ class FreezePlans:
             if not self.state.freeze_hub(state):
                 state = self.state.hub().freeze or state
         elif breaker.is_hub_freeze_over(hub, state, now, rule):
-            self._release(sweep, messages.hub_release(self.hub, state, now), self.state.release_hub)
+            # What was no habit must not pass for one in the week to come; what an operator lifts may.
+            learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
+            forget = [] if learns else breaker.hours_around(hub, state, rule)
+            alert = messages.hub_release(self.hub, state, now)
+            self._release(sweep, alert, lambda: self.state.release_hub(forget))
             return None
         # Sweeps at the same time send the same message, which is delivered once.
         remind = timedelta(hours=rule.remind_after_hours)
@@ -89,7 +93,8 @@ class FreezePlans:
     def _counted(self, sweep: Sweep) -> Hub:
         """Count whoever turned and is not counted in this stretch, and whoever works again."""
         known, hub = self.state.turned(sweep.target), self.state.hub()
-        new = sorted(breaker.count_turned([case.change for case in sweep.cases]).who - known.keys())
+        turned = breaker.count_turned([case.change for case in sweep.cases])
+        new = sorted(turned.counted - known.keys())
         back = sorted(case.id for case in sweep.cases if case.id in known and case.verdict.kind in WORKING)
         if not new and not back:
             return hub

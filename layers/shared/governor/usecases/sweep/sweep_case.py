@@ -15,7 +15,7 @@ from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import AppliedPolicy, Policy
 from governor.domain.sweep.breaker import Change
 from governor.domain.sweep.judging import Memory, before_reading, remembered
-from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, known_kind
+from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
 from governor.usecases.evidence.gather_evidence import Gathered
@@ -197,7 +197,7 @@ class Case:
             late_since=self._remembered.late_since,
             idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
             managed_told_at=(notified_at or before.managed_told_at) if self.verdict.manager else None,
-            last_known=before.last_known if kind is VerdictKind.NO_DATA else kind.value,
+            last_known=before.last_known if kind in (VerdictKind.NO_DATA, *LEFT_ALONE) else kind.value,
             is_late=verdict.is_late,
             project=rate.project,
             usd_per_hour=rate.usd_per_hour,
