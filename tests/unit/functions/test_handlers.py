@@ -213,7 +213,7 @@ CASES = (
         "set: {approval: {people_to_terminate: 1}}}]",
     ),
     Case("check_progress/stopped", by(CheckProgress), {"done": True}, stopping),
-    Case("record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}),
+    Case("record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}, stopping),
     Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",

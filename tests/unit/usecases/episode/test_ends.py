@@ -110,6 +110,33 @@ def test_an_outcome_of_an_answer_that_nobody_gave_is_refused(claimed: Outcome) -
     assert ApprovalStatus.PENDING is approval.status
 
 
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+@pytest.mark.parametrize(
+    "claimed",
+    [Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.TOLD, Outcome.KEPT, Outcome.EXEMPTED],
+)
+def test_an_outcome_that_the_record_contradicts_is_refused(claimed: Outcome, mode: Mode) -> None:
+    """No step was noted, it is no rehearsal, and nobody said so: nothing is closed or sent."""
+    world = World(mode=mode, decide=False, phase=Phase.ASKING)
+    with pytest.raises(SafetyError):
+        recorder(world)(world.ref, claimed, "forged: see http://evil")
+    assert Phase.ASKING is world._stored().phase
+    assert [] == world.announcer.sent
+
+
+@pytest.mark.parametrize("claimed", [Outcome.STOPPED, Outcome.TERMINATED])
+def test_an_instance_that_awaits_its_termination_is_not_recorded_as_gone(claimed: Outcome) -> None:
+    """It is stopped, whatever the payload says; nor is a termination that EC2 has not taken believed."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    with pytest.raises(SafetyError, match="the record of the episode does not"):
+        recorder(world)(world.ref, claimed, "forged")
+    world.state.note_step(world.ref, Step.TERMINATE.value, NOW)
+    with pytest.raises(SafetyError):
+        recorder(world)(world.ref, claimed, "forged")
+    assert [] == world.announcer.sent
+
+
 @pytest.mark.parametrize("stored", _FROM_AN_ANSWER)
 @pytest.mark.parametrize("claimed", _FROM_AN_ANSWER)
 def test_the_answer_in_the_table_decides_the_outcome(stored: Outcome, claimed: Outcome) -> None:
@@ -144,7 +171,8 @@ def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
 )
 def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bool) -> None:
     """A day by default, unless the outcome itself says what comes next."""
-    world = answered(World(decide=False), outcome)
+    mode = Mode.OBSERVE if outcome is Outcome.OBSERVED else Mode.ASK
+    world = answered(World(mode=mode, decide=False), outcome)
     recorder(world)(world.ref, outcome, "because")
 
     until = world.state.record(TARGET, world.ref.instance_id).quiet_until

@@ -14,6 +14,7 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
+from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
@@ -121,6 +122,8 @@ class RecordOutcome:
             was_told = self._was_told(episode, outcome, reason)
             quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)
             entry = self.book(episode, outcome, now)
+            if outcome is Outcome.TERMINATED and (entry is None or entry.outcome is not outcome):
+                raise SafetyError("the workflow says terminated, but EC2 still shows the instance")
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=entry)
         _void(self.state, episode, f"the episode ended: {outcome.value}")
         reason = self._clean_marks(episode, outcome, reason)
@@ -134,7 +137,9 @@ class RecordOutcome:
 
     def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
-        is_answer = episode.mode is Mode.ASK and outcome in _OF_AN_ANSWER
+        if not _agrees(episode, outcome):
+            raise SafetyError(f"the workflow says {outcome.value}, but the record of the episode does not")
+        is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
         if not (is_answer or outcome is Outcome.HELD):
             return outcome, reason
         approval = self.state.approval(episode.approval_id)
@@ -176,6 +181,22 @@ class RecordOutcome:
             self.state.set_marked(target, episode.ref.instance_id, None)
             return reason
         return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
+
+
+def _agrees(episode: Episode, outcome: Outcome) -> bool:
+    """Whether the episode's own record can have led to this; a payload alone proves nothing."""
+    plan, acts = episode.plan, episode.mode is not Mode.OBSERVE
+    match outcome:
+        case Outcome.STOPPED:
+            return acts and not plan.destroys and Step.STOP in episode.steps_done
+        case Outcome.TERMINATED:
+            return acts and Step.TERMINATE in episode.steps_done
+        case Outcome.OBSERVED:
+            return not acts
+        case Outcome.TOLD:
+            return not plan.steps
+        case _:
+            return True
 
 
 @dataclass(frozen=True, slots=True)
