@@ -28,7 +28,6 @@ from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_a
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
-from governor.domain.units import iso
 from governor.errors import CloudError, InputError, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import SIGNER, asked
@@ -201,7 +200,7 @@ def test_a_channel_that_wants_to_wait_long_holds_up_no_other() -> None:
 def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
     """Counted as refused, which raises an alarm."""
     post = Post()
-    old = replace(post.alert(), at=NOW - timedelta(days=1, seconds=1))
+    old = sealed(replace(post.alert(), at=NOW - timedelta(days=1, seconds=1)))
     post.chat.failures = [DeliveryRetryable("503", channel="slack")]
 
     assert Dispatched(1, 1) == post.dispatch([old])
@@ -212,7 +211,7 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
 def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
     """What a channel has refused for good is not: trying it again would change nothing."""
     post = Post()
-    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
     post.registry.routes_ = [Route(FakeChannel(name), name) for name in ("slack", "teams", "email")]
     for route, error in zip(
         post.registry.routes_,
@@ -234,7 +233,7 @@ def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
 def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
     """Only where it was given up; a channel that is still down gives it back at once."""
     post, queue = Post(), FakeQueue()
-    old = replace(post.outcome(), at=NOW - timedelta(days=2))
+    old = sealed(replace(post.outcome(), at=NOW - timedelta(days=2)))
     post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
     post.dispatch([old])
     again = queued(post, body=json.dumps({"again": alert_document(old)}))
@@ -249,7 +248,7 @@ def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
 def test_what_cannot_be_kept_is_not_given_up_yet() -> None:
     """Else nobody could put it back."""
     post = Post()
-    old = replace(post.alert(), at=NOW - timedelta(days=2))
+    old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
     post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
     parked, post.dispatch = post.dispatch, replace(post.dispatch, park=_unreachable)
 
@@ -267,8 +266,10 @@ def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() 
     fleet = Fleet(3)
     fleet.mail.failures = [DeliveryRetryable("429", channel="email", retry_after_seconds=70)]
     waiting = fleet.alerts()
-    day_old = {**json.loads(waiting[0].body), "at": iso(NOW - timedelta(days=1, seconds=1))}
-    waiting[0] = replace(waiting[0], body=json.dumps(day_old))
+    first = parse_queued(waiting[0].body)
+    assert isinstance(first, Alert)
+    day_old = sealed(replace(first, at=NOW - timedelta(days=1, seconds=1)))
+    waiting[0] = replace(waiting[0], body=json.dumps(alert_document(day_old)))
     fleet.worker(waiting)
     bodies, fleet.queue.put = fleet.queue.put[:1], []
     flush = Queued("f0", "rf0", bodies[0][0], 1, sent_at=NOW - timedelta(days=2))
@@ -558,7 +559,7 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
     assert 1 == len(post.chat.sent)
     assert Dispatched(1, 0) == post.dispatch([post.alert()])
     post.mail.failures = [RuntimeError("again")]
-    old = replace(post.alert(Stage.REMIND), at=NOW - timedelta(days=2))
+    old = sealed(replace(post.alert(Stage.REMIND), at=NOW - timedelta(days=2)))
     assert Dispatched(1, 1) == post.dispatch([old])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from governor.channels.dispatch import Dispatched
+from governor.channels.message import DeliveryRetryable
 from governor.channels.vouch import AlertRefused
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document
@@ -161,6 +162,31 @@ def test_what_the_release_before_has_queued_is_made_anew_of_the_record() -> None
     assert "Click!" not in str(post.mail.sent)
     assert "mallory" not in str(post.mail.sent)
     assert ["alice@example.com"] * 3 == [recipient(one) for one in post.mail.sent[:3]]
+
+
+def forged_facts(post: Post, until: datetime) -> Any:
+    """Those of a question that says so of its end."""
+    return stage_alert(stored(post), Stage.ASK, NOW, None, until).facts
+
+
+@pytest.mark.parametrize("wrong_by", [timedelta(days=-20), timedelta(minutes=2)])
+def test_the_deadline_of_an_unsealed_copy_is_that_of_the_record(wrong_by: timedelta) -> None:
+    """The forger's own came in the official mail, and the true question was not sent after it."""
+    post = Post()
+    post.dispatch([forged(replace(post.alert(), facts=forged_facts(post, NOW + wrong_by)))])
+
+    approval = post.world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    (message,) = post.mail.sent
+    assert stage_alert(stored(post), Stage.ASK, NOW, None, approval.expires_at).subject == message.title
+
+
+def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
+    """One failure of a channel ended the question, for it seemed to have been tried for two days."""
+    post = Post()
+    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.dispatch([forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))])
+    assert [] == post.parked
 
 
 def test_what_the_release_before_told_is_made_anew_too() -> None:

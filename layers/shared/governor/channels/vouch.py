@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.channels.compose import ENDS, OPEN, deadline_of
+from governor.channels.compose import ENDS, OPEN
 from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Seal, sealed_text
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Approval, ApprovalStatus
@@ -108,11 +108,11 @@ class Vouch:
 
     def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
         """Return the alert in the words of the record alone."""
-        at, kind = min(sent.at, self.clock.now()), sent.kind
+        begun = episode.schedule.ask_at if episode.schedule else episode.opened_at
+        # Not before it can have been sent, or one failure of a channel would give it up.
+        at, kind = min(max(sent.at, begun), self.clock.now()), sent.kind
         if kind in messages.STAGE_OF:
-            said = deadline_of(sent)
-            # No later than it is; a first message names the end without the time that delivery may take.
-            until = min(said, approval.expires_at) if said and approval else None
+            until = approval.expires_at if approval and kind in OPEN else None
             return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, until)
         if kind is AlertKind.APPROVAL_FIRST_YES and approval and approval.first_yes:
             return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)

@@ -183,7 +183,10 @@ _MANAGED_TAGS = {
     "EC2 Fleet": "aws:ec2:fleet-id",
     "Spot Fleet": "aws:ec2spot:fleet-request-id",
 }
-_SERVICE_OF = {key: service for service, keys in _MANAGED_TAGS.items() for key in keys.split()}
+_SAY_LITTLE = (AUTO_SCALING_TAG, "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
+_LISTED = {key: service for service, keys in _MANAGED_TAGS.items() for key in keys.split()}
+_BY_TRUST = sorted(_LISTED, key=lambda key: not key.startswith("aws:") or key in _SAY_LITTLE)
+"""Tags that users cannot set come first, unless all they say is how instances are started."""
 _MANAGED_TAG_PREFIXES = {
     "kubernetes.io/cluster/": "Kubernetes",
     "aws:batch:": "AWS Batch",
@@ -200,10 +203,17 @@ _MANAGED_WORDS = {
     "skypilot": "SkyPilot",
     "ray-cluster": "Ray",
     "ray-node": "Ray",
+    "ray.io": "Ray",
     "spotinst": "Spot.io",
     "spot.io": "Spot.io",
+    "elastigroup": "Spot.io",
     "run.ai": "Run:ai",
+    "run:ai": "Run:ai",
     "runai": "Run:ai",
+    "rancher": "Rancher",
+    "anyscale": "Anyscale",
+    "parallelcluster": "AWS ParallelCluster",
+    "sagemaker": "Amazon SageMaker",
 }
 """Words in tag keys, in lower case, by which managers are known whose tags differ by version and flavour."""
 
@@ -215,10 +225,10 @@ def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
     """
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
-    for key, service in _SERVICE_OF.items():
+    for key in _BY_TRUST:
         if key in instance.tags:
             of_batch = key == AUTO_SCALING_TAG and instance.tags[key].startswith("AWSBatch-")
-            return Manager("AWS Batch" if of_batch else service, key)
+            return Manager("AWS Batch" if of_batch else _LISTED[key], key)
     for prefix, service in _MANAGED_TAG_PREFIXES.items():
         for key in instance.tags:
             if key.startswith(prefix):

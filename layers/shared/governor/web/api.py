@@ -154,6 +154,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "plan": list(plan_lines(episode.plan)),
         "needs_instance_id": episode.plan.destroys,
         "needs_losses_accepted": episode.plan.loses_local_disks,
+        "presence": episode.presence,
         "people_needed": episode.terms.people_needed,
         "first_yes_by": approval.first_yes.by if approval.first_yes else None,
         "decided_by": decision.by if decision else None,

@@ -12,6 +12,7 @@ import pytest
 
 from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.messages import Stage, stage_alert
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import MetricSource, evidence_hash
@@ -58,9 +59,11 @@ def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
     world.ec2.failures["open_sessions"] = [AccessDenied("no", operation="ssm:DescribeSessions")]
     opener(world)(ref_of(world, instance_id))
 
-    presence = stored_episode(world, ref_of(world, instance_id)).presence
-    assert presence is not None
-    assert presence.startswith("Whether somebody is logged in by Session Manager is not known")
+    episode = stored_episode(world, ref_of(world, instance_id))
+    assert episode.presence is not None
+    assert episode.presence.startswith("Whether somebody is logged in by Session Manager is not known")
+    # Not on the page alone: people answer by Slack and by the command line, too.
+    assert episode.presence in stage_alert(episode, Stage.ASK, NOW, None).lines
 
 
 def test_the_saving_is_what_the_bill_changes_by() -> None:

@@ -241,6 +241,7 @@ def _stage_lines(
         "costs": cost_lines(episode)[:1],
         "plan": plan,
         "people": people_text(episode),
+        "presence": episode.presence,
         "steps": [STEP_TEXT[one] for one in plan.steps],
         "restart": [restart] if restart else [],
     }
