@@ -87,7 +87,7 @@ class Weather:
         """What happens to the next call of an operation, if anything, and a number from 0 to 1 to go by."""
         with self._lock:
             self.calls[operation] += 1
-            chance = random.Random(f"{self.seed} {operation} {self.calls[operation]}")  # noqa: S311
+            chance = random.Random(f"{self.seed} {operation} {self.calls[operation]}")  # noqa: S311 - no secret
             if chance.random() >= self.share:
                 return "", 0.0
             kind = chance.choices(KINDS, _WEIGHTS)[0]
