@@ -26,14 +26,12 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.tags import INSTANCE_TAG
 from governor.stores import EventLog
 from local.cloud import ROOT, LocalCloud
-from local.engine.weather import KINDS
 from local.fleet import T4
 from local.receivers import Receivers
 from local.scene import CHECKPOINT_DOCUMENT, deploy_scene
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
-from tests.integration.weathered import KEEP, STOP_AND_UNDO, TERMINATE, Fleet
 
 
 @pytest.fixture(scope="module")
@@ -447,20 +445,3 @@ def test_the_health_of_gpus_is_told(guarded: Stage) -> None:
     assert (1, 0) == (looked["told"], looked["problems"])
     assert guarded.await_mail(instance_id, "health-finding")
     guarded.policy("mode: ask")
-
-
-def test_a_fleet_comes_through_faults_on_a_fifth_of_all_calls(guarded: Stage) -> None:
-    """Throttling, 5xx, lost answers and time-outs of every AWS call of every function; then all is right.
-
-    A stop that is undone, a termination and a keep. `make soak` plays more stories.
-    """
-    fleet = Fleet(guarded, seed=1)
-    try:
-        found = fleet.play([STOP_AND_UNDO, TERMINATE, KEEP])
-    finally:
-        guarded.policy("mode: ask")
-
-    calls, struck = guarded.scene.simulation.weather()
-    assert [] == found
-    assert 0.1 < sum(count for _, _, count in struck) / calls < 0.3
-    assert set(KINDS) == {kind for _, kind, _ in struck}
