@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -18,14 +20,17 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.stores import StateTable
-from local.cloud import ACCOUNT, REGION
+from local.cloud import ACCOUNT, REGION, LocalCloud
 from local.fleet import A10G, NAMESPACE, Member, Points, idle, series_of
-from local.scene import Scene
+from local.receivers import Receivers
+from local.scene import Scene, deploy_scene
 
 Seen = TypeVar("Seen")
 TARGET = Target(ACCOUNT, REGION)
 PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
 CAPS = ("organization_actions_per_hour", "account_actions_per_hour", "owner_actions_per_hour")
+WAIT_SCALE = 0.05
+"""Of what the workflows of a guarded stage wait."""
 AT_ONCE = {"digest_from": 0, "digest_after_seconds": 0}
 ONE_IS_ENOUGH = {
     "name": "one person terminates the instances of tests",
@@ -189,3 +194,23 @@ class Stage:
     def eventually(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
         """Looks until there is something to see, as long as anything moves."""
         return self.scene.wait_for(look, otherwise)
+
+
+@contextmanager
+def guarded_stage(*, weather: bool = False) -> Iterator[Stage]:
+    """A stack of its own, in an engine that enforces IAM, and whose weather can turn bad if asked for."""
+    with (
+        Receivers() as receivers,
+        LocalCloud(
+            wait_scale=WAIT_SCALE, enforce_iam=True, trust=receivers.certificate, weather=weather
+        ) as cloud,
+    ):
+        before = dict(os.environ)
+        os.environ.update(cloud.environment())
+        try:
+            scene = deploy_scene(cloud, receivers, mode="ask")
+            scene.subscribe_a_person()
+            yield Stage(scene)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)

@@ -9,7 +9,6 @@ those on KMS grants; they, and the trust of roles, are evaluated over the templa
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,31 +24,19 @@ from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_docum
 from governor.domain.episode.episode import Outcome
 from governor.domain.tags import INSTANCE_TAG
 from governor.stores import EventLog
-from local.cloud import ROOT, LocalCloud
+from local.cloud import ROOT
 from local.fleet import T4
-from local.receivers import Receivers
-from local.scene import CHECKPOINT_DOCUMENT, deploy_scene
+from local.scene import CHECKPOINT_DOCUMENT
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide
-from tests.integration.stage import TARGET, Stage
+from tests.integration.stage import TARGET, Stage, guarded_stage
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Stage]:
-    """A stack of its own, in an engine that enforces IAM."""
-    with (
-        Receivers() as receivers,
-        LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate, weather=True) as cloud,
-    ):
-        before = dict(os.environ)
-        os.environ.update(cloud.environment())
-        try:
-            scene = deploy_scene(cloud, receivers, mode="ask")
-            scene.subscribe_a_person()
-            yield Stage(scene)
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+    """A stack of its own, for all tests here."""
+    with guarded_stage() as stage:
+        yield stage
 
 
 def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: Stage) -> None:

@@ -6,13 +6,11 @@ weather clears, sweeps repair, and everything is looked at.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -25,16 +23,13 @@ from governor.domain.tags import EPISODE_TAG
 from governor.stores import keys
 from governor.stores.table import present, update
 from governor.usecases.episode.take_snapshot import RESERVED
-from local.cloud import LocalCloud, LocalCloudError
+from local.cloud import LocalCloudError
 from local.fleet import T4
-from local.receivers import Receivers
-from local.scene import deploy_scene
 from tests.integration.people import decide, request
-from tests.integration.stage import TARGET, Stage
+from tests.integration.stage import TARGET, WAIT_SCALE, Stage, guarded_stage
 
 ALICE, BOB, DORA = "alice@example.com", "bob@example.com", "dora@example.com"
 SHARE = 0.2
-_SCALE = 0.05
 """How fast the waits of workflows go by."""
 _POLICY = """
 mode: ask
@@ -55,24 +50,6 @@ overrides:
 _TAKEN = frozenset({200, 303})
 _NOES = frozenset({"keep", "exempt", "hold"})
 _TRIES = 12
-
-
-@contextmanager
-def steady_stage() -> Iterator[Stage]:
-    """A stack of its own in an engine whose weather can turn bad."""
-    with (
-        Receivers() as receivers,
-        LocalCloud(wait_scale=_SCALE, enforce_iam=True, trust=receivers.certificate, weather=True) as cloud,
-    ):
-        before = dict(os.environ)
-        os.environ.update(cloud.environment())
-        try:
-            scene = deploy_scene(cloud, receivers, mode="ask")
-            scene.subscribe_a_person()
-            yield Stage(scene)
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 @dataclass(frozen=True)
@@ -158,7 +135,7 @@ class Fleet:
         key = keys.episode(self.stage.episode(instance_id).ref)
         since = (table.get(key) or {}).get("snapshots_reserved_at")
         now = datetime.now(UTC)
-        if since and datetime.fromisoformat(since) < now - RESERVED * _SCALE:
+        if since and datetime.fromisoformat(since) < now - RESERVED * WAIT_SCALE:
             table.holds(update(key, {"snapshots_reserved_at": now - RESERVED * 2}, present()))
 
     def answer(self, instance_id: str, person: str, answer: str, **fields: str) -> int:
@@ -339,7 +316,7 @@ class Fleet:
 
 def played(seed: int) -> tuple[dict[str, int], list[str]]:
     """Return the faults that all stories have met on a cloud of their own, and what is wrong after them."""
-    with steady_stage() as stage:
+    with guarded_stage(weather=True) as stage:
         try:
             found = Fleet(stage, seed).play(STORIES)
         except (AssertionError, LocalCloudError) as error:

@@ -9,10 +9,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
+
+from local.engine.repairs.table_keys import parsed
 
 
 class Check(NamedTuple):
@@ -101,11 +102,11 @@ def _checks(
         tags = simulation.ec2.tags(account, region)
         yield from _of_ec2(action, query, place, region, tags)
     elif service == "ses":
-        sender = _parsed(body).get("FromEmailAddress")
+        sender = parsed(body).get("FromEmailAddress")
         if sender:
             yield Check(f"arn:aws:ses:{place}:identity/{sender}", {"ses:FromAddress": sender})
     elif service == "ssm" and action == "SendCommand":
-        request, tags = _parsed(body), simulation.ec2.tags(account, region)
+        request, tags = parsed(body), simulation.ec2.tags(account, region)
         yield Check(f"arn:aws:ssm:{place}:document/{request.get('DocumentName')}", {})
         for one in request.get("InstanceIds", ()):
             keys = {f"ssm:resourceTag/{key}": value for key, value in tags.get(one, {}).items()}
@@ -161,11 +162,3 @@ def _listed(query: Mapping[str, Any], name: str, end: str = "") -> list[str]:
 def _one(query: Mapping[str, Any], name: str) -> Any:
     value = query.get(name)
     return value[0] if isinstance(value, list) and value else value
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -26,11 +26,11 @@ def repair() -> None:
     enforce = iam_evaluator.enforce
 
     def with_keys(body: bytes) -> dict[str, Any]:
-        found = _keys(_parsed(body))
+        found = _keys(parsed(body))
         return {**context(body), **({_KEY: found} if found else {})}
 
     def noting_keys(action: str, body: bytes, *more: Any) -> Any:
-        items = _parsed(body).get("TransactItems") or []
+        items = parsed(body).get("TransactItems") or []
         _of_writes.set([_keys(item[one]) for item in items for one in _WRITES if one in item])
         return checks(action, body, *more)
 
@@ -45,7 +45,8 @@ def repair() -> None:
     iam_evaluator.enforce = enforced
 
 
-def _parsed(body: bytes) -> dict[str, Any]:
+def parsed(body: bytes) -> dict[str, Any]:
+    """The JSON object of a request; empty where it is none."""
     try:
         found = json.loads(body or b"{}")
     except ValueError:
