@@ -91,7 +91,7 @@ def episode_of(
     action: Action = Action.STOP,
     **changes: Any,
 ) -> Episode:
-    """An A10G that was last at work 6 h 42 min ago, of a team in Berlin, at 5.67 USD an hour."""
+    """An A10G that was last at work 6 h 40 min ago, of a team in Berlin, at 5.67 USD an hour."""
     tags = {"Purpose": "GPU-Workload", "Name": "notebook-7"}
     world = World(
         mode=mode,
@@ -206,7 +206,7 @@ def truth_of(
         Mode.AUTO: {"mode": "Mode auto: stopping it begins on Fri 14:02 Berlin (13:02 UTC) at the earliest"},
         Mode.ASK: {},
     }
-    about = {"idle": "dle 6 h 42 min", "loss": "lose", **ABOUT}
+    about = {"idle": "dle 6 h 40 min", "loss": "lose", **ABOUT}
     return {**about, **(asks if stage in QUESTIONS else told[mode]), **news.get(stage, {})}
 
 
@@ -307,7 +307,7 @@ def test_what_only_informs_says_that_nothing_will_be_done() -> None:
         (
             "every GPU under 5 % for 6 h 40 min: no earlier idle stretch near this time of day is like it, "
             "so 2 h are asked",
-            "Idle for 6 h 42 min (every GPU under 5%).",
+            "Idle for 6 h 40 min (every GPU under 5%).",
         ),
     ],
 )
@@ -326,7 +326,55 @@ def test_a_question_that_waited_for_the_morning_says_how_long_it_is_idle_by_then
     episode = episode_of(
         reason="Idle for 3 h 05 min (every GPU under 5%).", opened_at=NOW - timedelta(hours=4)
     )
-    assert "Idle for 6 h 42 min" in " ".join(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE).lines)
+    assert "Idle for 6 h 40 min" in " ".join(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE).lines)
+
+
+def _claims(text: str) -> set[str]:
+    """What a text says of how long it is idle."""
+    return set(
+        re.findall(r"(?i)\b(?:idle(?: for)?|found idle) (?:over )?\d+ [a-z]+(?: \d\d min)?(?: ago)?", text)
+    )
+
+
+@pytest.mark.parametrize("channel", EVERY_CHANNEL)
+@pytest.mark.parametrize(
+    ("mode", "stage"),
+    [(Mode.OBSERVE, Stage.TELL), (Mode.AUTO, Stage.TELL), *((Mode.ASK, s) for s in QUESTIONS)],
+)
+def test_time_that_nobody_measured_is_not_called_idle(mode: Mode, stage: Stage, channel: str) -> None:
+    """A metric that went silent after the question voids nothing: 20 of 26 hours were never measured."""
+    episode, now = (
+        episode_of(mode, reason="Idle for 6 h 40 min (every GPU under 5%)."),
+        NOW + timedelta(hours=20),
+    )
+    text = texts(stage_alert(episode, stage, now, LINK, now + timedelta(hours=4)), episode, now)[channel]
+
+    short, whole = "found idle 20 h ago", "Idle for 6 h 40 min"
+    assert {short} <= _claims(text) <= {short, whole}
+    if channel not in ("slack text", "pagerduty"):
+        assert (
+            f"{whole} (every GPU under 5%) when this was found 20 h ago, and not seen at work since." in text
+        )
+
+
+def test_a_digest_does_not_call_unmeasured_time_idle_either() -> None:
+    """In each of its questions."""
+    episode, now = episode_of(), NOW + timedelta(hours=20)
+    alerts = [queued(stage_alert(episode, Stage.REMIND, now, LINK, now + timedelta(hours=4)))] * 2
+    message = digest_of(alerts, [episode] * 2, link=LINK, digest_id="digest-1", now=now)
+    found = rendered(message)
+    del found["slack text"]
+
+    assert {channel: {"found idle 20 h ago"} for channel in found} == {
+        channel: _claims(text) for channel, text in found.items()
+    }
+
+
+def test_what_was_seen_at_work_is_not_said_to_be_idle() -> None:
+    """A notice of mode auto that a channel takes after the end."""
+    episode, now = episode_of(Mode.AUTO, outcome=Outcome.WOKE_UP), NOW + timedelta(hours=2)
+    (sentence,) = [line for line in stage_alert(episode, Stage.TELL, now, LINK).lines if "Idle for" in line]
+    assert "Idle for 6 h 40 min (every GPU under 5%) when this was found 2 h ago." in sentence
 
 
 def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:

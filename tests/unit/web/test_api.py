@@ -314,3 +314,12 @@ def test_freezes_are_shown_as_guards_see_them() -> None:
     world.policies.policy = replace(world.policies.policy, breaker=rule)
     world.clock.moment += timedelta(hours=1)
     assert [] == brakes(world)["freezes"]
+
+
+def test_the_document_calls_idle_what_was_measured() -> None:
+    """The verdict's own sentence was of the day before."""
+    world = World(decide=False)
+    world.clock.moment = NOW + timedelta(hours=20)
+    document = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+
+    assert "Idle for 1 h (every GPU under 5%) when this was found 20 h ago." == document["reason"]

@@ -174,7 +174,7 @@ def test_the_page_says_what_will_happen() -> None:
     assert all(
         part in page
         for part in (
-            "idle for",
+            "idle 1 h",
             "$24 a day",
             "If nobody answers by",
             "stop the instance",
@@ -183,6 +183,21 @@ def test_the_page_says_what_will_happen() -> None:
         )
     )
     assert TOKEN not in page
+
+
+def test_the_page_calls_idle_what_was_measured() -> None:
+    """Twenty hours later nobody knows more than that no sweep has seen work; and not that, once one has."""
+    world = World()
+    world.clock.moment = NOW + timedelta(hours=20)
+    page = world.get().body
+    measured = "Idle for 1 h (every GPU under 5%) when this was found 20 h ago"
+
+    assert (1, 1) == (
+        page.count("found idle 20 h ago"),
+        page.count(f"{measured}, and not seen at work since."),
+    )
+    world.state.void(ID, "it works again", expired=False, outcome="woke-up")
+    assert f"{measured}. " in world.get().body
 
 
 def test_nothing_of_a_tag_becomes_markup() -> None:

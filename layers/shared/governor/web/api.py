@@ -175,7 +175,7 @@ def _brief(view: ApprovalView) -> dict[str, Any]:
         "instance_type": episode.instance.instance_type,
         "account": episode.ref.account,
         "region": episode.ref.region,
-        "reason": episode.reason,
+        "reason": view.idle_text[1],
         "action": episode.plan.action.value,
         "usd_per_day": None if price is None else str(price * 24),
         "expires_at": iso(view.approval.expires_at),

@@ -80,7 +80,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
-    idle, measured = messages.idle_text(episode, episode.closed_at or view.now)
+    idle, measured = view.idle_text
     return _render(
         "approval.html",
         form,
@@ -150,7 +150,7 @@ def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str,
         "view": view,
         "episode": episode,
         "link": link,
-        "measured": messages.idle_text(episode, view.now)[1],
+        "measured": view.idle_text[1],
         "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
         "cost": messages.cost_lines(episode)[0],
         "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",

@@ -83,7 +83,7 @@ PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESC
 STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
 """Each step as an imperative."""
 _FRESH = timedelta(hours=1)
-"""So long after it opened, an episode's own sentence still says how long the instance has been idle."""
+"""So long what was measured still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
 
 
@@ -146,18 +146,25 @@ def plan_lines(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def idle_text(episode: Episode, at: UtcDatetime) -> tuple[str, str]:
-    """Return how long it has been idle at this moment, and the sentence that says so and why it counts."""
+def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
+    """Return for how long it was measured idle, as titles say it, and the sentence that says so and why it
+    counts. What was measured an hour ago or more is said with its age. While the question or its notice
+    `is_open`, no sweep has seen work since.
+    """
     found = _IDLE_FOR.match(episode.reason.strip())
     if found and at - episode.opened_at < _FRESH:
-        return found["span"].strip(), sentence(episode.reason)
+        return f"idle {found['span'].strip()}", sentence(episode.reason)
     known, window = None, episode.evidence.window
     if episode.history is not None:
         known = idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
     since = min(known.since, window.start) if known else window.start
-    # Until a sweep finds it at work, which takes the question back.
-    text = f"{'over ' if known and known.at_least else ''}{span(max(at, window.end) - since)}"
-    return text, f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)."
+    text = f"{'over ' if known and known.at_least else ''}{span(window.end - since)}"
+    said_so = f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)"
+    if at - window.end < _FRESH:
+        return f"idle {text}", f"{said_so}."
+    ago = f"{left(at - window.end)} ago"
+    since_then = ", and not seen at work since" if is_open and episode.outcome is None else ""
+    return f"found idle {ago}", f"{said_so} when this was found {ago}{since_then}."
 
 
 def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold
+from governor.domain.approvals.messages import idle_text
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
 from governor.domain.history import IdleSpan, idle_span, measured_time
@@ -61,6 +62,11 @@ class ApprovalView:
     def can_undo(self) -> bool:
         """Return whether its page has the button to start the instance again."""
         return self.episode.can_be_started
+
+    @property
+    def idle_text(self) -> tuple[str, str]:
+        """Return for how long it was measured idle: as a title says it, and as a sentence."""
+        return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
     def idle(self) -> IdleSpan | None:
