@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from governor.domain.evidence import Evidence, Window, latest, unmeasured_until, window_before
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Manager
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import (
     FIGURES,
@@ -67,7 +67,7 @@ def before_reading(
         return verdict
     # The first window without the last work starts where that ended; until then a read is saved.
     window = window_before(now, policy.window, policy.period, policy.lag)
-    if memory.verdict not in WORKING or memory.last_busy > now or window.start >= memory.last_busy:
+    if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
         return None
     return still_busy(memory.verdict, memory.last_busy, memory.advice, policy)
 
@@ -165,8 +165,7 @@ def judge_question(
     unproved = judge_age(evidence, whole, now) or judge_holes(evidence, whole)
     if unproved is not None:
         return unproved
-    idle_for = evidence.window.length
-    return replace(verdict, reason=asked_because(idle_for, policy, verdict))
+    return replace(verdict, reason=asked_because(evidence.window.length, evidence, policy, verdict.manager))
 
 
 def judge_again(
@@ -182,26 +181,17 @@ def judge_again(
     `evidence` covers `policy.ask_window`. `shorter`, its newest part, is judged while memory is released.
     """
     verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
-    unknown = judge_parts(evidence, policy)
-    if verdict.is_idle and unknown is not None:
-        return unknown, evidence
+    if (unknown := judge_parts(evidence, policy)) is not None:
+        return unknown if verdict.is_idle else verdict, evidence
     sooner = sooner_window(policy)
-    if (
-        unknown is not None
-        or verdict.is_idle
-        or shorter is None
-        or sooner is None
-        or not is_released(evidence, policy)
-    ):
+    if verdict.is_idle or shorter is None or sooner is None or not is_released(evidence, policy):
         return verdict, evidence
     return judge_question(instance, hold, shorter, policy, sooner, now), shorter
 
 
-def asked_because(idle_for: timedelta, policy: Policy, verdict: Verdict) -> str:
+def asked_because(idle_for: timedelta, evidence: Evidence, policy: Policy, manager: Manager | None) -> str:
     """The reason of a question about an instance that has been idle for so long."""
-    evidence = verdict.evidence
-    length = evidence.window.length if evidence else idle_for
-    return idle_sentence(idle_for, policy, verdict.manager, released=length < policy.ask_window)
+    return idle_sentence(idle_for, policy, manager, released=evidence.window.length < policy.ask_window)
 
 
 def is_released(evidence: Evidence, policy: Policy) -> bool:

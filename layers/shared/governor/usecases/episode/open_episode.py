@@ -159,4 +159,4 @@ def _reason(
     seen = idle_span(history, below, instance.launch_time) if history is not None else None
     if seen is None or seen.since >= evidence.window.start:
         return verdict.reason
-    return asked_because(evidence.window.end - seen.since, policy, verdict)
+    return asked_because(evidence.window.end - seen.since, evidence, policy, verdict.manager)
