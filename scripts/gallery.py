@@ -25,7 +25,7 @@ from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.messages import hub_alert
+from governor.domain.sweep.messages import breaker_alert
 from local.slack_preview import slack_page
 from tests.builders import NOW, TARGET
 from tests.unit.channels.test_truth import DEADLINE, LINK, episode_of, queued
@@ -70,7 +70,7 @@ def messages() -> Iterator[tuple[str, str]]:
     why = "the cap of 5 actions an hour in account 123456789012 is reached"
     found["waits"] = waiting_alert(asked, approved, why, 24, NOW, LINK), asked
     freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
-    found["frozen"] = hub_alert(TARGET, freeze, 31, NOW, 0), None
+    found["frozen"] = breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None
     for name, (alert, episode) in found.items():
         message = message_of(queued(alert), episode, link=alert.link, now=NOW)
         mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.events import RotationEvent
 from governor.contracts.parsing import parse
-from governor.contracts.rotation import RotationPayload
 from governor.observability import logger, observed
 from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.wiring.basics import Basics
@@ -14,7 +14,7 @@ from governor.wiring.basics import Basics
 @observed(RotateKeys(Basics().link_keys))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
     """One step of a rotation. The secret is the one of the environment, whatever the event names."""
-    payload = parse(RotationPayload, event)
+    payload = parse(RotationEvent, event)
     rotate_keys(payload.step, payload.version)
     logger.info("rotation step done", extra={"step": payload.step.value, "version": payload.version})
     return {"step": payload.step.value}

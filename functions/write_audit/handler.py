@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.changes import changes_of
+from governor.contracts.events import changes_of
 from governor.observability import logger, observed
 from governor.usecases.write_audit import WriteAudit
 from governor.wiring.parts import Parts

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.workflow import episode_input
-from governor.contracts import changes, events, http, payloads, rotation
+from governor.contracts import events, http, payloads
 from governor.contracts.parsing import parse
 from governor.errors import InputError
 
@@ -39,7 +39,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_slack_action": lambda event: parse(http.HttpRequest, event),
     "serve_api": lambda event: parse(http.HttpRequest, event),
     "deliver_alert": lambda event: parse(events.QueueBatch, event),
-    "rotate_link_keys": lambda event: parse(rotation.RotationPayload, event),
+    "rotate_link_keys": lambda event: parse(events.RotationEvent, event),
     "take_snapshot": lambda event: parse(payloads.EpisodeOnlyPayload, event),
     "check_progress": lambda event: parse(payloads.ProgressPayload, event),
     "record_outcome": lambda event: parse(payloads.OutcomePayload, event),
@@ -52,7 +52,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_rebalance_recommendation": lambda event: parse(events.InterruptionEvent, event).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
     "handle_notice": events.notice_of,
-    "write_audit": changes.changes_of,
+    "write_audit": events.changes_of,
     "handle_execution_end": lambda event: parse(events.ExecutionEndEvent, event),
 }
 SAMPLES = sorted(EVENTS.rglob("*.json"))

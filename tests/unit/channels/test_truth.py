@@ -65,8 +65,6 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.managed import Home, IdleMember, Kind, managed_alert
 from governor.domain.sweep.messages import (
     breaker_alert,
-    breaker_release,
-    breaker_reminder,
     exemption_alert,
     silent_alert,
 )
@@ -662,6 +660,7 @@ def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: 
         assert " s left" not in text, channel
 
 
+FROZEN = BreakerState(NOW, "half the fleet turned idle", turned=6)
 SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "mass": (
         mass_alert(_instance(), WARNED, [_instance()], Policy(), NOW, NOW, owner=BERLIN),
@@ -692,14 +691,17 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ("Project vision: 80% of the GPU budget of 2026-11 is used", "$8,000", "runs out at Sat 08:02 UTC"),
     ),
     "freeze": (
-        breaker_alert(TARGET, BreakerState(NOW, "half the fleet turned idle")),
+        breaker_alert("frozen", TARGET, FROZEN, NOW),
         ("froze all plans", "No instance there is stopped or terminated", "Half the fleet turned idle."),
     ),
     "still": (
-        breaker_reminder(TARGET, BreakerState(NOW, "half the fleet turned idle", turned=6), 4, NOW),
+        breaker_alert("frozen", TARGET, FROZEN, NOW, left=4, again=1),
         ("still frozen", "4 of 6 instances", "Next step:"),
     ),
-    "thaw": (breaker_release(TARGET, NOW), ("works again", "The freeze ended at Fri 12:02 UTC")),
+    "thaw": (
+        breaker_alert("released", TARGET, FROZEN, NOW),
+        ("works again", "The freeze ended at Fri 12:02 UTC"),
+    ),
 }
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.channels.message import CallbackRefused, DeliveryRefused, DeliveryRetryable
+from examples.webhook.verify import verify
+from governor.channels.message import DeliveryRefused, DeliveryRetryable
 from governor.channels.webhook import (
     DELIVERY_HEADER,
     SIGNATURE_HEADER,
     WebhookChannel,
     sign_webhook,
-    verify_webhook,
     webhook_document,
 )
 from governor.errors import ConfigurationError
@@ -40,7 +39,7 @@ def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
     delivered = channel(https).send(make_message())
     ((url, body, headers),) = https.sent
 
-    verify_webhook(SECRET, headers[SIGNATURE_HEADER], body, NOW)
+    assert verify(SECRET, headers[SIGNATURE_HEADER], body, NOW.timestamp())
     document = json.loads(body)
     assert (URL, 1, EPISODE, LINK) == (url, document["version"], document["episode"], document["link"])
     assert ("1320.96", ["0", "1.0 %", "0.4 %"]) == (document["usd_per_day"], document["evidence"]["rows"][0])
@@ -63,7 +62,7 @@ def test_a_secret_is_exchanged_without_a_gap() -> None:
     channel(https, SECRET, OTHER).send(make_message())
     ((_, body, headers),) = https.sent
     for secret in (SECRET, OTHER):
-        verify_webhook(secret, headers[SIGNATURE_HEADER], body, NOW)
+        assert verify(secret, headers[SIGNATURE_HEADER], body, NOW.timestamp())
 
 
 @given(body=st.binary(min_size=1, max_size=60), position=st.integers(0), bit=st.integers(0, 7))
@@ -72,8 +71,7 @@ def test_any_flipped_bit_of_the_body_is_refused(body: bytes, position: int, bit:
     header = sign_webhook([SECRET], body, NOW)
     altered = bytearray(body)
     altered[position % len(body)] ^= 1 << bit
-    with pytest.raises(CallbackRefused, match="does not belong"):
-        verify_webhook(SECRET, header, bytes(altered), NOW)
+    assert not verify(SECRET, header, bytes(altered), NOW.timestamp())
 
 
 @given(position=st.integers(0), replacement=st.characters())
@@ -82,31 +80,25 @@ def test_any_altered_header_is_refused(position: int, replacement: str) -> None:
     header = sign_webhook([SECRET], b"{}", NOW)
     at = position % len(header)
     altered = header[:at] + replacement + header[at + 1 :]
-    if altered == header:
-        verify_webhook(SECRET, altered, b"{}", NOW)
-        return
-    with pytest.raises(CallbackRefused):
-        verify_webhook(SECRET, altered, b"{}", NOW)
+    assert (altered == header) is verify(SECRET, altered, b"{}", NOW.timestamp())
 
 
 @pytest.mark.parametrize("seconds", [-301, 301, 86_400])
 def test_old_and_future_requests_are_refused(seconds: int) -> None:
     """A recorded request is of no use after five minutes."""
     header = sign_webhook([SECRET], b"{}", NOW)
-    with pytest.raises(CallbackRefused, match="five minutes"):
-        verify_webhook(SECRET, header, b"{}", NOW + timedelta(seconds=seconds))
+    assert not verify(SECRET, header, b"{}", NOW.timestamp() + seconds)
 
 
 @pytest.mark.parametrize("seconds", [-300, 0, 300])
 def test_five_minutes_of_difference_are_accepted(seconds: int) -> None:
     """Clocks differ and networks are slow."""
-    verify_webhook(SECRET, sign_webhook([SECRET], b"{}", NOW), b"{}", NOW + timedelta(seconds=seconds))
+    assert verify(SECRET, sign_webhook([SECRET], b"{}", NOW), b"{}", NOW.timestamp() + seconds)
 
 
 def test_another_secret_is_refused() -> None:
     """Also one that begins alike."""
-    with pytest.raises(CallbackRefused, match="does not belong"):
-        verify_webhook(SECRET + "s", sign_webhook([SECRET], b"{}", NOW), b"{}", NOW)
+    assert not verify(SECRET + "s", sign_webhook([SECRET], b"{}", NOW), b"{}", NOW.timestamp())
 
 
 def test_a_refusal_tells_neither_address_nor_secret() -> None:

@@ -19,7 +19,7 @@ from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime, parse_iso
+from governor.domain.units import UtcDatetime, minutes, parse_iso
 from governor.domain.wording import clock, plural, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
@@ -226,9 +226,9 @@ def brakes_of(episode: Episode) -> tuple[Answer, ...]:
 
 def _evidence(episode: Episode, now: UtcDatetime) -> Table:
     window = episode.evidence.window
-    minutes = int((window.end - window.start).total_seconds() // 60)
+    until = clock(window.end, episode.time_zone, now)
     return Table(
-        caption=f"GPU utilization over {minutes} min, until {clock(window.end, episode.time_zone, now)}",
+        caption=f"GPU utilization over {minutes(window.length)} min, until {until}",
         columns=("GPU", "highest", "average", "measured"),
-        rows=tuple((row.label, row.highest, row.average, row.measured) for row in gpu_rows(episode.evidence)),
+        rows=gpu_rows(episode.evidence),
     )

@@ -1,4 +1,4 @@
-"""The events of AWS: what EventBridge brings, and the messages of a queue."""
+"""The events of AWS: of EventBridge, of a queue, of the table's stream and of a rotation of keys."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pydantic import AliasPath, BeforeValidator, Field
 
 from governor.contracts.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
 from governor.domain.alerts.delivery import Queued
+from governor.domain.audit import Change
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.units import UtcDatetime, as_utc, parse_iso, printable
 from governor.errors import InputError
+from governor.usecases.approvals.rotate_keys import RotationStep
 
 _YEARS = range(2006, 3000)
 """EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
@@ -266,3 +268,54 @@ def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
     except InputError:
         return None
     return found.version, found.arn
+
+
+# changes of the state table, as its stream hands them to a function
+
+_Item = Mapping[str, Mapping[str, Any]]
+
+
+def _stream(*path: str, **more: Any) -> Any:
+    return Field(validation_alias=AliasPath("dynamodb", *path), **more)
+
+
+class _ChangeRecord(Event):
+    operation: str = Field(alias="eventName")
+    keys: _Item = _stream("Keys")
+    at: Moment = _stream("ApproximateCreationDateTime")
+    sequence: str = _stream("SequenceNumber", pattern=r"^\d+$")
+    before: _Item = _stream("OldImage", default={})
+    after: _Item = _stream("NewImage", default={})
+    principal: str | None = Field(validation_alias=AliasPath("userIdentity", "principalId"), default=None)
+
+    def to_domain(self) -> Change:
+        images: dict[str, Any] = {"before": _plain(self.before), "after": _plain(self.after)}
+        return Change(**_plain(self.keys), **self.model_dump(exclude={"keys", *images}), **images)
+
+
+class _ChangeBatch(Event):
+    records: tuple[_ChangeRecord, ...] = Field(alias="Records")
+
+
+def changes_of(event: object) -> list[Change]:
+    """Return the changes of a batch. Raises: InputError."""
+    return [record.to_domain() for record in parse(_ChangeBatch, event).records]
+
+
+def _plain(item: _Item) -> dict[str, Any]:
+    """The item as JSON has it: numbers stay text, as the stream writes them, and bytes base64."""
+    return {name: _value(value) for name, value in item.items()}
+
+
+def _value(value: Mapping[str, Any]) -> Any:
+    [(letter, inner)] = value.items()
+    if letter in ("M", "L"):
+        return _plain(inner) if letter == "M" else [_value(one) for one in inner]
+    return None if letter == "NULL" else inner
+
+
+class RotationEvent(Event):
+    """What Secrets Manager invokes a rotation function with."""
+
+    step: RotationStep = Field(alias="Step")
+    version: str = Field(alias="ClientRequestToken", min_length=32, max_length=64)

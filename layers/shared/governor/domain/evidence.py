@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
 
@@ -255,8 +255,7 @@ def last_not_zero(series: Series) -> int | None:
     return max((index for index, value in enumerate(series) if value and value == value), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuRow:
+class GpuRow(NamedTuple):
     """One GPU in figures, for the table beside the picture."""
 
     label: str

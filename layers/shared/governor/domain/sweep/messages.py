@@ -76,35 +76,15 @@ def exemption_alert(
     return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
 
-def breaker_alert(target: Target, state: BreakerState) -> Alert:
-    """Return that all plans of a target are frozen from now on."""
-    at = state.tripped_at
-    return written("frozen", target, f"breaker-{target}-{iso(at)}", at, {"why": state.why}, {"since": at})
+def breaker_alert(
+    template: str, about: Target, state: BreakerState, now: UtcDatetime, *, left: int = 0, again: int = 0
+) -> Alert:
+    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`.
 
-
-def breaker_reminder(target: Target, state: BreakerState, left: int, now: UtcDatetime) -> Alert:
-    """Return that they still are; `left` of the instances that turned idle or silent still are so."""
-    dedup_id = f"breaker-{target}-{iso(state.tripped_at)}-still-{iso(now)}"
-    return written("still frozen", target, dedup_id, now, _facts(state, left), {"since": state.tripped_at})
-
-
-def hub_alert(hub: Target, state: BreakerState, left: int, now: UtcDatetime, reminders: int) -> Alert:
-    """Return that everything is frozen; with `reminders`, that it still is."""
-    words = {"since": state.tripped_at, "again": reminders}
-    dedup_id = f"breaker-hub-{iso(state.tripped_at)}-{reminders}"
-    severity = Severity.WARNING if reminders else None
-    return written("all frozen", hub, dedup_id, now, _facts(state, left), words, severity=severity)
-
-
-def _facts(state: BreakerState, left: int) -> dict[str, object]:
-    return {"why": state.why, "turned": state.turned, "left": left}
-
-
-def hub_release(hub: Target, state: BreakerState, now: UtcDatetime) -> Alert:
-    """Return that plans of all accounts are made and carried out again."""
-    return written("all released", hub, f"breaker-hub-released-{iso(state.tripped_at)}", now, {})
-
-
-def breaker_release(target: Target, now: UtcDatetime) -> Alert:
-    """Return that plans are made and carried out again."""
-    return written("released", target, f"breaker-released-{target}-{iso(now)}", now, {})
+    `again` counts the reminders; `left` of the instances that turned idle or silent still are so.
+    """
+    facts = {"why": state.why, "turned": state.turned, "left": left}
+    words = {"since": state.tripped_at, "again": again}
+    dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
+    severity = Severity.WARNING if again else None
+    return written(template, about, dedup_id, now, facts, words, severity=severity)

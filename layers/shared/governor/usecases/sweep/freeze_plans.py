@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.instance import Target
-from governor.domain.sweep import breaker, messages
+from governor.domain.sweep import breaker
 from governor.domain.sweep.breaker import BreakerState, Hub
+from governor.domain.sweep.messages import breaker_alert
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
 from governor.stores import StateTable
@@ -80,14 +82,12 @@ class FreezePlans:
             # What was no habit must not pass for one in the week to come; what an operator lifts may.
             learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
             forget = [] if learns else breaker.hours_around(hub, state, rule)
-            alert = messages.hub_release(self.hub, state, now)
+            alert = breaker_alert("all released", self.hub, state, now)
             self._release(sweep, alert, lambda: self.state.release_hub(forget))
             return None
         # Sweeps at the same time send the same message, which is delivered once.
-        remind = timedelta(hours=rule.remind_after_hours)
-        reminders = 0 if state.told_at is None else (now - state.tripped_at) // remind
-        alert = messages.hub_alert(self.hub, state, breaker.left_of(hub, state, rule)[1], now, reminders)
-        self._notify(sweep, state, alert, self.state.keep_hub_freeze)
+        left = breaker.left_of(hub, state, rule)[1]
+        self._notify(sweep, "all frozen", self.hub, state, left, self.state.keep_hub_freeze)
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
@@ -112,28 +112,30 @@ class FreezePlans:
         over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
         if not over and not breaker.is_lifted(state, rule, now):
             return state.why
-        self._release(
-            sweep, messages.breaker_release(target, now), lambda: self.state.set_breaker(target, None)
-        )
+        alert = breaker_alert("released", target, state, now)
+        self._release(sweep, alert, lambda: self.state.set_breaker(target, None))
         return None
 
     def _notify_of(self, sweep: Sweep, state: BreakerState, left: int) -> None:
-        target = sweep.target
-        is_new = state.told_at is None
-        alert = (
-            messages.breaker_alert(target, state)
-            if is_new
-            else messages.breaker_reminder(target, state, left, sweep.now)
-        )
-        self._notify(sweep, state, alert, lambda told: self.state.set_breaker(target, told))
+        keep = partial(self.state.set_breaker, sweep.target)
+        self._notify(sweep, "frozen", sweep.target, state, left, keep)
 
     def _notify(
-        self, sweep: Sweep, state: BreakerState, alert: Alert, keep: Callable[[BreakerState], object]
+        self,
+        sweep: Sweep,
+        template: str,
+        about: Target,
+        state: BreakerState,
+        left: int,
+        keep: Callable[[BreakerState], object],
     ) -> None:
         """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
-        remind = timedelta(hours=sweep.base.breaker.remind_after_hours)
-        if state.told_at is not None and sweep.now - state.told_at < remind:
-            return
+        remind, again = timedelta(hours=sweep.base.breaker.remind_after_hours), 0
+        if state.told_at is not None:
+            if sweep.now - state.told_at < remind:
+                return
+            again = max(1, (sweep.now - state.tripped_at) // remind)
+        alert = breaker_alert(template, about, state, sweep.now, left=left, again=again)
         if sweep.attempt("breaker alert", self.announcer.announce, alert):
             keep(replace(state, told_at=sweep.now))
 
