@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
@@ -636,6 +636,69 @@ def test_a_snooze_holds(table: StateTable) -> None:
     """As a decision to keep does; other holds stay."""
     table.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=24))
     assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
+
+
+KEPT, LONGER = Hold(snoozed_until=NOW + timedelta(days=2)), Hold(snoozed_until=NOW + timedelta(days=9))
+EXEMPT = Hold(exempt_reason="it is the demo box (ada)")
+
+
+def held(table: StateTable) -> Hold:
+    """As the sweep reads it of all, and a guard of one."""
+    record = table.record(TARGET, INSTANCE_ID)
+    assert record.hold == table.records(TARGET)[INSTANCE_ID].hold
+    return record.hold
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "both"),
+    [
+        (KEPT, Hold(), KEPT),
+        (KEPT, LONGER, LONGER),
+        (LONGER, KEPT, LONGER),
+        (EXEMPT, KEPT, replace(KEPT, exempt_reason=EXEMPT.exempt_reason)),
+        (KEPT, EXEMPT, replace(KEPT, exempt_reason=EXEMPT.exempt_reason)),
+        (EXEMPT, Hold(exempt_reason="later"), Hold(exempt_reason="later")),
+    ],
+)
+def test_a_hold_of_the_release_before_counts_beside_the_present_one(
+    table: StateTable, old: Hold, new: Hold, both: Hold
+) -> None:
+    """That release keeps it in the record alone: the later date counts, and an exemption of either."""
+    places = (keys.instance(TARGET, INSTANCE_ID), keys.holds(TARGET, INSTANCE_ID)[0])
+    for key, hold in zip(places, (old, new), strict=True):
+        table._table.write(put(key, {name: at for name, at in asdict(hold).items() if at is not None}))
+
+    assert both == held(table)
+
+
+@pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
+def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Answer) -> None:
+    """Fourteen functions write there; holds have a partition of their own (`test_rights.py`)."""
+    opened.settle("approval-1", decision(answer), None)
+    opened.snooze(TARGET, "i-0000000a", NOW)
+    kept, record = held(opened), keys.instance(TARGET, INSTANCE_ID)
+
+    attacks = (
+        update(record, {}, remove=["snoozed_until", "exempt_reason"]),
+        update(record, {"snoozed_until": NOW - timedelta(days=1)}),
+        put(record, {"episodes": 1}),
+        delete(record),
+    )
+    for one in attacks:
+        opened._table.write(one)
+        assert held(opened) == held(opened).stricter(kept)
+    opened._table.write(delete(keys.instance(TARGET, "i-0000000a")))
+    assert NOW == opened.records(TARGET)["i-0000000a"].hold.snoozed_until
+
+
+def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
+    """The release before reads the record alone; so does a function that an update has not reached."""
+    opened.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=1))
+    opened.settle("approval-1", decision(Answer.EXEMPT), None)
+    before = held(opened)
+    opened._table.write(delete(keys.holds(TARGET, INSTANCE_ID)[0]))
+
+    assert before == held(opened)
 
 
 # deliveries, outbox, digests

@@ -276,8 +276,9 @@ class Episodes(Store):
         return self._existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
-        """Change PENDING to the decision's status, once; write a keep or an exemption to the instance
-        record in the same transaction. Raises: ConflictError when it is no longer pending, NotFound.
+        """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
+
+        Raises: ConflictError when it is no longer pending, NotFound.
         """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         return self._decide(approval_id, changes, hold_after(NO_HOLD, decision, hold_until))
@@ -317,10 +318,10 @@ def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
 
 
 def _standing(ref: EpisodeRef, hold: Hold) -> list[Write]:
-    """The write of a standing answer to the record of the instance, if there is one."""
+    """The writes of a standing answer about the instance, if there is one."""
     standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
     known = {name: value for name, value in standing.items() if value is not None}
-    return [update(_record(ref), known)] if known else []
+    return [update(key, known) for key in keys.holds(ref.target, ref.instance_id) if known]
 
 
 def _unset(attribute: str) -> Condition:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import reduce
+from itertools import chain
 
 from governor.domain.episode.episode import InstanceRecord
 from governor.domain.instance import Target
@@ -23,13 +25,15 @@ class Instances(Store):
     def records(self, target: Target) -> dict[str, InstanceRecord]:
         """Return all records of a target by instance id; an unreadable one says so in `problem`."""
         found = {}
-        locks = {lock["sk"]: lock for lock in self._table.query(keys.lock_pk(target))}
-        for item in self._table.query(keys.target_pk(target), "INSTANCE#"):
-            instance_id = item["sk"].partition("#")[2]
+        known: dict[str, list[Document]] = defaultdict(list)
+        # A close frees the lock and says for how long it is quiet: whoever sees it free must see that, too.
+        locks = list(self._table.query(keys.lock_pk(target)))
+        records = self._table.query(keys.target_pk(target), "INSTANCE#")
+        for item in chain(records, locks, self._table.query(keys.hold_pk(target))):
+            known[item["sk"].partition("#")[2]].append(item)
+        for instance_id, items in known.items():
             try:
-                found[instance_id] = self._read(
-                    target, instance_id, item, locks.get(keys.lock(target, instance_id)[1])
-                )
+                found[instance_id] = self._read(target, instance_id, items)
             except CloudError as error:
                 # One damaged record must not end the sweep of all others; nothing follows from it either.
                 found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
@@ -37,21 +41,24 @@ class Instances(Store):
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
         """Return one record; an empty one when there is none yet."""
-        item = self._table.get(keys.instance(target, instance_id)) or {}
-        return self._read(target, instance_id, item, self._table.get(keys.lock(target, instance_id)))
+        hold, record = keys.holds(target, instance_id)
+        items = map(self._table.get, (record, keys.lock(target, instance_id), hold))
+        return self._read(target, instance_id, [item or {} for item in items])
 
-    def _read(
-        self, target: Target, instance_id: str, item: Document, lock: Document | None
-    ) -> InstanceRecord:
-        """Return the record with its lock, which the release before this one keeps in the record: an episode
-        that either names is open."""
+    def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
+        """Return the record with its lock and hold, which the release before this one keeps in the record.
+
+        An episode that either names is open, and the stricter hold counts.
+        """
         named = {"account": target.account, "region": target.region, "instance_id": instance_id}
-        stored, *own = self._table.records(
-            InstanceRecord, [{**one, **named} for one in (item, lock) if one is not None]
-        )
+        stored, *own = self._table.records(InstanceRecord, [{**one, **named} for one in items])
         for one in own:
-            is_open, episodes = one.open_episode or stored.open_episode, max(one.episodes, stored.episodes)
-            stored = replace(stored, open_episode=is_open, episodes=episodes)
+            stored = replace(
+                stored,
+                open_episode=one.open_episode or stored.open_episode,
+                episodes=max(one.episodes, stored.episodes),
+                hold=one.hold.stricter(stored.hold),
+            )
         return stored
 
     def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
@@ -76,7 +83,8 @@ class Instances(Store):
     def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
         """Leave the instance alone until then, as a decision to keep it would; a longer one stays."""
         is_longer = absent("snoozed_until") | where("snoozed_until", "<", until)
-        self._table.holds(update(keys.instance(target, instance_id), {"snoozed_until": until}, is_longer))
+        for key in keys.holds(target, instance_id):
+            self._table.holds(update(key, {"snoozed_until": until}, is_longer))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""

@@ -26,6 +26,17 @@ def lock(target: Target, instance_id: str) -> Key:
     return lock_pk(target), f"LOCK#{instance_id}"
 
 
+def hold_pk(target: Target) -> str:
+    """The partition of keeps and exemptions in an account and Region, which only people's answers write."""
+    return f"HOLD#{target.account}#{target.region}"
+
+
+def holds(target: Target, instance_id: str) -> tuple[Key, Key]:
+    """Where a keep or an exemption is, and where the release before this one reads it: a rollback brings that
+    one back. Both are written and read for one release; the stricter counts."""
+    return (hold_pk(target), f"HOLD#{instance_id}"), instance(target, instance_id)
+
+
 def episode(ref: EpisodeRef) -> Key:
     return f"EPISODE#{ref.execution_name}", "EPISODE"
 

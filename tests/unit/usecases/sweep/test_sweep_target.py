@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -16,10 +17,11 @@ from governor.domain.sweep.breaker import SweepDay
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from governor.stores import keys
 from tests.builders import NOW, TARGET
-from tests.twins import StaticPolicies
+from tests.twins import StaticPolicies, table
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
 BUSY = [90.0] * 12
+READS = ("dynamodb:GetItem", "dynamodb:Query")
 
 
 def test_an_idle_instance_is_marked_and_gets_one_workflow() -> None:
@@ -666,6 +668,22 @@ def test_overrides_that_contradict_each_other_sink_one_instance_only() -> None:
 
     assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
     assert [bad] == [problem.partition(":")[0] for problem in summary.problems]
+
+
+def test_keeps_cost_a_sweep_one_query_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As locks do: nothing is read instance by instance."""
+
+    def reads(number: int) -> Counter[tuple[str, str]]:
+        world, asked = FleetWorld(), Counter[tuple[str, str]]()
+        for one in range(number):
+            world.state.snooze(TARGET, world.add(one), NOW + timedelta(days=1))
+        monkeypatch.setattr(table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])])
+        assert {"snoozed": number} == world.sweep().verdicts
+        return Counter({one: times for one, times in asked.items() if one[0] in READS})
+
+    few = reads(1)
+    assert (1, 1) == (few["dynamodb:Query", "HOLD"], few["dynamodb:Query", "LOCK"])
+    assert few == reads(40)
 
 
 def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:

@@ -135,6 +135,11 @@ class Hold:
     snoozed_until: UtcDatetime | None = None
     exempt_reason: str | None = None
 
+    def stricter(self, other: Hold) -> Hold:
+        """Return what both hold together: the later date, and an exemption of either."""
+        until = max((at for at in (self.snoozed_until, other.snoozed_until) if at is not None), default=None)
+        return Hold(until, self.exempt_reason or other.exempt_reason)
+
 
 NO_HOLD = Hold()
 
