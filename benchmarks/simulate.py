@@ -19,10 +19,10 @@ from pathlib import Path
 from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
-from governor.domain.evidence import Dimensions, Series, Window
+from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume
 from governor.domain.policy.policy import ApprovalRule, Policy
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from simulation.fetch import Fetch, last_days
 from simulation.outcome import Replay
 from simulation.page import page
@@ -69,23 +69,17 @@ class MadeUpMetrics:
         return tuple(choose(values) if values else None for values in known)
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
         """As the port says."""
+        namespace, metric, _ = wanted
+        if namespace is None or metric is None:
+            return {}
+        gpus = [str(gpu) for gpu in range(GPUS)]
         return {
-            owner: [(("InstanceId", owner), ("index", str(gpu))) for gpu in range(GPUS)]
+            owner: [Listed(namespace, metric, (("InstanceId", owner), ("index", gpu))) for gpu in gpus]
             for owner in map(_id, range(len(self._busy)))
         }
-
-    def list_bound(self, *_: object) -> dict[str, list[str]]:
-        """As the port says."""
-        return {}
-
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
-        """As the port says."""
-        return {}
 
 
 def _id(number: int) -> str:

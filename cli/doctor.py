@@ -19,7 +19,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.sweep.telemetry import Finding, Health, findings, health_of
 from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import printable
-from governor.ports import Catalogue, InstanceReader, MetricReader
+from governor.ports import Catalogue, InstanceReader, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC
 
@@ -66,8 +66,8 @@ def examine(
     """
     base = book.base().policy
     listed = instances.list_selected(target, base.selector)
-    hardware = metrics.list_series(target, base.metrics.hardware_namespace, LOST_METRIC)
-    heat = metrics.list_series(target, HEAT_ALARM.namespace, HEAT_ALARM.metric)
+    hardware = metrics.list_series(target, SeriesFilter(base.metrics.hardware_namespace, LOST_METRIC))
+    heat = metrics.list_series(target, SeriesFilter(HEAT_ALARM.namespace, HEAT_ALARM.metric))
     policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
     requests = [
         EvidenceRequest(
@@ -89,7 +89,10 @@ def examine(
                 policies[instance.instance_id],
             ),
             instance.instance_id in hardware,
-            any({k for k, _ in one} == HEAT_ALARM.dimensions for one in heat.get(instance.instance_id, ())),
+            any(
+                dict(one.dimensions).keys() == HEAT_ALARM.dimensions
+                for one in heat.get(instance.instance_id, ())
+            ),
             gathered[instance.instance_id].evidence.work,
         )
         for instance in listed

@@ -23,7 +23,16 @@ from governor.domain.instance import Instance, Protection, Shape, Target
 from governor.domain.parts import in_parts
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc
-from governor.ports import Catalogue, InstanceReader, MetricAnswer, MetricQuery, MetricReader, PriceBook
+from governor.ports import (
+    Catalogue,
+    InstanceReader,
+    Listed,
+    MetricAnswer,
+    MetricQuery,
+    MetricReader,
+    PriceBook,
+    SeriesFilter,
+)
 from governor.usecases.evidence.inspect_instance import read_facts
 from simulation.hours import hours_that_matter
 from simulation.recording import PERIOD, Figures, Recording, SeriesKey, highest
@@ -108,7 +117,8 @@ class Fetch:
         """
         found = self.instances.list_selected(target, self.wish.selector)
         names = self.wish.metrics
-        series = self.metrics.list_series(target, names.namespace, names.utilization) if found else {}
+        by = SeriesFilter(names.namespace, names.utilization)
+        series = self.metrics.list_series(target, by) if found else {}
         subjects = tuple(self._subject(one, series.get(one.instance_id, ())) for one in found)
         unread = {query.key for query in self._missing_hours(target, subjects, hours)}
         days = _days(hours)
@@ -145,8 +155,9 @@ class Fetch:
 
     # what to ask for
 
-    def _subject(self, instance: Instance, found: Sequence[Dimensions]) -> Subject:
+    def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
         """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there is."""
+        found = [one.dimensions for one in listed]
         shape = self.catalogue.shape(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
         by_gpu = tuple(sorted(one for one in found if "index" in dict(one)))

@@ -20,7 +20,7 @@ from governor.domain.instance import Instance, Protection, Shape, SpotRequestTyp
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import limit_of
 from governor.domain.units import UtcDatetime
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 
 PERIOD = timedelta(seconds=BIN_SECONDS)
 """CloudWatch keeps readings of this period for 63 days; the sweep runs as often."""
@@ -195,32 +195,18 @@ class RecordedMetrics:
     def list_series(
         self,
         target: Target,  # noqa: ARG002
-        namespace: str,  # noqa: ARG002
-        metric: str,
+        wanted: SeriesFilter,
         instance_id: str | None = None,
-    ) -> dict[str, list[Dimensions]]:
-        """As the port says; recently active is whatever was recorded."""
-        found: dict[str, list[Dimensions]] = {}
+    ) -> dict[str, list[Listed]]:
+        """As the port says; recently active is whatever was recorded. What jobs and instances say of
+        themselves was not."""
+        found: dict[str, list[Listed]] = {}
+        namespace, metric, _ = wanted
         for name, dimensions, _ in self._series:
             owner = dict(dimensions).get("InstanceId")
-            if name == metric and owner is not None and instance_id in (None, owner):
-                found.setdefault(owner, []).append(dimensions)
+            if namespace and name == metric and owner is not None and instance_id in (None, owner):
+                found.setdefault(owner, []).append(Listed(namespace, name, dimensions))
         return found
-
-    def list_bound(self, *_: object) -> dict[str, list[str]]:
-        """As the port says; a back-test believes what was published."""
-        return {}
-
-    def list_published(
-        self,
-        target: Target,  # noqa: ARG002
-        namespace: str,  # noqa: ARG002
-        instance_id: str | None = None,  # noqa: ARG002
-        *,
-        recently: bool = True,  # noqa: ARG002
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
-        """As the port says; what jobs said of themselves is not recorded."""
-        return {}
 
 
 def has_holes(values: array[float]) -> bool:

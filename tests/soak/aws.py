@@ -11,8 +11,8 @@ from typing import Any
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target
-from governor.ports import MetricAnswer, MetricQuery, Snapshot
-from tests.twins import Dimensions, MemoryEc2
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter, Snapshot
+from tests.twins import MemoryEc2
 
 _SETTLES = 60.0
 """Seconds until a stop or a termination shows."""
@@ -133,17 +133,10 @@ class SimulatedMetrics:
         return 95.0 if works and quiet == 1.0 else quiet
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
-        if metric != _UTILIZATION:
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        namespace, metric, _ = wanted
+        if metric != _UTILIZATION or namespace is None:
             return {}
         ids = [instance_id] if instance_id is not None else list(self.ec2.instances)
-        return {one: [(("InstanceId", one),)] for one in ids}
-
-    def list_bound(self, *_: object) -> dict[str, list[str]]:
-        return {}
-
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
-        return {}
+        return {one: [Listed(namespace, metric, (("InstanceId", one),))] for one in ids}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TypeVar
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
 from governor.errors import CloudError
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 
 Dimensions = tuple[tuple[str, str], ...]
-Listed = TypeVar("Listed")
 
 
 @dataclass
@@ -75,37 +73,24 @@ class MemoryMetrics:
         return MetricAnswer(series, problems)
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
-        self.lists += namespace != "AWS/EC2"
-        found = ((_owner(one), one) for name, one in self.published if name == metric)
-        return self._listed(instance_id, found)
-
-    def list_bound(
-        self, target: Target, base: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[str]]:
-        self.lists += 1
-        found = ((one.rpartition(":")[2], one) for one in self.bound if one.startswith(f"{base}/"))
-        return self._listed(instance_id, found)
-
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
-        self.lists_of_work += 1
-        found = ((_owner(one[1]), one) for one, own in self.namespaces.items() if own == namespace)
-        return self._listed(instance_id, found)
-
-    def _listed(
-        self, instance_id: str | None, found: Iterable[tuple[str | None, Listed]]
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> dict[str, list[Listed]]:
+        namespace, metric, _ = wanted
+        if namespace is None:
+            self.lists += 1
+            owned = ((one.rpartition(":")[2], one) for one in self.bound)
+            listed = [Listed(one, metric or "", (("InstanceId", owner),)) for owner, one in owned]
+        elif metric is None:
+            self.lists_of_work += 1
+            listed = [Listed(own, *one) for one, own in self.namespaces.items() if own == namespace]
+        else:
+            self.lists += namespace != "AWS/EC2"
+            listed = [Listed(namespace, *one) for one in self.published if one[0] == metric]
         if self.list_failure is not None:
             raise self.list_failure
-        listed: dict[str, list[Listed]] = {}
-        for owner, one in found:
+        found: dict[str, list[Listed]] = {}
+        for one in listed:
+            owner = dict(one.dimensions).get("InstanceId")
             if owner is not None and instance_id in (None, owner):
-                listed.setdefault(owner, []).append(one)
-        return listed
-
-
-def _owner(dimensions: Dimensions) -> str | None:
-    return dict(dimensions).get("InstanceId")
+                found.setdefault(owner, []).append(one)
+        return found

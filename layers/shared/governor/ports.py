@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from governor.errors import PolicyError
 
@@ -107,6 +107,22 @@ class MetricAnswer:
     problems: Mapping[str, str]
 
 
+class SeriesFilter(NamedTuple):
+    """Which series to list; `None` is any. `recently`: those with readings in the last three hours alone."""
+
+    namespace: str | None
+    metric: str | None
+    recently: bool = True
+
+
+class Listed(NamedTuple):
+    """A series that is there."""
+
+    namespace: str
+    metric: str
+    dimensions: tuple[tuple[str, str], ...]
+
+
 class MetricReader(Protocol):
     """CloudWatch, read only."""
 
@@ -114,20 +130,9 @@ class MetricReader(Protocol):
         """All queries over the window. Never raises: what could not be read is in `problems`."""
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> Mapping[str, Sequence[tuple[tuple[str, str], ...]]]:
-        """Recently active dimension sets by `InstanceId`; with an `instance_id`, never in a loop."""
-
-    def list_bound(
-        self, target: Target, base: str, metric: str, instance_id: str | None = None
-    ) -> Mapping[str, Sequence[str]]:
-        """Namespaces `base/<role id>:<instance id>` with that instance's own aggregate of the metric, by its
-        id; those of the last three hours. `instance_id` as above."""
-
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> Mapping[str, Sequence[tuple[str, tuple[tuple[str, str], ...]]]]:
-        """Metrics and dimensions by `InstanceId`. `recently`: in the last three hours."""
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> Mapping[str, Sequence[Listed]]:
+        """Series by their `InstanceId`; with an `instance_id`, never in a loop."""
 
 
 class InstanceTagger(Protocol):

@@ -14,7 +14,7 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
 from governor.errors import AccessDenied, Throttled
-from governor.ports import MetricQuery
+from governor.ports import MetricQuery, SeriesFilter
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
 TARGET = Target("111122223333", "us-east-1")
@@ -210,37 +210,12 @@ def test_a_failure_on_a_later_page_keeps_what_was_read() -> None:
     assert {"i-1", "i-2"} == set(answer.problems)
 
 
-def test_series_are_listed_by_instance() -> None:
-    """All pages, grouped by id; a series without an instance belongs to nobody."""
-
-    def metric(**dimensions: str) -> dict[str, Any]:
-        return {"Dimensions": [{"Name": name, "Value": value} for name, value in dimensions.items()]}
-
-    metrics, client = reader(
-        list_metrics=[
-            {
-                "Metrics": [metric(index="0", InstanceId="i-1"), metric(host="ip-10-0-0-1")],
-                "NextToken": "more",
-            },
-            {"Metrics": [metric(InstanceId="i-1", index="1"), metric(InstanceId="i-2"), {}]},
-        ]
-    )
-
-    found = metrics.list_series(TARGET, NAMESPACE, METRIC)
-
-    assert {
-        "i-1": [(("InstanceId", "i-1"), ("index", "0")), (("InstanceId", "i-1"), ("index", "1"))],
-        "i-2": [(("InstanceId", "i-2"),)],
-    } == found
-    assert [None, "more"] == [call.get("NextToken") for _, call in client.calls]
-    assert {"PT3H"} == {call["RecentlyActive"] for _, call in client.calls}
-
-
 def test_series_of_one_instance_are_filtered_by_cloudwatch() -> None:
     """One instance is not found by listing all."""
     metrics, client = reader(list_metrics=[{"Metrics": []}])
-    assert {} == metrics.list_series(TARGET, NAMESPACE, METRIC, "i-1")
+    assert {} == metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC), "i-1")
     assert [{"Name": "InstanceId", "Value": "i-1"}] == client.calls[0][1]["Dimensions"]
+    assert METRIC == client.calls[0][1]["MetricName"]
 
 
 def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
@@ -248,7 +223,7 @@ def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
 
     def metric(name: str, **dimensions: str) -> dict[str, Any]:
         listed = [{"Name": key, "Value": value} for key, value in dimensions.items()]
-        return {"MetricName": name, "Dimensions": listed}
+        return {"Namespace": "MLTraining", "MetricName": name, "Dimensions": listed}
 
     metrics, client = reader(
         list_metrics=[
@@ -257,11 +232,14 @@ def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
         ]
     )
 
-    found = metrics.list_published(TARGET, "MLTraining")
+    found = metrics.list_series(TARGET, SeriesFilter("MLTraining", None))
 
     assert {
-        "i-1": [("Loss", (("InstanceId", "i-1"), ("Job", "a"))), ("Throughput", (("InstanceId", "i-1"),))],
-        "i-2": [("Loss", (("InstanceId", "i-2"),))],
+        "i-1": [
+            ("MLTraining", "Loss", (("InstanceId", "i-1"), ("Job", "a"))),
+            ("MLTraining", "Throughput", (("InstanceId", "i-1"),)),
+        ],
+        "i-2": [("MLTraining", "Loss", (("InstanceId", "i-2"),))],
     } == found
     assert [None, "more"] == [call.get("NextToken") for _, call in client.calls]
     first = client.calls[0][1]
@@ -276,7 +254,7 @@ def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
 def test_one_instances_share_of_a_namespace_may_be_older() -> None:
     """A window of days holds what was published days ago."""
     metrics, client = reader(list_metrics=[{"Metrics": []}])
-    assert {} == metrics.list_published(TARGET, "MLTraining", "i-1", recently=False)
+    assert {} == metrics.list_series(TARGET, SeriesFilter("MLTraining", None, recently=False), "i-1")
 
     ((_, parameters),) = client.calls
     assert [{"Name": "InstanceId", "Value": "i-1"}] == parameters["Dimensions"]
@@ -288,7 +266,7 @@ def test_a_failed_list_is_raised(code: str, kind: type[Exception]) -> None:
     """A list that could not be read is not an empty list."""
     metrics, _ = reader(list_metrics=[client_error(code)])
     with pytest.raises(kind):
-        metrics.list_series(TARGET, NAMESPACE, METRIC)
+        metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC))
 
 
 def test_what_was_published_is_read(aws: Clients) -> None:
@@ -316,25 +294,3 @@ def test_what_was_published_is_read(aws: Clients) -> None:
 
     assert {"a": (7.0, None, 3.0, None)} == dict(answer.series)
     assert {} == dict(answer.problems)
-
-
-def test_a_namespace_is_an_instances_own_by_its_name_alone() -> None:
-    """Base, a role's id, the id of the instance that the metric names, and no other dimension."""
-
-    def listed(namespace: str, **dimensions: str) -> dict[str, Any]:
-        pairs = [{"Name": name, "Value": value} for name, value in dimensions.items()]
-        return {"Namespace": namespace, "MetricName": "u", "Dimensions": pairs}
-
-    page = [
-        listed("GPU/EC2/AROA1:i-1", InstanceId="i-1"),
-        listed("GPU/EC2/AROA2:i-1", InstanceId="i-1"),
-        listed("GPU/EC2/AROA1:i-2", InstanceId="i-1"),
-        listed("GPU/EC2/AIDA1:i-1", InstanceId="i-1"),
-        listed("GPU/EC2xAROA1:i-1", InstanceId="i-1"),
-        listed("GPU/EC2", InstanceId="i-1"),
-        listed("GPU/EC2/AROA1:i-1", InstanceId="i-1", index="0"),
-    ]
-    client = ScriptedClient(list_metrics=[{"Metrics": page}])
-    found = CloudWatchMetrics(FakeClients(client)).list_bound(TARGET, "GPU/EC2", "u", "i-1")
-
-    assert {"i-1": ["GPU/EC2/AROA1:i-1", "GPU/EC2/AROA2:i-1"]} == found

@@ -20,7 +20,7 @@ from governor.domain.evidence import Dimensions, MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Vetoes
 from governor.errors import CloudError
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from simulation.fetch import Fetch, FetchError, last_days
 from simulation.hours import hours_that_matter
 from simulation.outcome import InstanceResult
@@ -85,17 +85,11 @@ class Past:
         return tuple(found) if any(value is not None for value in found) else None
 
     def list_series(
-        self, _: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
-        assert (Policy().metrics.namespace, Policy().metrics.utilization) == (namespace, metric)
-        assert instance_id is None
-        return {owner: list(sets) for owner, sets in self.sets.items()}
-
-    def list_bound(self, *_: object) -> dict[str, list[str]]:
-        raise AssertionError("a back-test believes what was published")
-
-    def list_published(self, *_: object, **__: object) -> dict[str, list[tuple[str, Dimensions]]]:
-        raise AssertionError("a back-test does not know what jobs said of themselves")
+        self, _: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        names = Policy().metrics.namespace, Policy().metrics.utilization
+        assert ((*names, True), None) == (wanted, instance_id)
+        return {owner: [Listed(*names, one) for one in sets] for owner, sets in self.sets.items()}
 
 
 def aggregate(instance: Instance) -> list[Dimensions]:

@@ -5,29 +5,25 @@ A part that could not be read is named by its key and never looks like silence.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from governor.adapters.clients import Adapter
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
-from governor.domain.evidence import Dimensions, Window, peak
+from governor.domain.evidence import Window, peak
 from governor.domain.instance import Target
 from governor.domain.parts import in_parts
 from governor.domain.units import as_utc
 from governor.errors import CloudError
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 
 _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
 _CALLS_AT_A_TIME = 8
 _COMPLETE = "Complete"
-_RECENTLY: Any = {"RecentlyActive": "PT3H"}
-"""More would list series of machines long gone; a GPU silent for longer is silent."""
-
-Listed = TypeVar("Listed")
 
 
 class CloudWatchMetrics(Adapter):
@@ -73,50 +69,24 @@ class CloudWatchMetrics(Adapter):
         return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
-        only = {} if instance_id is None else {"Dimensions": [_instance_dimension(instance_id)]}
-        listed = self._listed(target, Namespace=namespace, MetricName=metric, **_RECENTLY, **only)
-        return _by_instance((owner, dimensions) for owner, _, _, dimensions in listed)
-
-    def list_bound(
-        self, target: Target, base: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[str]]:
-        own, only = re.escape(base), [_instance_dimension(instance_id)]
-        return _by_instance(
-            (owner, namespace)
-            for owner, namespace, _, dimensions in self._listed(
-                target, MetricName=metric, Dimensions=only, **_RECENTLY
-            )
-            if len(dimensions) == 1 and re.fullmatch(rf"{own}/AROA[A-Z0-9]+:{re.escape(owner)}", namespace)
-        )
-
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
-        only, when = [_instance_dimension(instance_id)], _RECENTLY if recently else {}
-        listed = self._listed(target, Namespace=namespace, Dimensions=only, **when)
-        return _by_instance((owner, (metric, dimensions)) for owner, _, metric, dimensions in listed)
-
-    def _listed(self, target: Target, **parameters: Any) -> Iterator[tuple[str, str, str, Dimensions]]:
-        """Instance, namespace, metric and dimensions of every series that belongs to an instance."""
-        for page in self._pages("cloudwatch:ListMetrics", target, **parameters):
-            for listed in page["Metrics"]:
-                dimensions = tuple(sorted((d["Name"], d["Value"]) for d in listed.get("Dimensions", ())))
-                owner = dict(dimensions).get("InstanceId")
-                if owner is not None:
-                    yield owner, listed.get("Namespace", ""), listed.get("MetricName", ""), dimensions
-
-
-def _by_instance(found: Iterable[tuple[str, Listed]]) -> dict[str, list[Listed]]:
-    listed: dict[str, list[Listed]] = {}
-    for owner, one in found:
-        listed.setdefault(owner, []).append(one)
-    return listed
-
-
-def _instance_dimension(instance_id: str | None) -> dict[str, str]:
-    return {"Name": "InstanceId"} if instance_id is None else {"Name": "InstanceId", "Value": instance_id}
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        only = {"Name": "InstanceId"} | ({"Value": instance_id} if instance_id else {})
+        asked: Any = {
+            "Namespace": wanted.namespace,
+            "MetricName": wanted.metric,
+            "Dimensions": [only],
+            # More would list series of machines long gone; a GPU silent for longer is silent.
+            "RecentlyActive": "PT3H" if wanted.recently else None,
+        }
+        asked = {name: value for name, value in asked.items() if value}
+        found: dict[str, list[Listed]] = defaultdict(list)
+        for page in self._pages("cloudwatch:ListMetrics", target, **asked):
+            for one in page["Metrics"]:
+                dimensions = tuple(sorted((d["Name"], d["Value"]) for d in one["Dimensions"]))
+                owner = dict(dimensions)["InstanceId"]
+                found[owner].append(Listed(one["Namespace"], one["MetricName"], dimensions))
+        return found
 
 
 def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:

@@ -17,6 +17,7 @@ from governor.domain.policy.policy import IdleRule, Metrics, Policy, Vetoes, Wor
 from governor.domain.sweep.judging import wanted_figures
 from governor.domain.sweep.verdict import NO_HOLD, Verdict, VerdictKind, is_candidate, judge
 from governor.errors import Throttled
+from governor.ports import Listed, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from tests.builders import NOW, POLICY, TARGET, make_instance
 from tests.twins import Dimensions, MemoryMetrics
@@ -67,12 +68,12 @@ class SelectiveListing(MemoryMetrics):
     fails_for: str = ""
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
         """As the port says; fails for one metric."""
-        if metric == self.fails_for:
+        if wanted.metric == self.fails_for:
             raise Throttled("ListMetrics: Rate exceeded")
-        return super().list_series(target, namespace, metric, instance_id)
+        return super().list_series(target, wanted, instance_id)
 
 
 def id_of(number: int) -> str:
@@ -680,12 +681,13 @@ class RememberingLists(MemoryMetrics):
 
     asked: list[bool] = field(default_factory=list)
 
-    def list_published(
-        self, target: Target, namespace: str, instance_id: str | None = None, *, recently: bool = True
-    ) -> dict[str, list[tuple[str, Dimensions]]]:
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
         """As the port says."""
-        self.asked.append(recently)
-        return super().list_published(target, namespace, instance_id, recently=recently)
+        if wanted.metric is None:
+            self.asked.append(wanted.recently)
+        return super().list_series(target, wanted, instance_id)
 
 
 @pytest.mark.parametrize("period", [60, 300])
@@ -780,3 +782,37 @@ def test_an_instance_is_idle_where_it_says_so_of_itself(own: dict[str, Any], kin
     world.metrics.bound = {namespace: tuple(values) for namespace, values in own.items()}
 
     assert kind is verdict_of(world, BOUND).kind
+
+
+@dataclass
+class Forgeries(MemoryMetrics):
+    """Lists what others may have published beside the instance's own namespaces."""
+
+    def list_series(
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        """As the port says."""
+        if wanted.namespace is not None:
+            return super().list_series(target, wanted, instance_id)
+        own, gpu = (("InstanceId", id_of(1)),), (("InstanceId", id_of(1)), ("index", "0"))
+        names = (
+            f"GPU/EC2/AROA1:{id_of(1)}",
+            f"GPU/EC2/AROA2:{id_of(1)}",
+            f"GPU/EC2/AROA1:{id_of(2)}",
+            f"GPU/EC2/AIDA1:{id_of(1)}",
+            f"GPU/EC2xAROA1:{id_of(1)}",
+            "GPU/EC2",
+        )
+        listed = [Listed(name, UTILIZATION, own) for name in names]
+        return {id_of(1): [*listed, Listed(f"GPU/EC2/AROA3:{id_of(1)}", UTILIZATION, gpu)]}
+
+
+def test_a_namespace_is_an_instances_own_by_its_name_alone() -> None:
+    """Base, a role's id, the id of the instance that the metric names, and no other dimension."""
+    world = Readings(metrics=Forgeries())
+    world.publish(1, QUIET)
+    verdict_of(world, BOUND)
+
+    read = {query.namespace for query in world.metrics.reads}
+    own = {name for name in read if name.startswith("GPU/EC2") and name != "GPU/EC2"}
+    assert {f"GPU/EC2/AROA1:{id_of(1)}", f"GPU/EC2/AROA2:{id_of(1)}"} == own

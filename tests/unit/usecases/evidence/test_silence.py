@@ -21,9 +21,9 @@ from governor.domain.evidence import Window
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, PlanRule, Policy
 from governor.domain.sweep.verdict import VerdictKind
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from tests.builders import NOW, make_instance
-from tests.twins import Dimensions, MemoryMetrics
+from tests.twins import MemoryMetrics
 from tests.unit.usecases.builders import opener
 from tests.unit.usecases.fleet_world import FleetWorld
 
@@ -120,12 +120,16 @@ class Recorded(MemoryMetrics):
         )
 
     def list_series(
-        self, target: Target, namespace: str, metric: str, instance_id: str | None = None
-    ) -> dict[str, list[Dimensions]]:
-        if metric != UTILIZATION or not self.by_gpu:
+        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        namespace, metric, _ = wanted
+        if namespace is None or metric != UTILIZATION or not self.by_gpu:
             return {}
         return {
-            one: [(("InstanceId", one), ("index", str(index))) for index in range(len(agent.gpus))]
+            one: [
+                Listed(namespace, metric, (("InstanceId", one), ("index", str(index))))
+                for index in range(len(agent.gpus))
+            ]
             for one, agent in self.agents.items()
             if instance_id in (None, one)
         }

@@ -7,13 +7,14 @@ be read becomes a `read_problem`, never an empty answer. This module must not ju
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
 from statistics import median_low
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
@@ -21,7 +22,7 @@ from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
-from governor.ports import Catalogue, MetricQuery, MetricReader
+from governor.ports import Catalogue, MetricQuery, MetricReader, SeriesFilter
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
@@ -37,7 +38,6 @@ _EC2_FIGURES = (
 """Figure, name of the series, metric, statistic."""
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
-_Listed = TypeVar("_Listed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +274,8 @@ class _Batch:
             return
         only = works[0].instance_id if len(self._work) == 1 else None
         try:
-            found = self._metrics.list_series(
-                self._target, self._names.namespace, self._names.utilization, only
-            )
+            wanted = SeriesFilter(self._names.namespace, self._names.utilization)
+            found = self._metrics.list_series(self._target, wanted, only)
         except CloudError as error:
             for work in works:
                 if work.silent():
@@ -284,7 +283,8 @@ class _Batch:
             return
         for work in self._work:
             work.searched = True
-            sets = [dimensions for dimensions in found.get(work.instance_id, ()) if len(dimensions) > 1]
+            listed = (one.dimensions for one in found.get(work.instance_id, ()))
+            sets = [dimensions for dimensions in listed if len(dimensions) > 1]
             found_sets = [s for s in sets if evidence.is_gpu(s)] or sets
             # Of one that is not silent, a GPU is not forgotten because it was silent for three hours.
             kept = () if work.silent() else work.dimensions or ()
@@ -299,17 +299,17 @@ class _Batch:
     def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:
         """EC2's own power metric, where it exists: named for the silent ones, a veto for the others. It never
         proves idleness."""
-        namespace, metric = "AWS/EC2", "GPUPowerUtilization"
-        listed = partial(self._metrics.list_series, self._target, namespace, metric)
-        for work, dimensions in self._listed(works, listed, "EC2's own GPU metrics"):
-            yield _Asked(work, "agentless", metric, tuple(dimensions), namespace=namespace)
+        wanted = SeriesFilter("AWS/EC2", "GPUPowerUtilization")
+        return self._listed(works, "agentless", wanted, "EC2's own GPU metrics")
 
     def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
-        """What the instance says of itself; of several such namespaces the highest reading counts."""
-        base, metric = self._names.namespace, self._names.utilization
-        listed = partial(self._metrics.list_bound, self._target, base, metric)
-        for work, namespace in self._listed(works, listed, "the instances' own namespaces"):
-            yield _Asked(work, "bound", metric, work.aggregate, namespace=namespace)
+        """What the instance says of itself, as its own role; of several such namespaces the highest reading
+        counts."""
+        base, wanted = re.escape(self._names.namespace), SeriesFilter(None, self._names.utilization)
+        for one in self._listed(works, "bound", wanted, "the instances' own namespaces"):
+            own = rf"{base}/AROA[A-Z0-9]+:{re.escape(one.work.instance_id)}"
+            if one.dimensions == one.work.aggregate and re.fullmatch(own, one.namespace):
+                yield one
 
     def _jobs(self, works: list[_Work]) -> Iterator[_Asked]:
         """The metrics by which a job may have said that it works."""
@@ -317,16 +317,14 @@ class _Batch:
         if rule is None:
             return
         # What was published longer ago is in the window of a policy that looks so far back.
-        recently = self._window.length <= _RECENTLY_ACTIVE
-        listed = partial(self._metrics.list_published, self._target, rule.namespace, recently=recently)
-        for work, (metric, dimensions) in self._listed(works, listed, "the metrics of jobs"):
-            if not rule.names or metric in rule.names:
-                yield _Asked(work, WORK, metric, tuple(dimensions), namespace=rule.namespace)
+        wanted = SeriesFilter(rule.namespace, None, self._window.length <= _RECENTLY_ACTIVE)
+        for one in self._listed(works, WORK, wanted, "the metrics of jobs"):
+            if not rule.names or one.metric in rule.names:
+                yield one
 
-    def _listed(
-        self, works: list[_Work], listed: Callable[..., Mapping[str, Sequence[_Listed]]], what: str
-    ) -> Iterator[tuple[_Work, _Listed]]:
+    def _listed(self, works: list[_Work], figure: str, wanted: SeriesFilter, what: str) -> Iterator[_Asked]:
         """A few instances one by one, many by one pass; a listing that failed is no silence."""
+        listed = partial(self._metrics.list_series, self._target, wanted)
         try:
             if len(works) > _LISTED_SINGLY:
                 found = listed()
@@ -338,7 +336,8 @@ class _Batch:
                     work.problem = work.problem or f"{what} could not be listed: {error}"
             return
         for work in works:
-            yield from ((work, one) for one in found.get(work.instance_id, ()))
+            for one in found.get(work.instance_id, ()):
+                yield _Asked(work, figure, one.metric, one.dimensions, namespace=one.namespace)
 
     # the other figures
 

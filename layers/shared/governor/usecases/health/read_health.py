@@ -18,7 +18,7 @@ from governor.domain.evidence import Dimensions, Series, Window
 from governor.domain.health.health import KNOWN_XIDS, Finding, GpuFigures, health_findings
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Health, Metrics, Policy
-from governor.ports import MetricQuery, MetricReader
+from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
 LOST_METRIC = "GPULost"
 """Published for every GPU by `agent/` with its group `health`, so it shows where that group is found."""
@@ -135,10 +135,11 @@ class _Sets:
     """The GPUs of such an aggregate."""
 
     @classmethod
-    def of(cls, listed: Iterable[Dimensions]) -> _Sets:
+    def of(cls, listed: Iterable[Listed]) -> _Sets:
         """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is that."""
-        gpus = tuple(sorted(one for one in listed if evidence.is_gpu(one)))
-        aggregate = tuple(sorted((one for one in listed if not evidence.is_gpu(one)), key=len)[:1])
+        sets = [one.dimensions for one in listed]
+        gpus = tuple(sorted(one for one in sets if evidence.is_gpu(one)))
+        aggregate = tuple(sorted((one for one in sets if not evidence.is_gpu(one)), key=len)[:1])
         return cls(aggregate, gpus) if aggregate and len(gpus) > 1 else cls(gpus or aggregate)
 
 
@@ -253,17 +254,17 @@ class ReadHealth:
 def _listed(
     requests: Sequence[HealthRequest],
     names: Metrics,
-    listing: Callable[[str, str], Mapping[str, Sequence[Dimensions]]],
+    listing: Callable[[SeriesFilter], Mapping[str, Sequence[Listed]]],
 ) -> list[_Work]:
     """The instances with their dimension sets; `listing` returns those of a metric by instance id.
 
     The agent's are listed by temperature, which GPUs in MIG mode publish, too; by utilization without it.
     """
     ids = [request.instance.instance_id for request in requests]
-    agent = listing(names.namespace, names.temperature)
+    agent = listing(SeriesFilter(names.namespace, names.temperature))
     if not agent.keys() >= set(ids):
-        agent = {**listing(names.namespace, names.utilization), **agent}
-    hardware = listing(names.hardware_namespace, LOST_METRIC)
+        agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
+    hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
     return [
         _Work(one, _Sets.of(agent.get(i, ())), _Sets.of(hardware.get(i, ())), HealthReading(one.instance))
         for one, i in zip(requests, ids, strict=True)
