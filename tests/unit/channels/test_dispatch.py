@@ -24,10 +24,17 @@ from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Severity, alert
 from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.approvals.messages import (
+    Stage,
+    first_yes_alert,
+    notice_until,
+    outcome_alert,
+    stage_alert,
+    undo_alert,
+)
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action
+from governor.domain.policy.policy import Action, Mode
 from governor.errors import CloudError, InputError, Throttled
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import SIGNER, asked
@@ -35,6 +42,10 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 
 ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
 FINOPS = Contact(emails=("finops@example.com",))
+NOBODYS = (
+    "only channels of everybody have it, and none of the contacts it is for: give EmailSender, or the "
+    "contact's own slack_channel"
+)
 
 
 @dataclass
@@ -100,7 +111,9 @@ class Post:
         self.world.policies.policy = replace(self.world.policies.policy, ownership=ownership)
         self.mail, self.chat = FakeChannel("email"), FakeChannel("slack")
         address = "alice@example.com"
-        self.registry = FakeRegistry([Route(self.mail, address, address), Route(self.chat, "C0ML")])
+        self.registry = FakeRegistry(
+            [Route(self.mail, address, address, own=True), Route(self.chat, "C0ML", own=True)]
+        )
         registry: Any = self.registry
         self.slept: list[float] = []
         self.parked: list[tuple[Alert, str]] = []
@@ -295,20 +308,49 @@ def test_a_webhook_alone_reaches_nobody() -> None:
 
 
 def test_a_channel_of_everybody_is_not_that_of_the_owner() -> None:
-    """It counts as delivered only where those who are asked have none of their own."""
-    for own, heard in ((True, False), (False, True)):
+    """It counts as delivered only where the policy names none of their own for those who are asked."""
+    unnamed = Ownership(contacts={"all": Contact()}, default_contacts=("all",))
+    for ownership, heard in ((None, False), (unnamed, True)):
         post = Post()
         post.mail.failures = [DeliveryRefused("no such box", channel="email")]
         address = "alice@example.com"
-        post.registry.routes_ = [Route(post.mail, address, address, own=own), Route(post.chat, "C0ALL")]
+        post.registry.routes_ = [Route(post.mail, address, address, own=True), Route(post.chat, "C0ALL")]
+        if ownership is not None:
+            post.world.policies.policy = replace(post.world.policies.policy, ownership=ownership)
         post.dispatch([post.alert()])
 
         found = post.world.state.deliveries(post.world.ref.execution_name)
         assert heard is any(delivery.reached_people for delivery in found)
         nowhere = [one.refused for one in found if one.channel == NOWHERE]
-        assert (
-            [] if heard else ["only channels of everybody have it, and none of the contacts it is for"]
-        ) == nowhere
+        assert ([] if heard else [NOBODYS]) == nowhere
+
+
+@pytest.mark.parametrize(
+    ("secret", "contact"),
+    [
+        ({"teams_webhook_url": "https://example.com/hook"}, ML),
+        ({"teams_webhook_url": "https://example.com/hook"}, Contact(lists=("team@example.com",))),
+        ({"slack_bot_token": "xoxb-1-abc", "slack_channel": "C0ALL"}, Contact(emails=("ann@example.com",))),
+        ({"pagerduty_routing_key": "k" * 32}, Contact(slack_channel="C0ML")),
+    ],
+)
+def test_a_channel_that_is_not_set_up_is_still_that_of_the_owner(
+    secret: dict[str, str], contact: Contact
+) -> None:
+    """The notice of mode auto began when a service of everybody had it, for an owner whom no mail reached."""
+    post = Post(mode=Mode.AUTO, noticed_at=None)
+    ownership = Ownership(contacts={"ml": contact}, default_contacts=("ml",))
+    post.world.policies.policy = replace(post.world.policies.policy, ownership=ownership)
+    (route,) = registry(**secret).routes((contact,))
+    post.registry.routes_ = [replace(route, channel=post.chat)]
+    alert = post.alert(Stage.TELL)
+
+    assert Dispatched(taken=1, refused=0) == post.dispatch([alert])
+    found = post.world.state.deliveries(post.world.ref.execution_name)
+    episode = post.world.state.episode(post.world.ref)
+    assert episode is not None
+    assert notice_until(episode, found) is None
+    assert NOBODYS in {one.refused for one in found}
 
 
 def test_what_is_over_is_not_asked() -> None:
@@ -1028,7 +1070,9 @@ class Fleet:
         world.policies.policy = replace(world.policies.policy, ownership=ownership)
         self.mail, self.hook = FakeChannel("email"), FakeChannel("webhook")
         address = "alice@example.com"
-        registry: Any = FakeRegistry([Route(self.mail, address, address), Route(self.hook, "webhook")])
+        registry: Any = FakeRegistry(
+            [Route(self.mail, address, address, own=True), Route(self.hook, "webhook")]
+        )
         numbers = iter(range(1, 100))
         self.parked: list[tuple[Alert, str]] = []
         self.refused: list[tuple[str, str]] = []

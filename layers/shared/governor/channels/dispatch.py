@@ -99,7 +99,7 @@ class _Item:
     own: dict[tuple[str, str], Delivery]
     """By the key of a route, what is on record of the alert itself."""
     has_own: bool = False
-    """Whether those whom it is for have a channel of their own."""
+    """Whether the policy names a channel of their own for those whom it is for."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """The deliveries that were settled now."""
@@ -166,9 +166,9 @@ class Dispatch:
         """Return each route with the items that go there: failures of one cause have several owners."""
         found: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
         for item in items:
-            routes = self.registry.routes(self._audience(item.alert), self._earlier(item))
-            item.has_own = any(route.own for route in routes)
-            for route in routes:
+            audience = self._audience(item.alert)
+            item.has_own = any(one.has_own_channel for one in audience)
+            for route in self.registry.routes(audience, self._earlier(item)):
                 key = (*route.key, route.person, route.own)
                 found.setdefault(key, (route, []))[1].append(item)
         return found.values()

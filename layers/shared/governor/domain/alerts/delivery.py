@@ -32,7 +32,7 @@ class Delivery:
     thread: str | None = None
     refused: str | None = None
     shared: bool | None = None
-    """Taken by a channel of everybody, where those whom the message is for have one of their own."""
+    """Taken by a channel of everybody, where the policy names one of their own for those whom it is for."""
     given_up: bool = False
     """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None

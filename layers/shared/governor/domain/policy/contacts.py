@@ -65,6 +65,11 @@ class Contact(Section):
     working_until: str = checked("24:00", "write HH:MM, or 24:00", _CLOCK_OR_END.fullmatch)
     """End of the working day, `HH:MM` or `24:00`."""
 
+    @property
+    def has_own_channel(self) -> bool:
+        """Whether the policy names a way to them, set up or not."""
+        return bool(self.emails or self.lists or self.slack_channel)
+
     def contradictions(self) -> Iterator[Mistake]:
         if not self.working_days:
             yield ("working_days",), "working_days is empty: nobody could ever be asked"

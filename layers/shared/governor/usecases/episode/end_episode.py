@@ -64,7 +64,7 @@ class AnnounceEnd:
         now, is_first = self.clock.now(), True
         with suppress(CloudError, PolicyError):  # twice is better than never
             asked = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
-            others_hear = any(one.emails or one.lists or one.slack_channel for one in asked)
+            others_hear = any(one.has_own_channel for one in asked)
             is_first = not others_hear or self.log.claim(key, now, LEASE)
         try:
             self.announcer.announce(
