@@ -118,6 +118,7 @@ class Bench:
                 void=VoidEpisode(self.state, deliver),
                 deliver=deliver,
                 close_dead=CloseDead(
+                    self.clock,
                     StaticPolicies(),
                     self.state,
                     AnnounceEnd(self.clock, StaticPolicies(), announcer, log),

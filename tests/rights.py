@@ -19,14 +19,14 @@ from governor.channels.worker import Worker
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.episode.check_progress import CheckProgress
-from governor.usecases.episode.end_episode import RecordOutcome
+from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.usecases.events.notify_dates import NotifyDates
-from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.sum_up_month import SumUpMonth
@@ -71,7 +71,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (ApprovalApi, "ServeApi"),
     (ApprovalSite, "ServeApproval"),
     (ReactToStateChange, "HandleStateChange"),
-    (ReactToExecutionEnd, "HandleExecutionEnd"),
+    (CloseDead, "HandleExecutionEnd"),
     (RespondToWarnings, _answering),
     (NotifyDates, "HandleNotice"),
 )

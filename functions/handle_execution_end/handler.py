@@ -6,24 +6,26 @@ from typing import Any
 
 from governor.contracts.events import ExecutionEndEvent
 from governor.contracts.parsing import parse
+from governor.domain.episode.episode import episode_from_execution_name
 from governor.errors import InputError
 from governor.observability import logger, observed
-from governor.usecases.events.react import ReactToExecutionEnd
+from governor.usecases.episode.end_episode import CloseDead
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import or_defaults, use_case
 
 
-@observed(use_case(Ec2Parts(), ReactToExecutionEnd, or_defaults))
-def handler(event: dict[str, Any], context: Any, react: Ready[ReactToExecutionEnd]) -> dict[str, Any]:
+@observed(use_case(Ec2Parts(), CloseDead, or_defaults))
+def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -> dict[str, Any]:
     """A `Step Functions Execution Status Change` to whether an episode was closed by it."""
     ended = parse(ExecutionEndEvent, event)
     logger.append_keys(episode=ended.name, status=ended.status)
     if ended.status not in ("FAILED", "TIMED_OUT", "ABORTED"):
         return {"closed": False}
     try:
-        closed = react()(ended.name, ended.status)
+        ref = episode_from_execution_name(ended.name)
     except ValueError as error:
         raise InputError(str(error)) from error
+    closed = close_dead()(ref, f"its workflow ended {ended.status}", aborted=ended.status == "ABORTED")
     logger.info("episode closed as failed" if closed else "was closed already")
     return {"closed": closed}

@@ -6,13 +6,13 @@ from typing import Any
 
 from governor.contracts.events import changes_of
 from governor.observability import logger, observed
-from governor.usecases.write_audit import WriteAudit
+from governor.ports import Archive
 from governor.wiring.parts import Parts
 
 
-@observed(Parts().fill(WriteAudit))
-def handler(event: dict[str, Any], context: Any, write_audit: WriteAudit) -> dict[str, Any]:
-    """A batch of changes to `{"kept"}`: how many documents are new."""
-    kept = write_audit(changes_of(event))
+@observed(Parts().archive)
+def handler(event: dict[str, Any], context: Any, archive: Archive) -> dict[str, Any]:
+    """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come again."""
+    kept = sum(map(archive.keep, changes_of(event)))
     logger.info("kept", extra={"kept": kept})
     return {"kept": kept}

@@ -101,7 +101,7 @@ def _sweeps_of(stage: Stage, region: str) -> int:
         KeyConditionExpression="pk = :pk AND begins_with(sk, :sweep)",
         ExpressionAttributeValues={
             ":pk": {"S": f"TARGET#{TARGET.account}#{region}"},
-            ":sweep": {"S": "SWEEP#"},
+            ":sweep": {"S": "OBSERVATIONS#"},
         },
     )["Count"]
     return found

@@ -9,14 +9,12 @@ import marshal
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from governor.adapters.table.codec import read_all, written
 from governor.adapters.table.dynamodb import attributes, packed, unpacked
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
-from governor.domain.units import parse_iso
 from governor.errors import ConflictError
 from governor.stores import EventLog, StateTable, keys
 from governor.stores.table import Condition, Document, Key, Record, Table, Write
@@ -166,12 +164,6 @@ class MemoryStateTable(StateTable):
         """Deletes all items with that sort key."""
         for key in [key for key in self.items if key[1] == sk]:
             del self.items[key]
-
-    @property
-    def sweeps(self) -> list[tuple[str, datetime, dict[str, int]]]:
-        """The sweep history: partition, time and counts."""
-        found = [item for key, item in sorted(self.items.items()) if key[1].startswith("SWEEP#")]
-        return [(item["pk"], parse_iso(item["at"]), item["counts"]) for item in found]
 
 
 class MemoryEventLog(EventLog):

@@ -16,6 +16,7 @@ from governor.errors import PolicyError
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
+    from governor.domain.audit import Change
     from governor.domain.episode.episode import EpisodeRef
     from governor.domain.episode.plan import Price, Step
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
@@ -307,10 +308,10 @@ class Workflow(Protocol):
 
 
 class Archive(Protocol):
-    """Documents that are written once and stay."""
+    """The audit: each change has one document, which is written once and stays."""
 
-    def keep(self, key: str, document: str) -> bool:
-        """Keep the document; false where one of that key is kept already, which stays as it is."""
+    def keep(self, change: Change) -> bool:
+        """Keep the change; false where it is kept already."""
 
 
 class DeadLetters(Protocol):

@@ -102,7 +102,6 @@ def _write_sweeps(table: Any) -> None:
     table.set_sweep_days(TARGET, (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7)))
     table.set_breaker(TARGET, BreakerState(NOW, "60 % idle", LATER, 12, frozenset({IDS[1], INSTANCE_ID})))
     table.set_breaker(replace(TARGET, region="eu-west-1"), BreakerState(NOW, "40 % silent"))
-    table.save_sweep(TARGET, NOW, {"idle": 2})
     usd, hours = {"llm": Decimal("3.10")}, {"none": Decimal("0.5")}
     table.bring_forward(Meter(TARGET, "2026-11", NOW, usd, hours, {"llm": Decimal("1E+1")}), None)
     table.bring_forward(Meter(Target(TARGET.account, "eu-west-1"), "2026-11", NOW), None)

@@ -118,10 +118,9 @@ def test_observations_of_another_making_count_as_never_seen(
 
 
 def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) -> None:
-    """Sweeps 30 days, approvals 400 days; the record of what was done has no end."""
+    """Approvals 400 days; the record of what was done has no end."""
     table.take_lock(ref())
     table.save_opened(episode())
-    table.save_sweep(TARGET, NOW, {"idle": 2})
 
     lives = {item["sk"]["S"].partition("#")[0]: item.get("expires_at_epoch") for item in items(aws)}
 
@@ -129,7 +128,6 @@ def test_items_live_as_long_as_they_are_needed(aws: Clients, table: StateTable) 
         return {"N": str(int((NOW + timedelta(days=days)).timestamp()))}
 
     assert {
-        "SWEEP": epoch(30),
         "REQUEST": epoch(400),
         "LOCK": None,
         "EPISODE": None,

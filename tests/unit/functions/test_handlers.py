@@ -27,19 +27,18 @@ from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.usecases.episode.check_progress import CheckProgress
-from governor.usecases.episode.end_episode import RecordOutcome
+from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.episode.undo_episode import UndoEpisode
 from governor.usecases.events.notify_dates import NotifyDates
-from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.sum_up_month import SumUpMonth
 from governor.usecases.sweep.sweep_target import SweepTarget
-from governor.usecases.write_audit import WriteAudit
 from governor.wiring import answers, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
@@ -222,7 +221,7 @@ CASES = (
         asking,
         Parts,
     ),
-    Case("handle_execution_end/failed", by(ReactToExecutionEnd, or_defaults), {"closed": True}),
+    Case("handle_execution_end/failed", by(CloseDead, or_defaults), {"closed": True}),
     Case(
         "handle_spot_interruption/terminate",
         events.respond_to_interruptions,
@@ -247,7 +246,7 @@ CASES = (
         {"told": ["i-0123456789abcdef0"]},
         asking,
     ),
-    Case("write_audit/answered", lambda known: known.fill(WriteAudit), {"kept": 1}, asking, Parts),
+    Case("write_audit/answered", lambda known: known.archive, {"kept": 1}, asking, Parts),
     Case("deliver_alert/question", worker, {"batchItemFailures": []}, asking, Parts),
     Case("handle_slack_action/forged", answers.slack_actions, {"statusCode": 403}, asking, Parts),
     Case("plan_sweep/written", sweep_plan, {}, kind=Parts),

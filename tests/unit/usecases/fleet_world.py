@@ -83,6 +83,7 @@ class FleetWorld:
                 void=VoidEpisode(self.state, deliver),
                 deliver=deliver,
                 close_dead=CloseDead(
+                    self.clock,
                     self.policies,
                     self.state,
                     AnnounceEnd(self.clock, self.policies, self.announcer, self.log),

@@ -5,11 +5,13 @@ This module must not know what a policy says.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
 from governor.adapters.ssm import PolicyParameter
+from governor.domain.audit import Change
 from governor.domain.units import as_utc, printable
 from governor.errors import CloudError, NotFound, Throttled, Unavailable
 from governor.ports import StoredPolicy
@@ -26,13 +28,13 @@ _NO_VERSION = ("AccessDenied", "InvalidArgument")
 class AuditBucket(Adapter):
     """The port `Archive`."""
 
-    def keep(self, key: str, document: str) -> bool:
+    def keep(self, change: Change) -> bool:
         try:
             self._call(
                 "s3:PutObject",
                 Bucket=self._resource,
-                Key=key,
-                Body=document.encode(),
+                Key=change.key,
+                Body=json.dumps(change.document()).encode(),
                 ContentType="application/json",
                 # Object Lock asks for a checksum.
                 ChecksumAlgorithm="SHA256",

@@ -8,14 +8,14 @@ import random
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from itertools import tee
 from typing import Any
 
 from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, SweepDay
-from governor.domain.units import as_utc, iso
+from governor.domain.units import as_utc
 from governor.errors import CloudError
 from governor.stores.keys import target_pk
 from governor.stores.table import Key, Store, delete, insert, present, put
@@ -26,7 +26,6 @@ _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
 _SLICE_BYTES = 8_192
 _OBSERVATIONS_FORMAT = 1
-_SWEEPS_KEPT = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +98,6 @@ class Sweeps(Store):
             return True
         self._table.transact(put(new, state), put(old, state))
         return False
-
-    def save_sweep(self, target: Target, at: datetime, counts: Mapping[str, int]) -> None:
-        """Keep one line of sweep history (30 days)."""
-        document, until = {"at": at, "counts": dict(counts)}, at + _SWEEPS_KEPT
-        self._table.write(put((target_pk(target), f"SWEEP#{iso(at)}"), document, until=until))
 
 
 def _breaker_keys(target: Target) -> tuple[Key, Key]:

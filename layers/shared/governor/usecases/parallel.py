@@ -43,29 +43,27 @@ def at_once(
     A call that takes longer than `seconds`, though it be the only one, counts as failed and goes on where
     nobody looks: the caller has other things to save. `operation` is for the error of such a call.
     """
+    return begin(calls, operation)(seconds)
+
+
+def begin(
+    calls: Mapping[Key, Callable[[], Result]], operation: str
+) -> Callable[[float], dict[Key, Result | CloudError]]:
+    """As `at_once`, beside what follows: what is returned waits for the results, so many seconds at most."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
-    wait(futures.values(), timeout=seconds)
-    pool.shutdown(wait=False, cancel_futures=True)
-    return {
-        key: future.result()
-        if future.done() and not future.cancelled()
-        else too_late(operation, f"{seconds:.3g} s")
-        for key, future in futures.items()
-    }
 
+    def results(seconds: float) -> dict[Key, Result | CloudError]:
+        wait(futures.values(), timeout=seconds)
+        pool.shutdown(wait=False, cancel_futures=True)
+        return {
+            key: future.result()
+            if future.done() and not future.cancelled()
+            else too_late(operation, f"{seconds:.3g} s")
+            for key, future in futures.items()
+        }
 
-def begin(call: Callable[[], Result], operation: str) -> Callable[[float], Result | CloudError]:
-    """Begins a call beside what follows; what is returned waits for its result, so many seconds at most."""
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(_result, call)
-    pool.shutdown(wait=False)
-
-    def result(seconds: float) -> Result | CloudError:
-        wait([future], timeout=seconds)
-        return future.result() if future.done() else too_late(operation, f"{seconds:.3g} s")
-
-    return result
+    return results
 
 
 def too_late(operation: str, limit: str) -> Unavailable:

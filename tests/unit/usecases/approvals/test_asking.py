@@ -78,7 +78,8 @@ def test_an_idle_instance_is_asked_about_after_three_hours(bins: int, asks: int)
     world = fleet(idle_bins(bins))
     summary = world.sweep()
 
-    assert ({"idle": 1}, asks, 1) == (dict(summary.verdicts), summary.episodes_started, summary.marked)
+    assert ({"idle": 1}, asks) == (dict(summary.verdicts), summary.episodes_started)
+    assert ["set_tags"] == [call for call, *_ in world.ec2.calls]
 
 
 def test_work_three_hours_ago_is_waited_out_without_reading_again() -> None:

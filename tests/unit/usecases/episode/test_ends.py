@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -11,7 +12,7 @@ import pytest
 from governor.domain.alerts.alert import REPEATS, AlertKind, Severity
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.messages import outcome_alert
-from governor.domain.episode.episode import Outcome, Phase
+from governor.domain.episode.episode import Outcome, Phase, episode_from_execution_name
 from governor.domain.episode.plan import Step
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
@@ -28,7 +29,7 @@ from governor.ports import Policies
 from governor.stores import keys
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
-from governor.usecases.events.react import ReactToExecutionEnd, ReactToStateChange
+from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.money.book_saving import BookSaving
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import announce_end, recorder
@@ -44,11 +45,16 @@ def state_change(world: World) -> ReactToStateChange:
     return ReactToStateChange(lambda: world.policies, world.state, void)
 
 
-def execution_end(world: World) -> ReactToExecutionEnd:
-    """The use case over the world."""
+def execution_end(world: World) -> Callable[[str, str], bool]:
+    """The use case over the world, as its handler calls it."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
-    close = CloseDead(world.policies, world.state, announce_end(world), book)
-    return ReactToExecutionEnd(world.clock, close)
+    close = CloseDead(world.clock, world.policies, world.state, announce_end(world), book)
+
+    def ended(name: str, status: str) -> bool:
+        ref = episode_from_execution_name(name)
+        return close(ref, f"its workflow ended {status}", aborted=status == "ABORTED")
+
+    return ended
 
 
 def answered(world: World, outcome: Outcome) -> World:

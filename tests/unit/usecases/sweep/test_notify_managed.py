@@ -46,7 +46,7 @@ def test_one_message_for_each_environment_and_owner() -> None:
 
     assert [("ada", mine), ("bob", [other]), ("ada", [pool])] == [(a.owner, ids_told(a)) for a in told(world)]
     assert "3 of 5 governed instances" in told(world)[0].lines[0]
-    assert ({}, [], 0) == (world.workflow.executions, summary.problems, summary.marked)
+    assert ({}, []) == (world.workflow.executions, summary.problems)
     assert [] == world.ec2.calls
 
 

@@ -351,7 +351,7 @@ def test_a_standing_answer_costs_no_read_and_removes_the_marks(hold: Hold) -> No
     world.workflow.executions.clear()
     summary = world.sweep(5)
 
-    assert ([], 1, 0) == (world.metrics.reads, summary.unmarked, summary.episodes_started)
+    assert ([], 0) == (world.metrics.reads, summary.episodes_started)
     assert "LowUtilization" not in world.ec2.instances[instance_id].tags
 
 
@@ -385,27 +385,16 @@ def test_two_sweeps_of_the_same_moment_start_one_workflow() -> None:
     assert 1 == len(world.workflow.executions)
 
 
-def test_what_was_seen_is_booked() -> None:
-    """One line of history a sweep, for the report."""
-    world = FleetWorld()
-    world.add(1)
-    world.add(2, BUSY)
-    world.sweep()
-
-    ((target, at, counts),) = world.state.sweeps
-    assert (f"TARGET#{TARGET.account}#{TARGET.region}", NOW) == (target, at)
-    assert {"idle": 1, "busy": 1, "instances": 2, "problems": 0} == counts
-
-
 def test_a_fleet_that_cannot_be_listed_changes_nothing() -> None:
     """An empty answer would look like a fleet that is gone."""
     world, instance_id, _ = asked()
+    seen = world.state.observations(TARGET)
     world.ec2.failures["list_selected"] = [Throttled("later")]
     with pytest.raises(Throttled):
         world.sweep(5)
 
     assert ApprovalStatus.PENDING is stored_approval(world, instance_id).status
-    assert 1 == len(world.state.sweeps)
+    assert seen == world.state.observations(TARGET)
 
 
 class OneFails(MemoryWorkflow):

@@ -34,7 +34,7 @@ def test_an_idle_instance_is_marked_and_gets_one_workflow() -> None:
     world.state.take_lock(ref)
     second = world.sweep(5)
 
-    assert (1, 1, 0) == (first.episodes_started, first.marked, second.episodes_started)
+    assert (1, 0) == (first.episodes_started, second.episodes_started)
     tags = world.ec2.instances[instance_id].tags
     assert ("2026-11-20T12:02:30Z", "true") == (tags["LowUtilization"], tags["ReviewForTermination"])
     assert 1 == len(world.workflow.executions)
@@ -133,11 +133,11 @@ def test_marks_of_an_earlier_run_go_whatever_is_known_of_this_one(utilization: l
     world.sweep()
     world.change(instance_id, launch_time=NOW + timedelta(hours=2))
     world.publish(instance_id, utilization)
-    summary = world.sweep(minutes=121 if utilization[0] else 240)
+    world.sweep(minutes=121 if utilization[0] else 240)
 
     assert {"too-young", "no-data"} & {world.verdict(instance_id)}
     assert {"LowUtilization", "ReviewForTermination"}.isdisjoint(world.ec2.instances[instance_id].tags)
-    assert (1, None) == (summary.unmarked, world.state.record(TARGET, instance_id).marked_at)
+    assert world.state.record(TARGET, instance_id).marked_at is None
 
 
 def test_idleness_of_another_run_is_marked_with_its_own_date() -> None:
@@ -147,7 +147,10 @@ def test_idleness_of_another_run_is_marked_with_its_own_date() -> None:
     world.sweep()
     world.change(instance_id, launch_time=NOW + timedelta(hours=1))
 
-    assert [1, 0] == [world.sweep(minutes).marked for minutes in (4 * 60, 5)]
+    for minutes, calls in ((4 * 60, 1), (5, 0)):
+        world.ec2.calls.clear()
+        world.sweep(minutes)
+        assert calls == len(world.ec2.calls)
     assert "2026-11-20T16:02:30Z" == world.ec2.instances[instance_id].tags["LowUtilization"]
 
 
@@ -205,7 +208,7 @@ def test_one_instance_that_cannot_be_tagged_does_not_sink_the_others() -> None:
     world.ec2.failures[f"set_tags:{bad}"] = [AccessDenied("no")]
     summary = world.sweep()
 
-    assert (1, 1) == (summary.marked, len(summary.problems))
+    assert 1 == len(summary.problems)
     assert "LowUtilization" in world.ec2.instances[good].tags
     assert 2 == summary.episodes_started
 
@@ -261,7 +264,7 @@ def test_managed_instances_are_told_and_never_marked() -> None:
     instance_id = world.add(1, tags=tags)
     summary = world.sweep()
 
-    assert (0, 0) == (summary.episodes_started, summary.marked)
+    assert (0, []) == (summary.episodes_started, world.ec2.calls)
     assert "managed-elsewhere" == world.verdict(instance_id)
     assert 1 == told(world, AlertKind.MANAGED_IDLE)
 

@@ -203,14 +203,15 @@ def _agrees(episode: Episode, outcome: Outcome) -> bool:
 class CloseDead:
     """Closes an episode whose workflow died, as failed. Safe to repeat: people hear it twice, never not."""
 
+    clock: Clock
     policies: Policies
     state: StateTable
     announce: AnnounceEnd
     book: BookSaving
 
-    def __call__(self, ref: EpisodeRef, why: str, now: UtcDatetime, *, aborted: bool = False) -> bool:
+    def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
         """True when there was something to close or to tell. An aborted one is not asked again soon."""
-        episode = self.state.episode(ref)
+        episode, now = self.state.episode(ref), self.clock.now()
         record = self.state.record(ref.target, ref.instance_id)
         if episode is not None and episode.phase is Phase.CLOSED:
             self.state.free_lock(ref)

@@ -1,4 +1,4 @@
-"""Reacts when an instance changes its state, or a workflow dies.
+"""Reacts when an instance changes its state.
 
 Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
 state table; the sweep repairs what a lost event leaves behind.
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.episode.episode import InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.episode.episode import InstanceRecord, Outcome
 from governor.domain.instance import Target
 from governor.domain.money.cost import ended_by
 from governor.domain.units import UtcDatetime
-from governor.ports import Clock, Policies
+from governor.ports import Policies
 from governor.stores import StateTable
-from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
+from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.money.book_saving import settle_restart
 
 _NOTHING = "nothing to do"
@@ -64,17 +64,3 @@ class ReactToStateChange:
             for entry in ended
             if self.state.settle_entry(entry, at, false_stop=False)
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class ReactToExecutionEnd:
-    """A remediation workflow ended other than by itself: the lock is freed and the owner notified."""
-
-    clock: Clock
-    close_dead: CloseDead
-
-    def __call__(self, execution_name: str, status: str) -> bool:
-        """True when an episode was open, or its owner not notified. Raises: ValueError for other machines."""
-        ref = episode_from_execution_name(execution_name)
-        aborted, now = status == "ABORTED", self.clock.now()
-        return self.close_dead(ref, f"its workflow ended {status}", now, aborted=aborted)

@@ -79,10 +79,10 @@ class RespondToWarnings:
         opened = self._open(attempts, base)
         cases = [one for one in opened if isinstance(one, Case)]
         taken_back = [case for case in cases if case.warned.response.is_taken_back]
-        noted = begin(partial(self._note_all, taken_back), _NOTE)
+        noted = begin({_NOTE: partial(self._note_all, taken_back)}, _NOTE)
         self.checkpoint.send_all([case for case in cases if case.warned.response.hook_first])
         unasked = frozenset(case.warned.instance_id for case in cases if case.is_unasked)
-        if (unnoted := noted(_NOTE_SECONDS)) is not None:
+        if (unnoted := noted(_NOTE_SECONDS)[_NOTE]) is not None:
             for case in taken_back:
                 case.failed.append(unnoted)
         for one in opened:
@@ -90,7 +90,7 @@ class RespondToWarnings:
         self._snapshot_all(taken_back)
         for case in cases:
             if case.warned.response.advises:
-                case.run(partial(self._advise, case))
+                case.run(partial(_wired(self.advise), case))
         return [one.result() for one in attempts]
 
     def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
@@ -220,9 +220,6 @@ class RespondToWarnings:
             instance = case.instance
             complete = partial(_wired(self.hooks).complete, instance.target, instance.instance_id, action)
             case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
-
-    def _advise(self, case: Case) -> None:
-        _wired(self.advise)(case)
 
     def _snapshot_all(self, cases: Sequence[Case]) -> None:
         """At the same time: each takes EC2 most of a second. After the messages, which need none of them."""

@@ -117,16 +117,14 @@ class FollowUp:
         """The last step closed the episode, and could tell nobody."""
         episode = self.state.episode(ref)
         if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
-            self.close_dead(ref, "nobody was notified of its outcome", now)
+            self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Close an episode whose workflow is gone, and deliver a decision that was not taken."""
         episode = self.state.episode(ref)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(ref, since, now):
-            self.close_dead(
-                ref, "its workflow ended without a result; nothing more is done for this episode", now
-            )
+            self.close_dead(ref, "its workflow ended without a result; nothing more is done for this episode")
         elif episode is not None and episode.phase is Phase.ASKING:
             self.deliver(episode.approval_id)
 

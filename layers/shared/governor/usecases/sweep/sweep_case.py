@@ -32,8 +32,6 @@ class SweepSummary:
     instances: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     episodes_started: int = 0
-    marked: int = 0
-    unmarked: int = 0
     frozen: bool = False
     problems: list[str] = field(default_factory=list)
 

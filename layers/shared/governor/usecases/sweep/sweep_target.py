@@ -73,8 +73,6 @@ class SweepTarget:
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
         self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
-        counts = {**summary.verdicts, "instances": summary.instances, "problems": len(summary.problems)}
-        self.state.save_sweep(target, now, counts)
         return summary
 
     def _list(
@@ -190,10 +188,7 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
         else:
             failed = tagger.remove_tags(target, ids, MARKS, dry_run=dry_run)
         sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
-        done = [one for one in ids if one not in failed]
-        sweep.summary.marked += len(done) * marks
-        sweep.summary.unmarked += len(done) * (not marks)
-        for one in done:
+        for one in (one for one in ids if one not in failed):
             at = sweep.now if marks else None
             sweep.attempt(f"note of the tags of {one}", state.set_marked, target, one, at)
 
