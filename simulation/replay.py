@@ -258,7 +258,7 @@ class _Sweeps:
         changes += [at_work] * (self._working - judged)
         turned = count_turned(changes)
         before = [day for day in self._sweep_days if day.day < now.date()]
-        self._sweep_days = remember(self._sweep_days, now.date(), turned, self._rule)
+        self._sweep_days = remember(self._sweep_days, now.date(), turned)
         if assess(turned, self._rule, before) is not None:
             self.freezes += self._tripped_at is None
             self._tripped_at = now

@@ -62,11 +62,7 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("overrides: [{name: x, match: {}, set: {ownership: {}}}]", "overrides.0.set.ownership"),
         ("health: {hot_above: 85}", "health.hot_above"),
         ("health: {hot_above_celsius: 20}", "health.hot_above_celsius"),
-        ("health: {hot_average_seconds: 90}", "health.hot_average_seconds"),
-        ("health: {hot_average_seconds: 3600}", "health.window_minutes"),
-        ("health: {hot_periods: 30}", "health.window_minutes"),
         ("health: {check_every_minutes: 100}", "health.window_minutes"),
-        ("health: {gone_after_minutes: 60}", "health.gone_after_minutes"),
         ("overrides: [{name: x, match: {}, set: {budget: {}}}]", "overrides.0.set.budget"),
         ("overrides: [{name: x, match: {}, set: {managed: {}}}]", "overrides.0.set.managed"),
         ("budget: {monthly_usd: 0}", "budget.monthly_usd"),
@@ -418,13 +414,13 @@ def test_an_override_may_set_a_part_of_a_section() -> None:
         overrides:
           - name: x
             match: {}
-            set: {exemption: {tag_value: us}, health: {hot_periods: 3}, vetoes: {cpu_percent: null}}
+            set: {exemption: {tag_value: us}, health: {hot_above_celsius: 80}, vetoes: {cpu_percent: null}}
     """
     by_schema().validate(dict(read_document(text).settings))
     policy = parse_policy(text).applied_to(make_instance()).policy
 
     assert "Keep=us" == str(policy.exemption)
-    assert (3, None) == (policy.health.hot_periods, policy.vetoes.cpu_percent)
+    assert (80, None) == (policy.health.hot_above_celsius, policy.vetoes.cpu_percent)
 
 
 @pytest.mark.parametrize("path", ["docs/policy.md", *(f"examples/policies/{name}.yaml" for name in EXAMPLES)])
@@ -451,6 +447,8 @@ detector: threshold
 idle: {window_minutes: 120}
 survival: {needed_chance_percent: 80, history_days: 21}
 targets: {pasts_asked_per_sweep: 20, regions: [us-east-1]}
+advice: {right_size_check_every_minutes: 60}
+health: {hot_average_seconds: 60, window_minutes: 92}
 overrides:
   - name: notebooks
     match: {tags: {Team: notebooks}}
@@ -471,8 +469,10 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
         (5, "survival.history_days"),
         (5, "survival.needed_chance_percent"),
         (6, "targets.pasts_asked_per_sweep"),
-        (11, "overrides.0.set.detector"),
-        (12, "overrides.0.set.survival.unproven_minutes"),
+        (7, "advice.right_size_check_every_minutes"),
+        (8, "health.hot_average_seconds"),
+        (13, "overrides.0.set.detector"),
+        (14, "overrides.0.set.survival.unproven_minutes"),
     ] == [(one.line, one.path) for one in book.retired]
     assert (Mode.ASK, 120, ("us-east-1",)) == (
         book.base().policy.mode,
@@ -480,6 +480,7 @@ def test_settings_of_the_release_before_are_ignored_with_a_warning() -> None:
         book.base().policy.targets.regions,
     )
     assert 90 == notebook.idle.window_minutes
+    assert timedelta(minutes=95) == notebook.health.window
     assert () == meetings(book).problems
     assert () == parse_policy("mode: ask").retired
 

@@ -39,7 +39,7 @@ from governor.domain.settings import SettingError
         (Vetoes, {"network_bytes_per_second": nan}, {"network_bytes_per_second"}),
         (Metrics, {"period_seconds": 120}, {"period_seconds"}),
         (Metrics, {"collection_interval_seconds": 600}, {"collection_interval_seconds"}),
-        (Breaker, {"history_days_needed": 15}, {"history_days_needed"}),
+        (Breaker, {"hold_minutes": -1}, {"hold_minutes"}),
         (Ledger, {"false_stop_within_minutes": -1}, {"false_stop_within_minutes"}),
         (Prices, {"ebs_usd_per_gib_month": Decimal(-1)}, {"ebs_usd_per_gib_month"}),
         (Prices, {"usd_per_hour": {"p5.48xlarge": Decimal("1e7")}}, {"usd_per_hour"}),
@@ -47,7 +47,11 @@ from governor.domain.settings import SettingError
         (Prices, {"ebs_usd_per_gib_month": Decimal("nan")}, {"ebs_usd_per_gib_month"}),
         (Budget, {"monthly_usd": Decimal("1e10")}, {"monthly_usd"}),
         (Budget, {"monthly_usd": Decimal("nan")}, {"monthly_usd"}),
-        (Health, {"hot_periods": 0, "check_every_minutes": 4}, {"hot_periods", "check_every_minutes"}),
+        (
+            Health,
+            {"hot_above_celsius": 0, "check_every_minutes": 4},
+            {"hot_above_celsius", "check_every_minutes"},
+        ),
         (ApprovalRule, {"ask_after_minutes": 60}, {"ask_after_released_minutes"}),
     ],
 )

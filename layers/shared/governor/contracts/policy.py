@@ -36,6 +36,12 @@ _RETIRED: Mapping[str, str] = {
     "longest_proof_hours minimum_evidence needed_chance_percent prior_weight similar_start_hours "
     "unproven_minutes worthwhile_hours",
     "targets": "pasts_asked_per_sweep",
+    "advice": "right_size_check_every_minutes",
+    "metrics": "rediscover_after_minutes",
+    "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
+    "health": "busy_from_percent compute_bound_above_percent gone_after_minutes hot_average_seconds "
+    "hot_periods memory_bound_compute_below_percent memory_bound_memory_above_percent "
+    "minimum_coverage_percent",
 }
 """Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
 
@@ -194,14 +200,12 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     left, retired = dict(settings), list[Path]()
     for section, names in _RETIRED.items():
         inside = left.get(section)
-        if section not in left:
-            continue
-        if not names:
+        if not names and section in left:
             del left[section]
             retired.append((section,))
-        elif isinstance(inside, dict):
-            retired += [(section, name) for name in names.split() if name in inside]
-            left[section] = {name: value for name, value in inside.items() if name not in names.split()}
+        elif isinstance(inside, dict) and (old := [name for name in names.split() if name in inside]):
+            retired += [(section, name) for name in old]
+            left[section] = {name: value for name, value in inside.items() if name not in old}
             if not left[section]:
                 del left[section]
     return left, retired

@@ -290,7 +290,6 @@ def test_the_gravest_comes_first() -> None:
     [
         ("hot_above_celsius", 185.0),
         ("hot_above_celsius", math.nan),
-        ("hot_periods", 0),
         ("straggler_above_points", -1.0),
         ("under_used_below_percent", 101.0),
     ],

@@ -15,24 +15,22 @@ from governor.domain.settings import Risk, Section
 AUTO = "mode: auto\nmetrics: {publishers_are_trusted: true}"
 RISKS = {path: risk for path, risk, _ in settings_of(Policy())}
 HARMLESS = """
-    advice.right_size_check_every_minutes approval.delivery_limit_minutes
+    approval.delivery_limit_minutes
     approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
     budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent
     events.compare_spot_prices events.mass_interruption_told_singly events.mass_interruption_window_minutes
     events.placement_scores events.remind_before_hours events.spot_price_regions
-    health.advice_every_hours health.busy_from_percent health.check_every_minutes
-    health.compute_bound_above_percent health.enabled health.gone_after_minutes health.hot_above_celsius
-    health.hot_average_seconds health.hot_periods health.memory_bound_compute_below_percent
-    health.memory_bound_memory_above_percent health.minimum_coverage_percent health.straggler_above_points
+    health.advice_every_hours health.check_every_minutes health.enabled health.hot_above_celsius
+    health.straggler_above_points
     health.throttled_above_percent health.under_used_below_percent health.window_minutes
     ledger.false_stop_within_minutes ledger.saving_counts_days
     managed.idle_for_minutes managed.tell_again_after_hours
     prices.ebs_usd_per_gib_month prices.snapshot_usd_per_gib_month
 """
 ANY_CHANGE = """
-    approval.on_expiry breaker.history_days breaker.history_days_needed breaker.hold_minutes
-    breaker.hub_minimum_instances breaker.hub_times_the_usual breaker.hub_window_hours
-    breaker.lift_freezes_before breaker.minimum_instances breaker.remind_after_hours
+    approval.on_expiry breaker.hold_minutes
+    breaker.hub_minimum_instances breaker.hub_times_the_usual
+    breaker.lift_freezes_before breaker.minimum_instances
     breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
     events.checkpoint_on_auto_scaling events.checkpoint_on_rebalance
     events.checkpoint_on_spot_interruption events.completed_lifecycle_hooks events.signal_gpu_processes
@@ -40,7 +38,7 @@ ANY_CHANGE = """
     metrics.collection_interval_seconds
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization
     metrics.namespace metrics.period_seconds metrics.power_draw metrics.publishers_are_trusted
-    metrics.rediscover_after_minutes metrics.temperature metrics.utilization metrics.work
+    metrics.temperature metrics.utilization metrics.work
     ownership.contacts ownership.default_contacts ownership.default_owner ownership.email_domains
     ownership.escalation_contacts ownership.owner_tag_keys ownership.project_owners
     ownership.project_tag_keys plan.action plan.local_disks_may_be_lost_unasked plan.recheck_valid_minutes

@@ -158,6 +158,6 @@ def test_the_largest_sweep_of_each_day_is_remembered_for_two_weeks() -> None:
     history: tuple[SweepDay, ...] = ()
     for age, idle in ((20, 9), (14, 3), (0, 1), (0, 5), (0, 2)):
         sweep = count_turned(changes(idle, Kind.BUSY, Kind.IDLE))
-        history = remember(history, TODAY - timedelta(days=age), sweep, RULE)
+        history = remember(history, TODAY - timedelta(days=age), sweep)
 
     assert (SweepDay(TODAY - timedelta(days=14), 3, 0), SweepDay(TODAY, 5, 0)) == history

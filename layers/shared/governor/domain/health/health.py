@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean, median
 
@@ -48,6 +49,12 @@ class Bottleneck(StrEnum):
 
 
 _DEFAULTS = Health()
+AVERAGE, HOT_AVERAGES = timedelta(minutes=5), 2
+"""Over how long a reading is averaged, and how many hot ones in a row make a finding."""
+BUSY_FROM_PERCENT = 10.0
+"""Mean utilization from which a GPU is at work; the alarm for low utilization ends there."""
+MEASURED_PERCENT = 80.0
+"""Of the window, before a mean is believed."""
 _SEVERITIES: Mapping[FindingKind, Severity] = {
     FindingKind.LOST: Severity.CRITICAL,
     FindingKind.MEMORY_ERROR: Severity.CRITICAL,
@@ -178,12 +185,12 @@ def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
 def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     if (hot := _hot_since(window, gpu.temperature_celsius, rule)) is not None:
         seen = (
-            f"over {rule.hot_above_celsius:g} C for {rule.hot_periods} averages of "
-            f"{rule.hot_average_seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
+            f"over {rule.hot_above_celsius:g} C for {HOT_AVERAGES} averages of "
+            f"{AVERAGE.seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
         )
         yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot)
     series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
-    means = _means(window, series, rule)
+    means = _means(window, series)
     shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
     moments = [moment for by in shares if (moment := first_above_zero(window, series[by])) is not None]
     if moments:
@@ -196,15 +203,15 @@ def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | No
     run = 0
     for index, average in enumerate(series):
         run = run + 1 if average is not None and average > rule.hot_above_celsius else 0
-        if run == rule.hot_periods:
+        if run == HOT_AVERAGES:
             return window.bin_end(index) - run * window.period
     return None
 
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
     """What GPUs at work could do better. Nothing is said of GPUs that were not measured."""
-    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
-    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
+    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus})
+    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus})
     gaps = _straggler_gaps(means, rule)
     if gaps:
         peers = median(value for name, value in means.items() if name not in gaps)
@@ -215,9 +222,7 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
             f"{peers:.0f} %, up to {max(gaps.values()):.0f} points under them"
         )
         yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
-    working = tuple(
-        name for name, value in means.items() if value >= rule.busy_from_percent and name not in gaps
-    )
+    working = tuple(name for name, value in means.items() if value >= BUSY_FROM_PERCENT and name not in gaps)
     if not working:
         return
     compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
@@ -226,7 +231,7 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
-        bound = classify_bottleneck(compute, bandwidth, rule)
+        bound = classify_bottleneck(compute, bandwidth)
         seen = f"{bound.value}: compute {compute:.0f} %, memory traffic {bandwidth:.0f} %"
         yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bound)
 
@@ -237,22 +242,20 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]
         middle = median(peers) if peers else 0.0
-        if middle >= rule.busy_from_percent and middle - value > rule.straggler_above_points:
+        if middle >= BUSY_FROM_PERCENT and middle - value > rule.straggler_above_points:
             gaps[name] = middle - value
     return gaps
 
 
-def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
-    if memory > rule.memory_bound_memory_above_percent and compute < rule.memory_bound_compute_below_percent:
+def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
+    if memory > 80 and compute < 50:
         return Bottleneck.MEMORY_BOUND
-    if compute > rule.compute_bound_above_percent:
-        return Bottleneck.COMPUTE_BOUND
-    return Bottleneck.INPUT_BOUND
+    return Bottleneck.COMPUTE_BOUND if compute > 90 else Bottleneck.INPUT_BOUND
 
 
-def _means(window: Window, series: Mapping[str, Series], rule: Health) -> dict[str, float]:
+def _means(window: Window, series: Mapping[str, Series]) -> dict[str, float]:
     """The means to believe: those of series that were measured for enough of the window."""
-    least = rule.minimum_coverage_percent * window.bins
+    least = MEASURED_PERCENT * window.bins
     measured = {name: readings(one) for name, one in series.items()}
     return {
         name: sum(values) / len(values)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from math import ceil
 from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
@@ -157,8 +158,6 @@ class Metrics(Section):
     bound_namespaces: bool = False
     """Call idle only what says so in a namespace of its own, too: `namespace`, a slash, `aws:userid`. There
     `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
-    rediscover_after_minutes: int = between(60, 5, 1440)
-    """Minutes between two searches for the metrics of an instance that publishes none."""
     work: WorkMetrics | None = WorkMetrics()
     """Metrics that jobs publish while they work. `null`: none are read."""
 
@@ -324,16 +323,8 @@ class Breaker(Section):
     hold_minutes: int = between(180, 0, 10_080)
     """Minutes a freeze lasts after the last sweep that would have caused it. If the governor acts
     unasked, it also lasts until most of those instances have worked again, or are stopped."""
-    remind_after_hours: int = between(24, 1, 168)
-    """Hours between two messages about the same freeze."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
-    """Freeze if this many times more instances change than in any sweep of `history_days`. `null`: never."""
-    history_days: int = between(14, 1, 60)
-    """Days of sweeps that a sweep is compared with."""
-    history_days_needed: int = between(3, 1, 60, at_most="history_days")
-    """Days of sweeps that must exist before the comparison is used."""
-    hub_window_hours: int = between(12, 2, 48)
-    """Hours that the breaker over all accounts and Regions looks back. It also looks at the last two."""
+    """Freeze if this many times more instances change than in any sweep of two weeks. `null`: never."""
     hub_minimum_instances: int = between(10, 2, 10_000)
     """Instances of all accounts that must have turned and not worked since, before everything freezes."""
     hub_times_the_usual: float = between(2.0, 1, 100)
@@ -358,15 +349,6 @@ class Caps(Section):
     """Stops and terminations an hour in one account. Low: one team's mistake stays that team's morning."""
     owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
     """Stops and terminations an hour of one owner's instances. Low: nobody loses everything at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice(Section):
-    """Hints that never lead to an action by themselves."""
-
-    risk = "none"
-    right_size_check_every_minutes: int = between(1_440, 0, 43_200)
-    """Minutes between two checks of each GPU of a busy instance that has several. Each costs extra reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,63 +444,33 @@ class Health(Section):
     """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
     risk = "none"
-    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
-    # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
+    # Defaults are the product's figures, but for `throttled_above_percent`: a tenth of the time is more than
+    # a peak.
     hot_above_celsius: float = between(85.0, 30, 120)
-    """A GPU is hot above this average temperature, in degrees Celsius."""
-    hot_average_seconds: int = between(300, 60, 3600)
-    """Seconds over which the temperature is averaged; whole minutes."""
-    hot_periods: int = between(2, 1, 60)
-    """Number of hot averages in a row that make a finding."""
+    """A GPU is hot if two averages of 5 minutes in a row are above this, in degrees Celsius."""
     throttled_above_percent: Percent = between(10.0, 0, 100)
     """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
-    busy_from_percent: Percent = between(10.0, 0, 100)
-    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
     under_used_below_percent: Percent = between(70.0, 0, 100)
-    """A GPU at work is under-used below this mean utilization."""
+    """A GPU at work (mean utilization from 10 percent) is under-used below this mean utilization."""
     straggler_above_points: float = between(20.0, 0, 100)
     """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
-    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
-    """Work is memory-bound if memory utilization is above this and GPU utilization below the next."""
-    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
-    """GPU utilization under which work can be memory-bound."""
-    compute_bound_above_percent: Percent = between(90.0, 0, 100)
-    """Work is compute-bound above this GPU utilization."""
-    minimum_coverage_percent: Percent = between(80.0, 0, 100)
-    """Percentage of the window that must be measured before a mean is used."""
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(60, 5, 1_440)
     """Minutes between two checks of an account and Region."""
     window_minutes: int = between(90, 10, 2_880)
     """Minutes that a check reads. Longer than the time between two checks, so that none are missed."""
-    gone_after_minutes: int = between(180, 10, 43_200)
-    """Minutes after which a finding that is not seen again has ended. If it returns, it is sent again."""
     advice_every_hours: int = between(168, 1, 8_760)
     """Hours between two messages of advice to an owner. Faults are sent at once."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        average, window = self.hot_average_seconds, self.window_minutes * 60
-        if average % 60:
-            yield ("hot_average_seconds",), f"is {average}; it must be whole minutes"
-        elif window % average:
-            yield ("window_minutes",), f"must be a whole number of hot_average_seconds ({average})"
-        if window < average * self.hot_periods:
-            yield ("window_minutes",), "cannot hold hot_periods averages"
         if self.window_minutes < self.check_every_minutes:
             yield ("window_minutes",), "must be at least check_every_minutes: nobody saw what is between"
-        if self.gone_after_minutes < 2 * self.check_every_minutes:
-            reason = "must be at least twice check_every_minutes, or what lasts is sent at every check"
-            yield ("gone_after_minutes",), reason
 
     @property
     def window(self) -> timedelta:
-        return timedelta(minutes=self.window_minutes)
-
-    @property
-    def period(self) -> timedelta:
-        """Length of one reading: that of the averages that heat is judged by."""
-        return timedelta(seconds=self.hot_average_seconds)
+        """Rounded up to whole averages of heat."""
+        return timedelta(minutes=5 * ceil(self.window_minutes / 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,7 +496,6 @@ class Policy(Section):
     breaker: Breaker = Breaker()
     caps: Caps = Caps()
     ownership: Ownership = field(default_factory=Ownership)
-    advice: Advice = Advice()
     managed: Managed = Managed()
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = Ledger()

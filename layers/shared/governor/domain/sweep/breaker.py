@@ -14,6 +14,9 @@ from governor.domain.policy.policy import Breaker, Mode, Policy
 from governor.domain.sweep.verdict import IDLE, WORKING, YOUNG, VerdictKind
 from governor.domain.units import UtcDatetime, parse_iso
 
+_HISTORY, _DAYS_NEEDED = timedelta(days=14), 3
+"""The days whose sweeps a sweep is compared with, and how many of them must be known."""
+
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
@@ -118,7 +121,7 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
     if is_outage(silent, heard, rule):
         return many_silent
     times = rule.unusual_times_the_most
-    if times is None or len(history) < rule.history_days_needed:
+    if times is None or len(history) < _DAYS_NEEDED:
         return None
     most_idle, most_silent = max(day.most_idle for day in history), max(day.most_silent for day in history)
     # The largest of many sweeps is a bound that the next one seldom passes, whatever their distribution.
@@ -128,9 +131,9 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
     return None
 
 
-def remember(history: Sequence[SweepDay], today: date, turned: Turned, rule: Breaker) -> tuple[SweepDay, ...]:
+def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
     """The history with this sweep in it, oldest day first. What froze the plans is learnt, too."""
-    first = today - timedelta(days=rule.history_days)
+    first = today - _HISTORY
     days = {one.day: one for one in history if first <= one.day <= today}
     known = days.get(today, SweepDay(today, 0, 0))
     days[today] = SweepDay(today, max(known.most_idle, turned.idle), max(known.most_silent, turned.silent))
@@ -155,8 +158,8 @@ DAYS_KEPT = 8
 _DAYS_COMPARED = 7
 _NEW_FOR = timedelta(days=2)
 """One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until then."""
-_SHORT = 2
-"""Hours of the shorter window: an outage in a quiet hour stands out of it, and not out of half a day."""
+_LONG, _SHORT = 12, 2
+"""Hours of the two windows: an outage in a quiet hour stands out of the shorter, and not of half a day."""
 _SHIFTS = (-1, 0, 1)
 """Hours by which habits move, as when clocks change."""
 
@@ -188,7 +191,7 @@ def hour_of(at: datetime) -> UtcDatetime:
 def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
     """Return how many turned, and why everything must freeze; `None` when it must not."""
     lifted, this = _lifted(rule, now), hour_of(now)
-    for length in (_SHORT, rule.hub_window_hours):
+    for length in (_SHORT, _LONG):
         hours = [this - HOUR * back for back in range(length)]
         counted = [hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)]
         left = sum(one.left for one in counted)
@@ -213,9 +216,9 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
     return max(sums)
 
 
-def left_of(hub: Hub, freeze: BreakerState, rule: Breaker) -> tuple[int, int]:
+def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
     """Return how many turned around the time of the freeze, and how many of them have not worked since."""
-    counted = [hub.hours[hour] for hour in hours_around(hub, freeze, rule)]
+    counted = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
 
 
@@ -234,10 +237,10 @@ def is_new(hub: Hub, now: datetime) -> bool:
     return not hub.hours or now - min(hub.hours) < _NEW_FOR
 
 
-def hours_around(hub: Hub, freeze: BreakerState, rule: Breaker) -> list[UtcDatetime]:
+def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
     """Return the hours whose counts belong to the freeze."""
     tripped = hour_of(freeze.tripped_at)
-    first, last = tripped - HOUR * (rule.hub_window_hours - 1), tripped + HOUR * _SHORT
+    first, last = tripped - HOUR * (_LONG - 1), tripped + HOUR * _SHORT
     return [hour for hour in hub.hours if first <= hour <= last]
 
 
@@ -248,7 +251,7 @@ def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Brea
     # In its first days it cannot know what is usual, and would freeze again at once.
     if is_new(hub, now) or now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
         return False
-    return assess_hub(hub, now, rule) is None and is_cause_gone(*left_of(hub, freeze, rule), rule)
+    return assess_hub(hub, now, rule) is None and is_cause_gone(*left_of(hub, freeze), rule)
 
 
 def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:

@@ -123,7 +123,8 @@ class CheckHealth:
         advised_before = advice_key(owner) in known
         advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_sending]
         summary.findings += len(found)
-        gone = now + timedelta(minutes=base.health.gone_after_minutes)
+        # What lasts is not sent at every check, though one may be missed.
+        gone = now + timedelta(minutes=3 * base.health.check_every_minutes)
         for alert, told in health_alerts([*news, *advice], lasting, owner, now):
             self.announcer.announce(alert)
             summary.messages += 1

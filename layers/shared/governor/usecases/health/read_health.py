@@ -15,7 +15,16 @@ from functools import cache, partial
 
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Series, Window
-from governor.domain.health.health import KNOWN_XIDS, Finding, GpuFigures, health_findings
+from governor.domain.health.health import (
+    AVERAGE,
+    BUSY_FROM_PERCENT,
+    HOT_AVERAGES,
+    KNOWN_XIDS,
+    MEASURED_PERCENT,
+    Finding,
+    GpuFigures,
+    health_findings,
+)
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Health, Metrics, Policy
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
@@ -53,24 +62,24 @@ class HealthReading:
     problem: str | None = None
 
 
-def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
+def _most_of_one(series: Series, gpus: int) -> float:
     """The highest mean that one GPU can have where all together have this one: if the others are at zero, and
     itself measured no longer than a mean needs to be believed."""
-    share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
+    share = 100.0 / MEASURED_PERCENT if gpus > 1 else 1.0
     return (evidence.mean(series) or 0.0) * gpus * share
 
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     # The aggregate is the hottest one.
-    return sum(v is not None and v > rule.hot_above_celsius for v in series) >= rule.hot_periods
+    return sum(v is not None and v > rule.hot_above_celsius for v in series) >= HOT_AVERAGES
 
 
-def _at_work(series: Series, gpus: int, rule: Health) -> bool:
-    return _most_of_one(series, gpus, rule) >= rule.busy_from_percent
+def _at_work(series: Series, gpus: int, _rule: Health) -> bool:
+    return _most_of_one(series, gpus) >= BUSY_FROM_PERCENT
 
 
 def _throttled(series: Series, gpus: int, rule: Health) -> bool:
-    return _most_of_one(series, gpus, rule) > rule.throttled_above_percent
+    return _most_of_one(series, gpus) > rule.throttled_above_percent
 
 
 def _any(series: Series, _gpus: int, _rule: Health) -> bool:
@@ -228,7 +237,7 @@ class ReadHealth:
         listing = cache(partial(self.metrics.list_series, target))
         found: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
-            window = evidence.window_before(now, rule.window, rule.period, group[0].policy.lag)
+            window = evidence.window_before(now, rule.window, AVERAGE, group[0].policy.lag)
             work = _listed(group, names, listing)
             self._fetch(target, names, window, [read for one in work for read in one.first_reads()])
             self._fetch(target, names, window, [read for one in work for read in one.later_reads()])

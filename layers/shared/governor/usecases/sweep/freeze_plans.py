@@ -18,6 +18,8 @@ from governor.ports import Announcer
 from governor.stores import StateTable
 from governor.usecases.sweep.sweep_case import Sweep
 
+_REMIND = timedelta(hours=24)
+
 
 @dataclass(frozen=True, slots=True)
 class FreezePlans:
@@ -33,7 +35,7 @@ class FreezePlans:
         turned = breaker.count_turned([case.change for case in sweep.cases])
         history = self.state.sweep_days(target)
         why = breaker.assess(turned, rule, [day for day in history if day.day < now.date()])
-        learnt = breaker.remember(history, now.date(), turned, rule)
+        learnt = breaker.remember(history, now.date(), turned)
         if learnt != tuple(history):
             sweep.attempt("sweep history", self.state.set_sweep_days, target, learnt)
         tripped = self.state.breaker(target)
@@ -81,12 +83,12 @@ class FreezePlans:
         elif breaker.is_hub_freeze_over(hub, state, now, rule):
             # What was no habit must not pass for one in the week to come; what an operator lifts may.
             learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
-            forget = [] if learns else breaker.hours_around(hub, state, rule)
+            forget = [] if learns else breaker.hours_around(hub, state)
             alert = breaker_alert("all released", self.hub, state, now)
             self._release(sweep, alert, lambda: self.state.release_hub(forget))
             return None
         # Sweeps at the same time send the same message, which is delivered once.
-        left = breaker.left_of(hub, state, rule)[1]
+        left = breaker.left_of(hub, state)[1]
         self._notify(sweep, "all frozen", self.hub, state, left, self.state.keep_hub_freeze)
         return state.why
 
@@ -130,11 +132,11 @@ class FreezePlans:
         keep: Callable[[BreakerState], object],
     ) -> None:
         """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
-        remind, again = timedelta(hours=sweep.base.breaker.remind_after_hours), 0
+        again = 0
         if state.told_at is not None:
-            if sweep.now - state.told_at < remind:
+            if sweep.now - state.told_at < _REMIND:
                 return
-            again = max(1, (sweep.now - state.tripped_at) // remind)
+            again = max(1, (sweep.now - state.tripped_at) // _REMIND)
         alert = breaker_alert(template, about, state, sweep.now, left=left, again=again)
         if sweep.attempt("breaker alert", self.announcer.announce, alert):
             keep(replace(state, told_at=sweep.now))

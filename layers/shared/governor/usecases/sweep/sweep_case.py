@@ -22,6 +22,9 @@ from governor.usecases.evidence.gather_evidence import Gathered
 
 Arguments = ParamSpec("Arguments")
 
+GPU_CHECK_EVERY = timedelta(days=1)
+"""How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for advice."""
+
 
 @dataclass(slots=True)
 class SweepSummary:
@@ -79,10 +82,6 @@ class Case:
         if self.unknown is not None:
             return Verdict(VerdictKind.NO_DATA, self.unknown)
         return before_reading(self.instance, self.record.hold, self.memory, self.policy, self.now)
-
-    @property
-    def gpu_check_every(self) -> timedelta:
-        return timedelta(minutes=self.policy.advice.right_size_check_every_minutes)
 
     @property
     def checks_gpus(self) -> bool:
@@ -177,7 +176,7 @@ class Case:
             searched = now if gathered.searched else searched
             if self.checks_gpus:
                 # The aggregate stays the cheap way to watch it; its GPUs were read once.
-                due, source = now + self.gpu_check_every, MetricSource.AGGREGATE.value
+                due, source = now + GPU_CHECK_EVERY, MetricSource.AGGREGATE.value
         return Observation(
             launch_time=self.instance.launch_time,
             verdict=kind.value,

@@ -30,10 +30,12 @@ from governor.usecases.money.count_costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
-from governor.usecases.sweep.sweep_case import Case, Sweep, SweepSummary
+from governor.usecases.sweep.sweep_case import GPU_CHECK_EVERY, Case, Sweep, SweepSummary
 
 _SPREAD_OVER = 1000
 """From so many instances with several GPUs on, their GPU checks are spread over the whole interval."""
+_SEARCH_EVERY = timedelta(hours=1)
+"""For the metrics of an instance that publishes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +140,17 @@ def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
     for case in several:
         if not case.before.verdict:
             by_hash = zlib.crc32(case.id.encode()) / 2**32
-            case.next_gpu_check_at = sweep.now + case.gpu_check_every * share * by_hash
+            case.next_gpu_check_at = sweep.now + GPU_CHECK_EVERY * share * by_hash
 
 
 def _request(case: Case) -> EvidenceRequest:
     before = case.before
-    again = timedelta(minutes=case.policy.metrics.rediscover_after_minutes)
     return EvidenceRequest(
         instance=case.instance,
         policy=case.policy,
         dimensions=before.dimensions,
         source=before.source,
-        search=before.searched_at is None or case.now - before.searched_at >= again,
+        search=before.searched_at is None or case.now - before.searched_at >= _SEARCH_EVERY,
         per_gpu=case.checks_gpus,
         figures=judging.figures_to_read(case.memory, case.policy, case.now, people_know=case.people_know),
     )
