@@ -213,6 +213,8 @@ def _exchange(file: str, tree: ast.Module, scopes: Collection[str]) -> None:
     for code in (one for one in codes if one.co_qualname in scopes):
         owner, _, name = code.co_qualname.rpartition(".")
         found = vars(getattr(module, owner) if owner else module)[name]
+        if hasattr(found, "cache_clear"):
+            found.cache_clear()  # it remembers what the unchanged code has said
         function = getattr(found, "fget", None) or getattr(found, "__wrapped__", found)
         assert isinstance(function, FunctionType)
         function.__code__ = code

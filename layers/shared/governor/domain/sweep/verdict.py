@@ -260,7 +260,7 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def _required(policy: Policy) -> Iterator[str]:
     """The figures that must be measured: they may veto."""
-    required = (*policy.vetoes.required, *(("bound",) if policy.metrics.bound_namespaces else ()))
+    required = (*policy.vetoes.required, "bound")
     return (figure for figure in required if limit_of(policy, figure) is not None)
 
 
@@ -300,8 +300,8 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
 
 def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
     """Until when an aggregate holds no more samples than one GPU less would publish, for too long."""
-    gpus, window = evidence.gpus_expected or 1, evidence.window
-    if not _is_counted(evidence):
+    gpus, window = _counted(evidence), evidence.window
+    if gpus is None:
         return None
     run = int(LONGEST_HOLE / window.period) + 1
     most = (gpus - 1) * run * _collections(window.period, policy)
@@ -314,7 +314,7 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
     """No data where a required figure of the GPUs is only known by one series for several of them: it goes on
     where one GPU does not publish it."""
     for figure in _required(policy):
-        if figure in ("memory", "power") and _is_counted(evidence):
+        if figure in ("memory", "power") and _counted(evidence) is not None:
             reason = (
                 "is required by the policy, and only one series for all GPUs has it: publish it for each GPU"
             )
@@ -322,9 +322,10 @@ def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
     return None
 
 
-def _is_counted(evidence: Evidence) -> bool:
-    """Whether an aggregate stands for several GPUs, whose samples are counted."""
-    return evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1
+def _counted(evidence: Evidence) -> int | None:
+    """For how many GPUs an aggregate stands, whose samples are counted; `None` where each has its series."""
+    gpus = evidence.gpus_expected
+    return gpus if evidence.source is MetricSource.AGGREGATE and gpus != 1 else None
 
 
 def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
@@ -429,33 +430,30 @@ def _reporting(evidence: Evidence) -> int | None:
 
 def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
     """No data where an aggregate does not tell that all GPUs are in it, up to its end."""
-    if evidence.gpus_expected == 1:
+    gpus = _counted(evidence)
+    if gpus is None:
         return None
-    counted = _is_counted(evidence)
-    if _reporting(evidence) is None or (counted and not evidence.samples):
-        reason = f"it is not known how many of {evidence.gpus_expected} GPUs publish utilization"
-        return _no_data(evidence, reason)
-    if not counted:
-        return None
-    return _judge_counted_end(evidence, policy) or _judge_counted_coverage(evidence, policy)
+    if evidence.gpus_reporting is None or not evidence.samples:
+        return _no_data(evidence, f"it is not known how many of {gpus} GPUs publish utilization")
+    return _judge_counted_end(evidence, policy, gpus) or _judge_counted_coverage(evidence, policy, gpus)
 
 
-def _judge_counted_coverage(evidence: Evidence, policy: Policy) -> Verdict | None:
+def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpus: int) -> Verdict | None:
     """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they hold."""
-    gpus, collections = evidence.gpus_expected or 1, _collections(evidence.window.period, policy)
+    collections = _collections(evidence.window.period, policy)
     # As at the end, whole collections may be missing: agents drift and skip one.
-    fewest = gpus * (collections - _may_be_missing(policy))
+    fewest = gpus * max(1, collections - _may_be_missing(policy))
     counts = [count or 0.0 for count in padded(evidence.samples, evidence.window)]
-    full = [n > (gpus - 1) * collections or (n > 0 and n % gpus == 0 and n >= fewest) for n in counts]
+    full = [n > (gpus - 1) * collections or (n % gpus == 0 and n >= fewest) for n in counts]
     seen = 100.0 * sum(full) / len(full)
     if seen >= policy.idle.minimum_coverage_percent:
         return None
     return _no_data(evidence, f"all {gpus} GPUs were measured {_of_needed(seen, policy)}")
 
 
-def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
+def _judge_counted_end(evidence: Evidence, policy: Policy, gpus: int) -> Verdict | None:
     """As `_judge_end`, by the samples of the newest bins; one collection in them may be missing."""
-    gpus, window = evidence.gpus_expected or 1, evidence.window
+    window = evidence.window
     bins = newest_bins(evidence.samples, window, END) or []
     counts = [sum(count or 0.0 for count in one) for one in bins]
     collections = _collections(len(counts) * max(END_BIN, window.period), policy)
@@ -466,7 +464,7 @@ def _judge_counted_end(evidence: Evidence, policy: Policy) -> Verdict | None:
         return None
     # All of them did lately: what one GPU less would publish in a period is no sign of that.
     full = gpus * _collections(window.period, policy)
-    lately = padded(evidence.samples, window)[-max(1, LATE // window.period) :]
+    lately = padded(evidence.samples, window)[-LATE // window.period :]
     reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
     may_come = any((count or 0.0) >= full for count in lately)
     return _no_data(evidence, reason, is_late=may_come and _is_but_for_one_hole(evidence, policy))
@@ -590,8 +588,6 @@ def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -
 
 def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[GpuReadings]]:
     """The GPUs that are proved idle, and those that worked. Those seen too little are in neither."""
-    if evidence.source is not MetricSource.PER_GPU:
-        return [], []
     idle, busy, window = [], [], evidence.window
     for gpu in evidence.gpus:
         if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
@@ -603,8 +599,7 @@ def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[
 
 def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
     names = ", ".join(gpu.gpu for gpu in idle)
-    means = [value for gpu in busy if (value := mean(gpu.utilization)) is not None]
-    average = sum(means) / len(means) if means else 0.0
+    average = sum(mean(gpu.utilization) or 0.0 for gpu in busy) / len(busy)
     # A GPU that was not seen may work: it counts as needed.
     needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
     return (
