@@ -94,7 +94,6 @@ def _words(
 
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:
-    """Return when the question expires, where the alert says so."""
     found = alert.facts.get("expires_at")
     return parse_iso(found) if isinstance(found, str) else None
 
@@ -173,7 +172,6 @@ def _several(
 
 
 def reason_of(alert: Alert) -> str:
-    """Return why a workflow failed, as it is recorded."""
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 

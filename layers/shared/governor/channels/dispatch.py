@@ -69,7 +69,6 @@ class Dispatched:
     retry_after_seconds: int | None = None
 
     def plus(self, other: Dispatched) -> Dispatched:
-        """Both together."""
         return Dispatched(
             self.taken + other.taken,
             self.refused + other.refused,
@@ -182,7 +181,6 @@ class Dispatch:
         return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
-        """The policy's, as it is now."""
         return self.policies.base().policy.approval
 
     def _item(self, sent: Alert, again: bool) -> _Item | None:

@@ -37,8 +37,6 @@ _CID = "picture@gpu-governor"
 
 
 class MailService(Protocol):
-    """Sends one document to one address."""
-
     def send(self, sender: str, recipient: str, document: bytes) -> str:
         """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable` may pass."""
         ...
@@ -62,7 +60,6 @@ class EmailChannel(Channel):
         self._service, self._sender, self._recipient = service, sender, recipient
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says."""
         document = email_document(message, sender=self._sender, recipient=self._recipient).as_bytes()
         try:
             return Delivered(self._service.send(self._sender, self._recipient, document))

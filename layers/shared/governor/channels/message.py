@@ -94,7 +94,6 @@ class Message(Words):
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """The facts, a label and a line each."""
         return tuple((label, one_line(value, _LINE)) for label, value in self.facts.rows())
 
     @property
@@ -177,7 +176,6 @@ class Channel(Protocol):
 
 
 def _change(one: Message | Table, **texts: object) -> None:
-    """In place, while it is made."""
     for name, text in texts.items():
         object.__setattr__(one, name, text)
 

@@ -57,7 +57,6 @@ class Route:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Name the way in records."""
         return self.channel.name, self.target
 
 
@@ -154,7 +153,6 @@ class _Refusing(Channel):
         self._why = why
 
     def send(self, message: Message) -> Delivered:
-        """Raises: DeliveryRefused."""
         del message
         raise DeliveryRefused(self._why, channel=self.name)
 

@@ -101,7 +101,6 @@ class SlackActions:
         return SlackReply(200)
 
     def _decide(self, answer: SlackAnswer, now: UtcDatetime) -> str:
-        """Record the answer and return what the person is notified of."""
         identity = f"slack:{answer.user_id}"
         try:
             view = self.show(answer.approval_id)
@@ -190,7 +189,6 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
 
 
 def _reason(state: object) -> str | None:
-    """Return the text of the input above the buttons."""
     match state:
         case {"values": {slack_blocks.REASON_BLOCK: {slack_blocks.REASON_ACTION: {"value": str(text)}}}}:
             return text.strip()[:500] or None

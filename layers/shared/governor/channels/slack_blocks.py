@@ -51,7 +51,6 @@ def slack_text(message: Message) -> str:
 
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
-    """Return a text with the button that holds what was approved."""
     button = _button(Answer.HOLD, approval_id)
     return [*_texts([_line(text)]), {"type": "actions", "block_id": "governor.answers", "elements": [button]}]
 

@@ -37,8 +37,6 @@ class AlertRefused(GovernorError):
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """An alert as it may be sent, and the records it is about."""
-
     alert: Alert
     episode: Episode | None = None
     approval: Approval | None = None

@@ -34,8 +34,6 @@ _HOUR_SECONDS = 3600
 
 
 class Queue(Protocol):
-    """The queue that the messages came from."""
-
     def hide(self, receipt: str, seconds: int) -> None:
         """Hands the message out again after so many seconds. Raises: CloudError."""
         ...

@@ -23,8 +23,6 @@ _MOST_FIELDS = 60
 
 
 class HttpRequest(Event):
-    """The part of the event that the page needs."""
-
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
     )
@@ -82,7 +80,6 @@ class HttpRequest(Event):
         return found
 
     def raw_body(self) -> bytes:
-        """Return the body as it was sent."""
         body = self.body or ""
         if len(body) > _LONGEST_SIGNED_BODY:
             raise InputError("the body is too long")

@@ -40,8 +40,6 @@ class EpisodeOnlyPayload(Payload):
 
 
 class AskPayload(EpisodeOnlyPayload):
-    """Input of `ask_owner`."""
-
     stage: Stage
     task_token: str | None = Field(default=None, max_length=2048)
     reason: str = ""
@@ -74,8 +72,6 @@ class UndoPayload(EpisodeOnlyPayload):
 
 
 class StepError(Event):
-    """`Error` and `Cause` of a caught state."""
-
     error: str = Field(default="unknown error", alias="Error")
     cause: str = Field(default="", alias="Cause")
 

@@ -288,7 +288,6 @@ def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
 
 
 def _holds(settings: object, path: Path) -> bool:
-    """Whether a setting is written there."""
     for part in path:
         if not isinstance(settings, dict) or part not in settings:
             return isinstance(settings, list)

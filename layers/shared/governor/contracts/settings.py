@@ -65,12 +65,10 @@ class Settings:
 
     @property
     def session_scope(self) -> tuple[str, ...]:
-        """What a session rests on."""
         return self.oidc_issuer, self.oidc_client_id, self.oidc_groups_claim, self.oidc_approver_group
 
     @property
     def partition(self) -> str:
-        """The partition of the hub's Region."""
         if self.aws_region.startswith("cn-"):
             return "aws-cn"
         return "aws-us-gov" if self.aws_region.startswith("us-gov-") else "aws"

@@ -71,7 +71,6 @@ class Change:
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
     def document(self) -> dict[str, Any]:
-        """Return who did what, when and to what, with the attributes that changed."""
         item = self.after or self.before
         changed = {
             name

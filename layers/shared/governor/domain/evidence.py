@@ -146,7 +146,6 @@ def is_reading(value: float | None) -> bool:
 
 
 def readings(series: Series) -> list[float]:
-    """The values that measure anything, in their order."""
     # `is_reading` in one pass: a call for every value is half of what a judgement costs.
     return [value for value in series if value is not None and value >= 0]
 
@@ -242,7 +241,6 @@ def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
 
 
 def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
-    """The newest moment of those that are known."""
     return max((one for one in moments if one is not None), default=None)
 
 
@@ -297,7 +295,6 @@ def evidence_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A part of evidence, or of a history, as JSON data."""
     match value:
         case Window():
             seconds = int(value.period.total_seconds())

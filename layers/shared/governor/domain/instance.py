@@ -157,8 +157,6 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who else runs this instance, and by which mark that is known."""
-
     service: str
     mark: str
 

@@ -125,7 +125,6 @@ def between(
 
 
 def positive(default: _Value, risk: Risk) -> _Value:
-    """A finite number above 0."""
     return checked(default, "it must be above 0 and finite", lambda value: 0 < value < inf, risk, gt=0)
 
 

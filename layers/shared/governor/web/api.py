@@ -54,16 +54,12 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """One response; the document is JSON data."""
-
     status: int
     document: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalApi:
-    """Answers requests of the command line."""
-
     show: ShowApproval
     brakes: ShowBrakes
     decide: Decide
@@ -141,7 +137,6 @@ def status_of(error: InputError | DecisionRefused) -> int:
 
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
-    """A question, or its record, as JSON data."""
     episode, approval, decision = view.episode, view.approval, view.approval.decision
     return {
         **_brief(view),

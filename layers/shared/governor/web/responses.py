@@ -68,13 +68,11 @@ class Response:
 def refusal(
     status: int, title: str, text: str, *, note: str | None = None, cookies: tuple[str, ...] = ()
 ) -> Response:
-    """Say why a request was refused, and nothing about any instance."""
     body = TEMPLATES.get_template("refusal.html").render(title=title, text=text)
     return Response(status, body, HEADERS, note, cookies)
 
 
 def bad_request(text: str) -> Response:
-    """Refuse a request that cannot be read."""
     return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
 
 
@@ -92,6 +90,5 @@ def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...]
 
 
 def to_lambda(response: Response) -> dict[str, Any]:
-    """Return it as the HTTP API takes it (payload 2.0)."""
     answer = {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}
     return {**answer, "cookies": list(response.cookies)} if response.cookies else answer

@@ -67,5 +67,4 @@ def set_cookie(name: str, value: str, life: timedelta) -> str:
 
 
 def clear_cookie(name: str) -> str:
-    """Make the browser forget it."""
     return set_cookie(name, "", timedelta(0))

@@ -55,7 +55,6 @@ class Request:
 
     @property
     def is_digest(self) -> bool:
-        """Return whether the link is that of several questions."""
         return self.approval_id.startswith(DIGEST_PREFIX)
 
     @property
@@ -135,7 +134,6 @@ class ApprovalSite:
         return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
-        """Return the refusal of a form that is not our page's, or `None`."""
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return refusal(403, "Refused", "The request came from another site.")
         try:
@@ -166,7 +164,6 @@ class ApprovalSite:
         return redirect(request.address, note=note)
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
-        """Answer all questions of a digest that are ticked, each by itself."""
         picked = self._picked(request)
         if not picked:
             raise InputError("tick at least one of them")
@@ -185,7 +182,6 @@ class ApprovalSite:
         return self._page(request, visitor, results=results)
 
     def _picked(self, request: Request) -> list[ApprovalView]:
-        """Return the questions of a digest that are ticked."""
         views = self.show.digest(request.approval_id)
         return [one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"]
 

@@ -65,8 +65,6 @@ class AlertKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """The urgency of a message."""
-
     INFO = "info"
     WARNING = "warning"
     CRITICAL = "critical"
@@ -194,16 +192,13 @@ def named(one: Instance) -> str:
 
 
 def only(instances: Sequence[Instance]) -> Instance | None:
-    """Return the one instance, or `None` where there are several or none."""
     return instances[0] if len(instances) == 1 else None
 
 
 def counted(instances: Sequence[Instance]) -> str:
-    """Return the name of the one instance, or how many there are."""
     one = only(instances)
     return one.name if one else f"{len(instances)} GPU instances"
 
 
 def ids(instances: Iterable[Instance]) -> list[str]:
-    """Return the ids, for facts."""
     return [one.instance_id for one in instances]

@@ -51,7 +51,6 @@ class Delivery:
 
     @property
     def was_taken(self) -> bool:
-        """Say whether the channel has it."""
         return self.is_settled and self.refused is None
 
     @property

@@ -21,8 +21,6 @@ def short_hash(*parts: str) -> str:
 
 
 class Owner(NamedTuple):
-    """An owner and the project that pays."""
-
     name: str
     project: str = UNASSIGNED
     time_zone: str = "UTC"
@@ -49,7 +47,6 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
 
 
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    """Group the instances by their owner and project."""
     found: dict[Owner, list[Instance]] = defaultdict(list)
     for instance in instances:
         found[owner_of(instance, rule)].append(instance)

@@ -100,8 +100,6 @@ def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | No
 
 
 class _Form(Formatter):
-    """Fills in values, times as the owner reads them."""
-
     def __init__(self, zone: str, now: UtcDatetime | None) -> None:
         self._zone, self._now = zone, now
 

@@ -37,8 +37,6 @@ class ApprovalStatus(StrEnum):
 
 
 class Answer(StrEnum):
-    """The answers a person can give."""
-
     APPROVE = "approve"
     KEEP = "keep"
     EXEMPT = "exempt"

@@ -57,7 +57,6 @@ class Words:
 
 
 def words_of(lines: Sequence[str], **more: Any) -> Words:
-    """Return the words of an alert's subject and lines."""
     title, *body = lines
     lead: list[str] = []
     found: list[tuple[str, list[str]]] = []
@@ -93,7 +92,6 @@ def stage_name(stage: str) -> str:
 
 
 def verb(plan: Plan) -> str:
-    """Return `stop` or `terminate`."""
     return "terminate" if plan.destroys else "stop"
 
 
@@ -116,7 +114,6 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
 
 
 def saving_text(plan: Plan) -> str:
-    """Return what the plan saves, as a sentence."""
     saved = plan.saving.saved_usd_per_day
     kind = "nothing" if not plan.steps else "unknown" if saved is None else "costs" if saved < 0 else "saves"
     return said("saving", {"kind": kind, "doing": _ing(plan), "usd": abs(saved or Decimal(0))})[0]
@@ -176,7 +173,6 @@ def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDat
 
 
 def people_text(episode: Episode) -> str:
-    """Return how many people must approve, as a sentence."""
     if episode.terms.people_needed > 1:
         return "Two different people must approve, each by the link in their own mail or signed in."
     return "One approval is enough."
@@ -334,7 +330,6 @@ def waiting_alert(
 
 
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
-    """Return that somebody had the stopped instance started again."""
     facts = {"undone_by": by, "channel": channel}
     return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode)})
 
@@ -444,7 +439,6 @@ def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> s
 
 
 def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime, again: str) -> str:
-    """Return how it goes on after a hold, as a sentence."""
     held = approval.brake if approval else None
     if held is not None and held.answer == "exempt":
         return "It is exempt: GPU Governor leaves it alone from now on."
@@ -456,7 +450,6 @@ def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime, ag
 
 
 def next_step(reason: str) -> str:
-    """Return what to do about a recorded reason, as a sentence."""
     return said("advice", {"error": _taken_apart(reason)[0]})[0]
 
 

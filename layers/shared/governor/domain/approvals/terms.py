@@ -81,7 +81,6 @@ def person_of(directory: Ownership, who: SignedIn) -> str:
 
 
 def permits(role: Role, answer: Answer) -> bool:
-    """Return whether a role may give an answer at all."""
     return role is Role.APPROVER or answer in (Answer.KEEP, Answer.HOLD)
 
 

@@ -52,7 +52,6 @@ def main_of(steps: Sequence[Step], step: Step) -> Step:
 
 
 def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
-    """Return the steps that are carried out right before `main`."""
     return tuple(one for one in steps if one is not main and main_of(steps, one) is main)
 
 
@@ -289,7 +288,6 @@ def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[s
 
 
 def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    """What these steps change on the bill, by the policy's prices of storage."""
     price = price_of.usd_per_hour
     sizes = [(volume, volume.size_gib) for volume in instance.volumes if volume.size_gib is not None]
     if price is None or len(sizes) < len(instance.volumes):

@@ -35,8 +35,6 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What follows from a warning of one cause, beside its notification."""
-
     kind: str
     """Warnings of one kind in one place are counted together: a mass of them is one message."""
     hook_reason: str

@@ -144,7 +144,6 @@ class Finding:
 
     @property
     def about(self) -> str:
-        """Which GPUs, and what was seen of them."""
         return f"GPU{'s' if len(self.gpus) > 1 else ''} {', '.join(self.gpus)}: {self.seen}"
 
     @property
@@ -265,6 +264,5 @@ def _means(window: Window, series: Mapping[str, Series]) -> dict[str, float]:
 
 
 def first_above_zero(window: Window, series: Series) -> UtcDatetime | None:
-    """Return the beginning of the first period with a reading above zero."""
     found = (index for index, value in enumerate(series) if value is not None and value > 0)
     return next((window.start + window.period * index for index in found), None)

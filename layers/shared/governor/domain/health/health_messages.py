@@ -93,7 +93,6 @@ def _instance(group: Sequence[InstanceFinding]) -> tuple[str, ...]:
 
 
 def _grouped(items: Iterable[_Item], key: Callable[[_Item], tuple[str, ...]]) -> list[list[_Item]]:
-    """Bring together what has the same key, in the order of the first of each."""
     groups: dict[tuple[str, ...], list[_Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

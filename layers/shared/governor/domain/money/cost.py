@@ -135,7 +135,6 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
 
 
 def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
-    """The meter with what runs at its end."""
     now: dict[str, Decimal] = defaultdict(Decimal)
     for rate in rates:
         now[rate.project] += rate.usd_per_hour or Decimal(0)

@@ -141,5 +141,4 @@ class AskedUnder:
 
 
 def asked_under(policy: Policy) -> AskedUnder:
-    """Return what an episode keeps of the policy that it is opened under."""
     return AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption)

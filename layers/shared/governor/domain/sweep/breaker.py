@@ -238,7 +238,6 @@ def is_new(hub: Hub, now: datetime) -> bool:
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
-    """Return the hours whose counts belong to the freeze."""
     tripped = hour_of(freeze.tripped_at)
     first, last = tripped - HOUR * (_LONG - 1), tripped + HOUR * _SHORT
     return [hour for hour in hub.hours if first <= hour <= last]

@@ -168,7 +168,6 @@ def managed_alert(
 
 
 def group_key(target: Target, home: Home, owner: Owner) -> str:
-    """Return the name of a group that gets one message."""
     return f"managed#{target}#{short_hash(*_key(home), owner.name, owner.project)}"
 
 

@@ -391,7 +391,6 @@ def _label(gpu: GpuReadings) -> str:
 
 
 def _utilization(evidence: Evidence) -> list[Series]:
-    """Every series that shows a GPU at work."""
     return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
