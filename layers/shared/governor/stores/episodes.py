@@ -12,7 +12,6 @@ from governor.domain.approvals.approval import (
     STATUS_AFTER,
     Approval,
     ApprovalStatus,
-    Brake,
     Decision,
     first_approval,
     hold_after,
@@ -145,7 +144,7 @@ class Episodes(Store):
         is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at)
         self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
 
-    def hold(self, episode: Episode, brake: Brake, standing: Hold) -> None:
+    def hold(self, episode: Episode, brake: Decision, standing: Hold) -> None:
         """Hold the episode, unless its final step was noted before, and store what the answer says of the
         instance. A keep or an exemption may follow a hold.
 

@@ -13,7 +13,6 @@ from governor.domain.approvals.approval import (
     Answer,
     Approval,
     ApprovalStatus,
-    Brake,
     Decision,
     acts_by_itself,
     can_hold,
@@ -181,7 +180,7 @@ def test_what_acts_unless_it_is_held_can_be_held(
     question = replace(question, **approval)
 
     assert acts is acts_by_itself(changed, question, NOW) is can_hold(changed, question, NOW)
-    brake = Brake("hold", f"link:{BOB}", "page", NOW)
+    brake = said(Answer.HOLD)
     assert not can_hold(changed, replace(question, brake=brake), NOW)
     begun = replace(changed, steps_done={changed.final_step.value: NOW})
     assert not can_hold(begun, question, NOW)

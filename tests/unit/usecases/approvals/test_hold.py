@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Brake, Decision
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, Outcome, Terms
 from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Action, Mode
@@ -51,7 +51,7 @@ def episode_of(world: World) -> Episode:
     return episode
 
 
-def held(world: World) -> Brake | None:
+def held(world: World) -> Decision | None:
     """Who holds it."""
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None

@@ -61,22 +61,10 @@ class Decision:
     """The person, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
     a link that went to a list."""
 
-
-@dataclass(frozen=True, slots=True)
-class Brake:
-    """Who holds an episode that would act, and by which answer: hold, keep or exempt."""
-
-    answer: str
-    by: str
-    channel: str
-    at: UtcDatetime
-    keep_until: UtcDatetime | None = None
-    reason: str | None = None
-
     @property
     def why(self) -> str:
-        """Return it as the reason of an outcome."""
-        done = {"keep": "kept", "exempt": "exempted"}.get(self.answer, "held")
+        """The reason of an outcome, where the answer holds an episode that would act."""
+        done = {Answer.KEEP: "kept", Answer.EXEMPT: "exempted"}.get(self.answer, "held")
         return f"{done} by {self.by}{f': {self.reason}' if self.reason else ''}"
 
 
@@ -101,8 +89,8 @@ class Approval:
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
-    brake: Brake | None = None
-    """Never taken off again: an episode that is held ends, and the next one asks anew."""
+    brake: Decision | None = None
+    """Who holds it. Never taken off again: an episode that is held ends, and the next one asks anew."""
 
     @property
     def approvers(self) -> str:

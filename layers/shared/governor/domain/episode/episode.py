@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import assert_never
 
 from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
@@ -90,6 +89,10 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+_SAYS_WHAT_IS_NEXT = (
+    *(Outcome.STOPPED, Outcome.TERMINATED, Outcome.KEPT, Outcome.EXEMPTED),
+    *(Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED),
+)
 _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
 """Until the next try, after the first failures in a row: the fault was ours, and nobody has answered."""
 
@@ -97,7 +100,7 @@ _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(mi
 def quiet_until(
     outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
-    """Until when the same idleness is not told again; `None` when the outcome itself says what comes next.
+    """Until when the same idleness is not told again; `None` when the outcome itself says what is next.
 
     Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody;
     `failures` is how many episodes of the instance had failed in a row before this one; `None` where this
@@ -107,28 +110,9 @@ def quiet_until(
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
         return as_utc(now) + timedelta(minutes=rule.retry_unopened_after_minutes)
-    match outcome:
-        case (
-            Outcome.TOLD
-            | Outcome.OBSERVED
-            | Outcome.EXPIRED
-            | Outcome.HELD
-            | Outcome.REFUSED
-            | Outcome.FAILED
-        ):
-            return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)
-        case (
-            Outcome.STOPPED
-            | Outcome.TERMINATED
-            | Outcome.KEPT
-            | Outcome.EXEMPTED
-            | Outcome.WOKE_UP
-            | Outcome.VOID
-            | Outcome.INTERRUPTED
-        ):
-            return None
-        case _:
-            assert_never(outcome)
+    if outcome in _SAYS_WHAT_IS_NEXT:
+        return None
+    return as_utc(now) + timedelta(hours=rule.ask_again_after_hours)
 
 
 @dataclass(frozen=True, slots=True)

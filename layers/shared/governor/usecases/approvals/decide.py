@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from governor.domain.approvals.approval import (
     Answer,
     Approval,
     ApprovalStatus,
-    Brake,
     Decision,
     acts_by_itself,
     check_decision,
@@ -28,7 +26,6 @@ from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 
 _log = logging.getLogger(__name__)
-_Stored = TypeVar("_Stored", Decision, Brake)
 _ON_ITS_PAGE = "no button can say so; open its page"
 _HOW_TO_CONFIRM = {
     "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
@@ -113,14 +110,7 @@ class Decide:
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
         """Keep the plan from being carried out any further. Its write and the note of the call exclude each
         other: either the hold comes first, or the answer says that the call had begun."""
-        brake = Brake(
-            decision.answer.value,
-            decision.by,
-            decision.channel,
-            decision.at,
-            decision.keep_until,
-            (decision.reason or "").strip() or None,
-        )
+        brake = replace(decision, reason=(decision.reason or "").strip() or None)
         now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
         if _repeats(approval.brake, brake):
             return held
@@ -135,7 +125,7 @@ class Decide:
             raise
         return held
 
-    def _take_hold(self, episode: Episode, brake: Brake, standing: Hold, decision: Decision) -> None:
+    def _take_hold(self, episode: Episode, brake: Decision, standing: Hold, decision: Decision) -> None:
         try:
             self.state.hold(episode, brake, standing)
         except ConflictError:
@@ -201,7 +191,7 @@ def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, ac
         raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
 
 
-def _repeats(stored: _Stored | None, new: _Stored) -> bool:
+def _repeats(stored: Decision | None, new: Decision) -> bool:
     """Return whether a request repeats what the same person has already decided."""
     # Everything but the time: another date or reason is another decision, which came too late.
     return stored is not None and stored == replace(new, at=stored.at)
