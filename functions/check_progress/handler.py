@@ -19,5 +19,5 @@ def handler(event: dict[str, Any], context: Any, check_progress: Ready[CheckProg
     payload = parse(ProgressPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, until=payload.until.value)
-    progress = check_progress()(ref, payload.until)
-    return {"done": progress.done, "wait_seconds": progress.wait_seconds}
+    wait_seconds = check_progress()(ref, payload.until)
+    return {"done": wait_seconds == 0, "wait_seconds": wait_seconds}

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from governor.errors import CloudError, Throttled, Unavailable
-from governor.usecases.parallel import Budget, at_once
+from governor.usecases.parallel import at_once
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -44,12 +44,3 @@ def test_failures_are_results_of_their_own() -> None:
     assert isinstance(results["busy"], CloudError)
     assert True is results["done"]
     assert {} == at_once({}, 5, "ec2:DescribeInstances")
-
-
-def test_a_budget_is_used_up() -> None:
-    """And never less than nothing."""
-    budget = Budget.of(60)
-
-    assert 59 < budget.left() <= 60
-    assert not budget.is_over
-    assert (0, True) == (Budget.of(-1).left(), Budget.of(-1).is_over)

@@ -81,22 +81,22 @@ class AwsPrices(Adapter):
         return Price(Decimal(history[-1]["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
-        wanted = list(dict.fromkeys(regions))
         found: list[SpotPrice] = []
         problems: dict[str, str] = {}
 
-        def read(region: str) -> list[SpotPrice] | str:
+        def read(region: str) -> None:
             try:
-                return self._read(replace(target, region=region), instance_type, platform)
+                # Sent once: an advice that is late is none.
+                here = replace(target, region=region)
+                history = self._history(here, instance_type, platform, self._now(), repeat=False)
             except GovernorError as error:
-                return str(error)
+                problems[region] = str(error)
+                return
+            latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
+            found.extend(SpotPrice(region, zone, price) for zone, price in latest.items())
 
-        with ThreadPoolExecutor(min(_AT_ONCE, max(1, len(wanted)))) as pool:
-            for region, answer in zip(wanted, pool.map(read, wanted), strict=True):
-                if isinstance(answer, str):
-                    problems[region] = answer
-                else:
-                    found += answer
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            list(pool.map(read, dict.fromkeys(regions)))
         return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
 
     def scores(
@@ -112,12 +112,6 @@ class AwsPrices(Adapter):
             RegionNames=list(dict.fromkeys(regions))[:_MOST_REGIONS],
         )
         return {one["Region"]: one["Score"] for one in answer["SpotPlacementScores"]}
-
-    def _read(self, target: Target, instance_type: str, platform: str) -> list[SpotPrice]:
-        # Sent once: an advice that is late is none.
-        history = self._history(target, instance_type, platform, self._now(), repeat=False)
-        latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
-        return [SpotPrice(target.region, zone, price) for zone, price in latest.items()]
 
     def _history(
         self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any

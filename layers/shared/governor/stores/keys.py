@@ -22,7 +22,6 @@ def lock_pk(target: Target) -> str:
 
 
 def lock(target: Target, instance_id: str) -> Key:
-    """The lock of an instance."""
     return lock_pk(target), f"LOCK#{instance_id}"
 
 

@@ -21,7 +21,6 @@ class PolicyVersions(Store):
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
-        """Return the last text that was kept."""
         return self._text(_KEPT, "text")
 
     def version_in_force(self) -> str | None:
@@ -34,7 +33,6 @@ class PolicyVersions(Store):
         self._table.transact(put(_IN_FORCE, {"version": version, "at": at}, same))
 
     def note_writer(self, version: str, arn: str) -> None:
-        """Keep who wrote a version."""
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
 
     def writer(self, version: str) -> str:
@@ -42,7 +40,6 @@ class PolicyVersions(Store):
         return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
-        """Keep that somebody accepts a version."""
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
     def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
@@ -52,7 +49,6 @@ class PolicyVersions(Store):
         self._keep_for_audit(update(key, {"what": "refused", "episode": version, "reason": why}, absent()))
 
     def accepted(self, version: str) -> tuple[str, ...]:
-        """Return the identities that accept a version."""
         return tuple(item["sk"] for item in self._table.query(f"ACCEPTED#{version}"))
 
     def _text(self, key: Key, attribute: str) -> str | None:

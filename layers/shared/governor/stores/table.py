@@ -149,7 +149,6 @@ class Table(ABC):
         return next(self.records(kind, [item])) if item else None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
-        """Return the records of a `query`."""
         return list(self.records(kind, self.query(pk, prefix)))
 
     def holds(self, one: Write) -> bool:

@@ -54,7 +54,6 @@ def _most(caps: Caps, what: str) -> int:
 
 
 def cap_reached(what: str, most: int) -> str:
-    """Return that a cap is reached, and which, as a reason."""
     kind, _, name = what.partition("#")
     whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(kind, "of all accounts")
     return f"the {most} stops and terminations an hour {whose} are used up (caps.{_setting(what)})"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from typing import TypeVar
 
 from governor.errors import CloudError, Unavailable
@@ -13,26 +11,6 @@ from governor.errors import CloudError, Unavailable
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 _AT_ONCE = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Time that several calls have together, by the clock of the machine: what is late is late for people."""
-
-    ends_at: float
-    """On the monotonic clock, seconds."""
-
-    @classmethod
-    def of(cls, seconds: float) -> Budget:
-        return cls(time.monotonic() + seconds)
-
-    def left(self) -> float:
-        """Seconds, never less than 0."""
-        return max(0.0, self.ends_at - time.monotonic())
-
-    @property
-    def is_over(self) -> bool:
-        return self.left() == 0
 
 
 def at_once(

@@ -19,8 +19,6 @@ from governor.wiring.parts import Parts
 
 
 class Ec2Parts(Parts):
-    """As `Parts`."""
-
     instances: cached_property[ports.InstanceReader] = over(Ec2Instances, opens="ec2")
     tagger: cached_property[ports.InstanceTagger] = over(Ec2Tags)
     controller: cached_property[ports.InstanceController] = over(Ec2Controller)

@@ -18,8 +18,6 @@ from governor.wiring.basics import Basics, over
 
 
 class Parts(Basics):
-    """As `Basics`."""
-
     parameter = over(PolicyParameter, "policy_parameter")
     documents = over(PolicyBucket, "policy_bucket")
     table = over(DynamoTable, "table_name", opens="dynamodb")

@@ -12,18 +12,6 @@ from governor.wiring.basics import Basics
 def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> SignInSite:
     """For `sign_in`."""
     known = parts.settings
-    return parts.fill(
-        SignInSite,
-        provider=provider or _provider(parts),
-        sessions=Sessions(parts.sealer, known.session_scope),
-        groups_claim=known.oidc_groups_claim,
-        approver_group=known.oidc_approver_group,
-        base_url=known.need("approval_base_url"),
-    )
-
-
-def _provider(parts: Basics) -> OidcProvider:
-    known = parts.settings
     read = parts.client_secret.read if known.oidc_client_secret_arn else None
     client = Client(
         issuer=known.need("oidc_issuer"),
@@ -31,4 +19,11 @@ def _provider(parts: Basics) -> OidcProvider:
         secret=(lambda: client_secret(read())) if read else None,
         wants_groups=bool(known.oidc_approver_group),
     )
-    return OidcProvider(client)
+    return parts.fill(
+        SignInSite,
+        provider=provider or OidcProvider(client),
+        sessions=Sessions(parts.sealer, known.session_scope),
+        groups_claim=known.oidc_groups_claim,
+        approver_group=known.oidc_approver_group,
+        base_url=known.need("approval_base_url"),
+    )

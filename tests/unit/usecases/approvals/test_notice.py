@@ -18,7 +18,7 @@ from governor.domain.policy.policy import Mode
 from governor.errors import MetricsLate, MustWait, NobodyListens, SafetyError
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.episode.check_progress import CheckProgress, Progress
+from governor.usecases.episode.check_progress import CheckProgress
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import SIGNER
 from tests.unit.usecases.fleet_world import ACCOUNTS
@@ -45,7 +45,7 @@ def deliver(world: World, channel: str, minutes: int = 0, **more: Any) -> None:
     world.state.note_delivery(Delivery(name, f"tell-{name}", channel, channel, at, **more))
 
 
-def look(world: World) -> Progress:
+def look(world: World) -> int:
     """Whether the notice is over."""
     use_case = CheckProgress(
         world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
@@ -64,13 +64,13 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
     deliver(world, "teams", 30)
     for minutes, rest in ((0, 300), (58, 120), (59, 60)):
         world.clock.moment = NOW + timedelta(minutes=minutes)
-        assert Progress(done=False, wait_seconds=rest) == look(world)
+        assert rest == look(world)
         checked = world.recheck(world.ref, Step.STOP)
         assert (False, Outcome.REFUSED) == (checked.proceed, checked.outcome)
         with pytest.raises(SafetyError, match="the notice period is not over before"):
             world.put_away(world.ref, Step.STOP)
     world.clock.moment = NOW + HOUR
-    assert look(world).done
+    assert 0 == look(world)
     assert [] == world.writes()
 
 
@@ -83,12 +83,12 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: fl
     world.policies.policy = replace(world.policies.policy, approval=rule)
     deliver(world, "email")
     world.clock.moment = NOW + timedelta(minutes=59)
-    assert Progress(done=False, wait_seconds=60) == look(world)
+    assert 60 == look(world)
     assert not world.recheck(world.ref, Step.STOP).proceed
     with pytest.raises(SafetyError, match="is not over before"):
         world.put_away(world.ref, Step.STOP)
     world.clock.moment = NOW + HOUR
-    assert look(world).done
+    assert 0 == look(world)
     world.clock.moment += READABLE
     assert world.recheck(world.ref, Step.STOP).proceed
 
@@ -138,7 +138,7 @@ def test_refusals_in_the_last_minutes_of_a_notice_are_waited_for() -> None:
     """The workflow looks when the notice is over; CloudWatch knows of its last minutes later."""
     world = auto()
     deliver(world, "email", -60)
-    assert look(world).done
+    assert 0 == look(world)
     for use_case in (world.recheck, world.put_away):
         with pytest.raises(MetricsLate, match="nobody held it; whether answers were refused is not known"):
             use_case(world.ref, Step.STOP)
@@ -203,7 +203,7 @@ def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> N
     deliver(world, "email")
     decision = Decision(answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more)
     Decide(world.state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, decision)
-    assert look(world).done
+    assert 0 == look(world)
     world.clock.moment = NOW + HOUR
     assert Outcome.HELD is world.recheck(world.ref, Step.STOP).outcome
     record = world.state.record(TARGET, world.ref.instance_id)

@@ -33,14 +33,6 @@ _STEP: Mapping[Until, Step] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Whether it is done, and if not, when to look again, in seconds."""
-
-    done: bool
-    wait_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
 class CheckProgress:
     clock: Clock
     policies: Policies
@@ -50,8 +42,8 @@ class CheckProgress:
     instances: InstanceReader
     snapshots: Snapshotter
 
-    def __call__(self, ref: EpisodeRef, until: Until) -> Progress:
-        """One look at what the last step leads to.
+    def __call__(self, ref: EpisodeRef, until: Until) -> int:
+        """Return after how many seconds to look again at what the last step leads to; 0 when it is there.
 
         Raises:
             SnapshotFailed: a snapshot ended in `error`, or one is missing.
@@ -67,22 +59,22 @@ class CheckProgress:
             approval = self.state.approval(episode.approval_id)
             if approval is not None and approval.brake is not None:
                 # Nothing waits for them any more: the recheck after this ends the episode.
-                return Progress(done=True, wait_seconds=0)
+                return 0
         if episode.undone_at is not None:
-            return Progress(done=True, wait_seconds=0)  # It runs again: what is left is to record it.
+            return 0  # It runs again: what is left is to record it.
         step = _STEP[until]
         since = episode.steps_done.get(step.value)
         if since is None:
             raise SafetyError(f"{step.value} was never asked of EC2 in this episode")
         elapsed = self.clock.now() - since
         if self._is_done(episode, step, elapsed):
-            return Progress(done=True, wait_seconds=0)
+            return 0
         rule = self.policies.applied_to(episode.instance).policy.plan
         most = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
         limit = timedelta(minutes=most)
         if elapsed > limit:
             raise StepTimedOut(f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)")
-        return Progress(done=False, wait_seconds=_pause(elapsed, until))
+        return _pause(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
         target = self.accounts.target(episode.ref.account, episode.ref.region)
@@ -96,12 +88,12 @@ class CheckProgress:
             raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
         return state == "stopped"
 
-    def _heard(self, episode: Episode) -> Progress:
+    def _heard(self, episode: Episode) -> int:
         name = episode.ref.execution_name
         approval = self.state.approval(episode.approval_id)
         asks = episode.schedule is not None
         if asks and approval is not None and approval.status is not ApprovalStatus.PENDING:
-            return Progress(done=True, wait_seconds=0)
+            return 0
         stage = Stage.ASK if asks else Stage.TELL
         message = stage_id(stage, episode.ref)
         found = [delivery for delivery in self.state.deliveries(name) if delivery.message == message]
@@ -115,17 +107,17 @@ class CheckProgress:
         if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
             why = reasons or f"none has answered for {minutes(elapsed)} min"
             raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
-        return Progress(done=False, wait_seconds=_pause(elapsed, Until.HEARD))
+        return _pause(elapsed, Until.HEARD)
 
-    def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> Progress:
+    def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> int:
         """Return how long the notice of mode auto still lasts; a hold ends the wait at once."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         over = notice_until(episode, found, rule.notice_minutes)
         is_held = approval is not None and approval.brake is not None
         if not episode.gives_notice or over is None or is_held or self.clock.now() >= over:
-            return Progress(done=True, wait_seconds=0)
+            return 0
         rest = math.ceil((over - self.clock.now()).total_seconds())
-        return Progress(done=False, wait_seconds=min(_NOTICE_PAUSE_SECONDS, rest))
+        return min(_NOTICE_PAUSE_SECONDS, rest)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
         tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})

@@ -62,7 +62,13 @@ class UndoEpisode:
         try:
             request = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
-            return UndoAnswer(False, _no_capacity(instance, error))
+            where = instance.availability_zone or "its zone"
+            return UndoAnswer(
+                False,
+                f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
+                f"({error.code}). Nothing was lost: try again later, change its type while it is stopped, or "
+                "launch another from its snapshots in another zone",
+            )
         except (AccessDenied, WrongState, Unsupported) as error:
             return UndoAnswer(False, f"EC2 refused to start it: {error}")
         self.state.journal(ref, "done", self.clock.now(), step="start", request_ids=[request], by=by)
@@ -108,12 +114,3 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
     if instance.state != "stopped":
         return f"it is still {instance.state}; try again in a minute"
     return None
-
-
-def _no_capacity(instance: Instance, error: NoCapacity) -> str:
-    return (
-        f"EC2 has no free capacity for {instance.instance_type} in "
-        f"{instance.availability_zone or 'its zone'} at this moment ({error.code}). Nothing was lost: try "
-        "again later, change its type while it is stopped, or launch another from its snapshots in "
-        "another zone"
-    )

@@ -5,6 +5,7 @@ Never waits for a hook: the instance may be gone before it answers. This module 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from governor.errors import CloudError, Unavailable
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.events.notify_warning import Case, Notified
 from governor.usecases.once import Once
-from governor.usecases.parallel import Budget, at_once, too_late
+from governor.usecases.parallel import at_once, too_late
 
 _PATIENCE_SECONDS = 5.0
 """For all hooks together. Then owners are notified, who may still save by hand."""
@@ -82,10 +83,10 @@ class SendCheckpoint:
 
     def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
         """All commands at the same time, within the time that hooks have."""
-        sending = _Sending(hook, Budget.of(_PATIENCE_SECONDS), {})
+        sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
         commands = enumerate(_commands(cases.values(), self.clock.now()))
         calls = {number: partial(sending.to_all, *command) for number, command in commands}
-        at_once(calls, sending.budget.left(), SEND)
+        at_once(calls, sending.seconds_left(), SEND)
         # A copy: an answer that comes later is nobody's result any more.
         known = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
@@ -119,11 +120,17 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """The commands that share a budget, and what became of each hook, by event id."""
+    """The commands that share a time, and what became of each hook, by event id.
+
+    Time is that of the machine's monotonic clock: what is late is late for people.
+    """
 
     hook: CheckpointHook
-    budget: Budget
+    ends_at: float
     results: _Results
+
+    def seconds_left(self) -> float:
+        return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
         """One command; where it is refused for some, one more to those that Systems Manager knows.
@@ -132,7 +139,7 @@ class _Sending:
         four hundred calls, one after the other.
         """
         refused = self._send(kind, cases)
-        if refused is None or self.budget.is_over:
+        if refused is None or not self.seconds_left():
             return
         try:
             managed = self.hook.managed(kind[0], _ids(cases))
@@ -149,10 +156,10 @@ class _Sending:
 
     def _to_each(self, kind: _Kind, cases: Sequence[Case]) -> None:
         def send(case: Case) -> None:
-            if not self.budget.is_over:
+            if self.seconds_left():
                 self._send(kind, [case])
 
-        at_once({case.warned.event_id: partial(send, case) for case in cases}, self.budget.left(), SEND)
+        at_once({case.warned.event_id: partial(send, case) for case in cases}, self.seconds_left(), SEND)
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
         """Send one command and note what became of it; the error, where some of many may still be reached."""

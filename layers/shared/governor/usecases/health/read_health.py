@@ -8,7 +8,7 @@ learnt from one listing a namespace. This module must not notify anybody.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
@@ -238,7 +238,21 @@ class ReadHealth:
         found: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
             window = evidence.window_before(now, rule.window, AVERAGE, group[0].policy.lag)
-            work = _listed(group, names, listing)
+            asked = {one.instance.instance_id: one for one in group}
+            # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
+            agent = listing(SeriesFilter(names.namespace, names.temperature))
+            if not agent.keys() >= asked.keys():
+                agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
+            hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
+            work = [
+                _Work(
+                    one,
+                    _Sets.of(agent.get(i, ())),
+                    _Sets.of(hardware.get(i, ())),
+                    HealthReading(one.instance),
+                )
+                for i, one in asked.items()
+            ]
             self._fetch(target, names, window, [read for one in work for read in one.first_reads()])
             self._fetch(target, names, window, [read for one in work for read in one.later_reads()])
             found |= {one.request.instance.instance_id: one.judged(window) for one in work}
@@ -258,23 +272,3 @@ class ReadHealth:
                 work.reading.problem = f"{query.metric}: {answer.problems[query.key]}"
             if (series := answer.series.get(query.key)) is not None:
                 work.note(figure, dimensions, series)
-
-
-def _listed(
-    requests: Sequence[HealthRequest],
-    names: Metrics,
-    listing: Callable[[SeriesFilter], Mapping[str, Sequence[Listed]]],
-) -> list[_Work]:
-    """The instances with their dimension sets; `listing` returns those of a metric by instance id.
-
-    The agent's are listed by temperature, which GPUs in MIG mode publish, too; by utilization without it.
-    """
-    ids = [request.instance.instance_id for request in requests]
-    agent = listing(SeriesFilter(names.namespace, names.temperature))
-    if not agent.keys() >= set(ids):
-        agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
-    hardware = listing(SeriesFilter(names.hardware_namespace, LOST_METRIC))
-    return [
-        _Work(one, _Sets.of(agent.get(i, ())), _Sets.of(hardware.get(i, ())), HealthReading(one.instance))
-        for one, i in zip(requests, ids, strict=True)
-    ]
