@@ -42,7 +42,7 @@ FILES = (
     *(f"usecases/episode/{name}.py" for name in ("guards", "put_away", "take_snapshot", "recheck_episode")),
     *(f"domain/episode/{name}.py" for name in ("plan", "episode")),
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
-    *("domain/sweep/verdict.py", "domain/sweep/judging.py"),
+    *("domain/sweep/verdict.py", "domain/sweep/judging.py", "channels/vouch.py"),
 )
 TESTS = (
     *(f"tests/unit/domain/{room}" for room in ("episode", "approvals", "policy", "sweep")),
@@ -50,6 +50,7 @@ TESTS = (
         f"tests/unit/usecases/{room}"
         for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py")
     ),
+    *("tests/unit/channels/test_vouch.py", "tests/unit/channels/test_dispatch.py"),
 )
 """Of the rooms that these files are in, and of what they are made for: tests far away notice nothing else."""
 LOST = ("_losses", "_launched_with", "_stays")

@@ -28,6 +28,7 @@ from tests.unit.channels.test_dispatch import (
     Office,
     Post,
     digest_rule,
+    in_cloudwatch,
     queued,
     recipient,
     sealed,
@@ -162,6 +163,7 @@ def test_what_the_release_before_has_queued_is_made_anew_of_the_record() -> None
     assert "Click!" not in str(post.mail.sent)
     assert "mallory" not in str(post.mail.sent)
     assert ["alice@example.com"] * 3 == [recipient(one) for one in post.mail.sent[:3]]
+    assert "stopped" == post.mail.sent[2].data["outcome_reason"]
 
 
 def forged_facts(post: Post, until: datetime) -> Any:
@@ -187,6 +189,28 @@ def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
     post.mail.failures = [DeliveryRetryable("503", channel="email")]
     post.dispatch([forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))])
     assert [] == post.parked
+
+
+@pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.OBSERVE, Stage.TELL)])
+@pytest.mark.parametrize("sent", [timedelta(days=-2), timedelta(minutes=5), timedelta(days=2)])
+def test_an_unsealed_copy_has_the_words_and_the_time_of_the_record(
+    mode: Mode, stage: Stage, sent: timedelta
+) -> None:
+    """Its time lies between the moment it could be sent at first and now; only a question has a deadline."""
+    post = Post(mode=mode)
+    world, approval = post.world, post.world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    world.state.put(replace(stored(post), opened_at=NOW - timedelta(minutes=30)))
+    world.clock.moment += timedelta(hours=1)
+    first = NOW if mode is Mode.ASK else NOW - timedelta(minutes=30)
+    at = min(max(NOW + sent, first), NOW + timedelta(hours=1))
+    until = approval.expires_at if mode is Mode.ASK else None
+
+    copy = stage_alert(stored(post), stage, NOW + sent, EVIL, NOW)
+    assert (
+        stage_alert(stored(post), stage, at, None, until)
+        == vouch(world)(forged(copy, subject="Click!")).alert
+    )
 
 
 def test_what_the_release_before_told_is_made_anew_too() -> None:
@@ -238,6 +262,53 @@ def test_an_alarm_that_is_not_ours_is_refused(name: str) -> None:
         post.dispatch([alert])
 
 
+def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
+    """It says its name nowhere else."""
+    known = in_cloudwatch("stack-PutAwayErrorsAlarm")
+    assert known == vouch(World(decide=False), [known])(replace(known, facts={}, lines=(EVIL,))).alert
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "why"),
+    [
+        (Mode.OBSERVE, AlertKind.APPROVAL_REQUESTED, "nobody is asked about it"),
+        (Mode.ASK, AlertKind.APPROVAL_FIRST_YES, "nobody has approved"),
+        (Mode.ASK, AlertKind.OUTCOME, "it has not ended"),
+    ],
+)
+def test_our_own_words_are_compared_with_the_record_too(mode: Mode, kind: AlertKind, why: str) -> None:
+    """What one of our functions sent before it failed may never have come true."""
+    post = Post(mode=mode)
+    alert = replace(stage_alert(stored(post), Stage.ASK, NOW, None), kind=kind)
+    with pytest.raises(AlertRefused, match=why):
+        post.dispatch([sealed(alert)])
+
+
+def test_our_own_words_about_no_episode_that_there_could_be_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its name is none, or its question is gone."""
+    post = Post()
+    with pytest.raises(AlertRefused):
+        vouch(post.world)(sealed(finding(facts={"episode": "none"})))
+    asked = post.alert()
+    monkeypatch.setattr(post.world.state, "approval", lambda _: None)
+    with pytest.raises(AlertRefused, match="nobody is asked"):
+        vouch(post.world)(asked)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
+    """Nothing is sent of it, but it is nobody's forgery."""
+    post = Post(phase=Phase.CLOSED if closed else Phase.ASKING)
+    if not closed:
+        yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+        post.world.state.settle(APPROVAL_ID, yes, None)
+    late = stage_alert(stored(post), Stage.REMIND, NOW, EVIL)
+
+    assert replace(late, link=None) == vouch(post.world)(sealed(late)).alert
+
+
 def test_a_waiting_message_that_nothing_vouches_for_holds_up_no_other() -> None:
     """What waits for others is looked at again when it is sent, and goes to whom its own record names."""
     fleet = Fleet(2)
@@ -269,7 +340,9 @@ def test_a_message_that_somebody_has_kept_is_not_sent_again() -> None:
     """Its seal is right; the record that it was sent is kept for longer than it is taken."""
     post = Post()
     with pytest.raises(AlertRefused, match="older than 60 days"):
-        post.dispatch([sealed(finding(at=NOW - timedelta(days=61)))])
+        post.dispatch([sealed(finding(at=NOW - timedelta(days=60, seconds=1)))])
+    post.dispatch([sealed(finding(at=NOW - timedelta(days=60)))])
+    assert 1 == len(post.mail.sent)
 
 
 def test_every_field_of_an_alert_is_under_its_seal() -> None:

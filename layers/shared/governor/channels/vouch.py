@@ -134,10 +134,9 @@ def _mismatch(alert: Alert, episode: Episode, approval: Approval | None) -> str 
             return f"it is {episode.phase.value}"
         if kind is AlertKind.APPROVAL_FIRST_YES:
             return None if approval.first_yes else "nobody has approved"
-        stages = [stage.value for stage in _COMES_AFTER]
-        reached = stages.index(approval.stage) if approval.stage in stages else -1
         stage = messages.STAGE_OF[kind]
-        return None if reached >= stages.index(stage.value) else f"its question has not come to {stage.value}"
+        reached = {one.value for one in _COMES_AFTER[_COMES_AFTER.index(stage) :]}
+        return None if approval.stage in reached else f"its question has not come to {stage.value}"
     if kind is AlertKind.IDLE_FOUND and asks:
         return "somebody is asked about it"
     if kind in ENDS:
