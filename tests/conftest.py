@@ -34,11 +34,12 @@ _AWS = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Of the tests on the local cloud, those that do not use the shared stack may run beside it."""
-    if {"integration", "local_cloud"} & set(item.path.parts) and "scene" not in getattr(
-        item, "fixturenames", ()
-    ):
+    """Marks what may run beside the rest: engines of their own on the local cloud, and use cases."""
+    folders = set(item.path.parts)
+    if {"integration", "local_cloud"} & folders and "scene" not in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.apart)
+    if {"usecases", "soak"} & folders:
+        item.add_marker(pytest.mark.usecases)
 
 
 @pytest.hookimpl(trylast=True)
