@@ -48,7 +48,7 @@ class Slack:
         self.actions = SlackActions(
             SECRET,
             ShowApproval(state, clock),
-            Decide(state, self.world.workflow, clock, self.world.announcer),
+            Decide(state, self.world.workflow, clock, self.world.announcer, lambda: self.world.policies),
             lambda: self.world.policies.policy.ownership,
             self.answer_privately,
             clock,

@@ -36,7 +36,7 @@ def api(world: Any) -> ApprovalApi:
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
         brakes=ShowBrakes(world.state, world.policies, world.clock),
-        decide=Decide(world.state, world.workflow, world.clock, world.announcer),
+        decide=Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies),
         accept=AcceptPolicy(world.clock, world.state, SimpleNamespace(read=lambda _: "")),  # type: ignore[arg-type]
         policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
         targets=[TARGET],
@@ -127,6 +127,7 @@ def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, 
 def test_a_reason_may_have_lines_and_any_script() -> None:
     """What nobody could abuse is kept as it was written."""
     world = World(decide=False)
+    world.policies.policy = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": MAPPED}))
     reason = "licence server\nnötig für 学習 👩‍💻"
 
     assert 200 == post(world, answer="exempt", reason=reason).status
@@ -159,6 +160,7 @@ def test_an_identity_that_counts_for_nobody_is_told_what_to_do_in_a_terminal() -
 def test_a_late_answer_is_told_who_was_first() -> None:
     """409, and the record stands."""
     world = World(decide=False)
+    world.policies.policy = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": MAPPED}))
     post(world, answer="exempt", reason="mine")
     answer = post(world, **STOP)
 

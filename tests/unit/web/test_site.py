@@ -22,7 +22,9 @@ from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import LaunchFacts
-from governor.domain.policy.policy import Action, Mode, PlanRule, Policy, Power
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Power
+from governor.domain.sweep.verdict import Hold
 from governor.domain.units import iso
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
@@ -31,7 +33,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
-from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer
+from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.unit.adapters.state_samples import entry
 
 ALICE = "alice@example.com"
@@ -78,6 +80,13 @@ class World:
         self.clock = FakeClock(NOW)
         self.undoer = FakeUndoer()
         self.announcer = RecordingAnnouncer()
+        known = Contact(emails=(ALICE, "bob@example.com"))
+        self.policies = StaticPolicies(
+            Policy(
+                approval=ApprovalRule(broadcast_may=tuple(sorted(may))),
+                ownership=Ownership(contacts={"people": known}),
+            )
+        )
         facts = make_facts(instance)
         self.state.take_lock(self.ref)
         self.state.save_opened(
@@ -104,7 +113,7 @@ class World:
         self.state.await_answer(ID, TOKEN, "ask", LATER)
         self.site = ApprovalSite(
             show=ShowApproval(self.state, self.clock),
-            decide=Decide(self.state, self.workflow, self.clock, self.announcer),
+            decide=Decide(self.state, self.workflow, self.clock, self.announcer, lambda: self.policies),
             undoer=self.undoer,
             signer=SIGNER,
             clock=self.clock,
@@ -635,6 +644,27 @@ def test_a_link_outlives_no_policy() -> None:
 
     assert 409 == world.post("approve").status
     assert ApprovalStatus.PENDING is world.status
+
+
+@pytest.mark.parametrize("after_a_yes", [False, True])
+def test_an_approver_who_has_gone_exempts_and_undoes_nothing(after_a_yes: bool) -> None:
+    """By the link of an old mail; a keep is always welcome, and ends."""
+    world = World()
+    if after_a_yes:
+        world.post("approve")
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership())
+    refused = world.post("exempt", reason="mine")
+
+    assert (403, True) == (refused.status, f"No contact has the address {ALICE}" in refused.body)
+    assert Hold() == world.state.record(world.ref.target, world.ref.instance_id).hold
+    assert 303 == world.post("keep", keep_until=iso(NOW + timedelta(hours=4))).status
+    assert world.state.record(world.ref.target, world.ref.instance_id).hold.snoozed_until is not None
+
+    world = World()
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership())
+    assert (403, []) == (world.post("undo").status, world.undoer.asked)
 
 
 def test_a_list_may_undo_only_where_the_policy_says_so() -> None:

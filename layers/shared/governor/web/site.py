@@ -188,7 +188,7 @@ class ApprovalSite:
     def _undo(self, request: Request, visitor: Visitor, episode: Episode) -> Response:
         if visitor.role is not Role.APPROVER:
             raise NotAllowed("you are signed in, but not in the group that may start an instance")
-        if not may_undo(episode.terms, visitor.person):
+        if not may_undo(self.decide.terms_now(episode), visitor.person):
             raise NotAllowed(why_not(visitor.person, visitor.by, "undo"))
         try:
             answer = self.undoer.undo(episode.ref, visitor.by, "page")

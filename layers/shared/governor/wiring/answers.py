@@ -10,6 +10,7 @@ from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.https import Https
 from governor.usecases.accounts import swept
+from governor.usecases.approvals.decide import Decide
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
@@ -22,7 +23,8 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
-        return parts.fill(ApprovalApi, policies, targets=targets, ownership=base.ownership)
+        decide = parts.fill(Decide, policies_now=lambda: policies)
+        return parts.fill(ApprovalApi, policies, decide=decide, targets=targets, ownership=base.ownership)
 
     return ready(or_defaults(parts), make)
 
@@ -39,6 +41,7 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
 
         return parts.fill(
             SlackActions,
+            decide=parts.fill(Decide, policies_now=policies),
             signing_secret=stored.get("slack_signing_secret", ""),
             directory=lambda: policies().base().policy.ownership,
             confirm=confirm or send_ephemeral,

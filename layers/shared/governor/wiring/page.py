@@ -1,7 +1,9 @@
-"""The approval page. Without a sign-in it reads no policy, so that nothing of one is loaded."""
+"""The approval page. Without a sign-in only few answers need the policy."""
 
 from __future__ import annotations
 
+from governor.ports import Policies
+from governor.usecases.approvals.decide import Decide
 from governor.web.sessions import Sessions
 from governor.web.site import ApprovalSite, Gate
 from governor.wiring.parts import Parts
@@ -9,12 +11,18 @@ from governor.wiring.parts import Parts
 
 def approval_site(parts: Parts) -> ApprovalSite:
     """For `serve_approval`."""
-    gate = None
-    if parts.settings.oidc_issuer:
+
+    def read_later() -> Policies:
         # Not at the top: a page without a sign-in starts without the policy's parser.
+        from governor.wiring.policies import or_defaults
+
+        return or_defaults(parts)()
+
+    policies, gate = read_later, None
+    if parts.settings.oidc_issuer:
         from governor.wiring.policies import or_defaults
 
         policies = or_defaults(parts)
         sessions = Sessions(parts.sealer, parts.settings.session_scope)
         gate = Gate(sessions, lambda: policies().base().policy.ownership)
-    return parts.fill(ApprovalSite, gate=gate)
+    return parts.fill(ApprovalSite, decide=parts.fill(Decide, policies_now=policies), gate=gate)

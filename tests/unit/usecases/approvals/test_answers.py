@@ -111,7 +111,7 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     world = World(action=action, decide=False)
     assert RIGHT == world.ref.instance_id
     until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer)
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
     answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
     if why is not None:
         with pytest.raises(DecisionRefused, match=why):

@@ -42,7 +42,7 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
             world.state.settle(approval_id, theirs, theirs.keep_until)
 
     state: Any = Beaten(world.state, first)
-    decide = Decide(state, world.workflow, world.clock, world.announcer)
+    decide = Decide(state, world.workflow, world.clock, world.announcer, lambda: world.policies)
     return world, instance_id, lambda: decide(approval_id, mine, losses_accepted=True)
 
 
@@ -78,7 +78,7 @@ def test_an_answer_that_could_not_be_written_may_be_given_again() -> None:
 def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
     """It stands either way; the same answer once more hands it over, too."""
     world, instance_id, _ = asked()
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer)
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
     world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
     decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
 
@@ -108,7 +108,9 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
 
     def decide(state: Any, by: str) -> Any:
         said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
-        return Decide(state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, said)
+        return Decide(state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
+            APPROVAL_ID, said
+        )
 
     def happens() -> None:
         if first == "the call":
@@ -136,4 +138,6 @@ def test_a_question_or_an_episode_that_is_gone_takes_no_answer(gone: str) -> Non
     world.state.forget(gone)
     said = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     with pytest.raises(NotFound, match="does not exist"):
-        Decide(world.state, world.workflow, world.clock, world.announcer)(APPROVAL_ID, said)
+        Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
+            APPROVAL_ID, said
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from governor.domain.approvals.approval import (
@@ -16,12 +17,12 @@ from governor.domain.approvals.approval import (
     hold_after,
 )
 from governor.domain.approvals.messages import first_yes_alert
-from governor.domain.approvals.terms import check_terms
-from governor.domain.episode.episode import Episode
+from governor.domain.approvals.terms import check_terms, stricter, terms_of
+from governor.domain.episode.episode import Episode, Terms
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound, TooLate
-from governor.ports import Announcer, Clock, Workflow
+from governor.ports import Announcer, Clock, Policies, Workflow, policy_or_base
 from governor.stores import Episodes
 from governor.usecases.approvals.deliver_decision import DeliverDecision
 
@@ -58,6 +59,13 @@ class Decide:
     workflow: Workflow
     clock: Clock
     announcer: Announcer
+    policies_now: Callable[[], Policies]
+    """Read only for what outlives the question."""
+
+    def terms_now(self, episode: Episode) -> Terms:
+        """Return what the question's terms and today's policy both allow. Raises: CloudError."""
+        policy = policy_or_base(self.policies_now(), episode.instance)
+        return stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
 
     def __call__(
         self,
@@ -92,7 +100,7 @@ class Decide:
         if _brakes(decision, approval, episode, now):
             return self._hold(approval, episode, decision)
         check_decision(approval, decision, now)
-        check_terms(episode.terms, episode.plan, decision)
+        self._check_terms(episode, decision)
         _check_confirmed(episode, decision, typed, accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
@@ -114,7 +122,7 @@ class Decide:
         now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
         if _repeats(approval.brake, brake):
             return held
-        check_terms(episode.terms, episode.plan, decision)
+        self._check_terms(episode, decision)
         standing = hold_after(NO_HOLD, decision, None)
         try:
             check_hold(episode, approval, decision, now)
@@ -124,6 +132,11 @@ class Decide:
             self.state.stand(episode.ref, standing)
             raise
         return held
+
+    def _check_terms(self, episode: Episode, decision: Decision) -> None:
+        """An approval is checked anew before each step; an exemption stands for good. Raises: NotAllowed."""
+        is_exempt = decision.answer is Answer.EXEMPT
+        check_terms(self.terms_now(episode) if is_exempt else episode.terms, episode.plan, decision)
 
     def _take_hold(self, episode: Episode, brake: Decision, standing: Hold, decision: Decision) -> None:
         try:
