@@ -39,9 +39,7 @@ _RETIRED: Mapping[str, str] = {
     "advice": "right_size_check_every_minutes",
     "metrics": "rediscover_after_minutes",
     "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
-    "health": "busy_from_percent compute_bound_above_percent gone_after_minutes hot_average_seconds "
-    "hot_periods memory_bound_compute_below_percent memory_bound_memory_above_percent "
-    "minimum_coverage_percent",
+    "health": "gone_after_minutes hot_average_seconds hot_periods",
 }
 """Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
 

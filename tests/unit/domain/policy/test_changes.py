@@ -20,8 +20,10 @@ HARMLESS = """
     budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent
     events.compare_spot_prices events.mass_interruption_told_singly events.mass_interruption_window_minutes
     events.placement_scores events.remind_before_hours events.spot_price_regions
-    health.advice_every_hours health.check_every_minutes health.enabled health.hot_above_celsius
-    health.straggler_above_points
+    health.advice_every_hours health.busy_from_percent health.check_every_minutes
+    health.compute_bound_above_percent health.enabled health.hot_above_celsius
+    health.memory_bound_compute_below_percent health.memory_bound_memory_above_percent
+    health.minimum_coverage_percent health.straggler_above_points
     health.throttled_above_percent health.under_used_below_percent health.window_minutes
     ledger.false_stop_within_minutes ledger.saving_counts_days
     managed.idle_for_minutes managed.tell_again_after_hours

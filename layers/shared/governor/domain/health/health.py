@@ -51,10 +51,6 @@ class Bottleneck(StrEnum):
 _DEFAULTS = Health()
 AVERAGE, HOT_AVERAGES = timedelta(minutes=5), 2
 """Over how long a reading is averaged, and how many hot ones in a row make a finding."""
-BUSY_FROM_PERCENT = 10.0
-"""Mean utilization from which a GPU is at work; the alarm for low utilization ends there."""
-MEASURED_PERCENT = 80.0
-"""Of the window, before a mean is believed."""
 _SEVERITIES: Mapping[FindingKind, Severity] = {
     FindingKind.LOST: Severity.CRITICAL,
     FindingKind.MEMORY_ERROR: Severity.CRITICAL,
@@ -189,7 +185,7 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
         )
         yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot)
     series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
-    means = _means(window, series)
+    means = _means(window, series, rule)
     shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
     moments = [moment for by in shares if (moment := first_above_zero(window, series[by])) is not None]
     if moments:
@@ -209,8 +205,8 @@ def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | No
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
     """What GPUs at work could do better. Nothing is said of GPUs that were not measured."""
-    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus})
-    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus})
+    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
+    traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
     gaps = _straggler_gaps(means, rule)
     if gaps:
         peers = median(value for name, value in means.items() if name not in gaps)
@@ -221,7 +217,9 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
             f"{peers:.0f} %, up to {max(gaps.values()):.0f} points under them"
         )
         yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
-    working = tuple(name for name, value in means.items() if value >= BUSY_FROM_PERCENT and name not in gaps)
+    working = tuple(
+        name for name, value in means.items() if value >= rule.busy_from_percent and name not in gaps
+    )
     if not working:
         return
     compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
@@ -230,7 +228,7 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
-        bound = classify_bottleneck(compute, bandwidth)
+        bound = classify_bottleneck(compute, bandwidth, rule)
         seen = f"{bound.value}: compute {compute:.0f} %, memory traffic {bandwidth:.0f} %"
         yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bound)
 
@@ -241,20 +239,22 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]
         middle = median(peers) if peers else 0.0
-        if middle >= BUSY_FROM_PERCENT and middle - value > rule.straggler_above_points:
+        if middle >= rule.busy_from_percent and middle - value > rule.straggler_above_points:
             gaps[name] = middle - value
     return gaps
 
 
-def classify_bottleneck(compute: Percent, memory: Percent) -> Bottleneck:
-    if memory > 80 and compute < 50:
+def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
+    if memory > rule.memory_bound_memory_above_percent and compute < rule.memory_bound_compute_below_percent:
         return Bottleneck.MEMORY_BOUND
-    return Bottleneck.COMPUTE_BOUND if compute > 90 else Bottleneck.INPUT_BOUND
+    if compute > rule.compute_bound_above_percent:
+        return Bottleneck.COMPUTE_BOUND
+    return Bottleneck.INPUT_BOUND
 
 
-def _means(window: Window, series: Mapping[str, Series]) -> dict[str, float]:
+def _means(window: Window, series: Mapping[str, Series], rule: Health) -> dict[str, float]:
     """The means to believe: those of series that were measured for enough of the window."""
-    least = MEASURED_PERCENT * window.bins
+    least = rule.minimum_coverage_percent * window.bins
     measured = {name: readings(one) for name, one in series.items()}
     return {
         name: sum(values) / len(values)

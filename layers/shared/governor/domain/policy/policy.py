@@ -444,16 +444,26 @@ class Health(Section):
     """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
 
     risk = "none"
-    # Defaults are the product's figures, but for `throttled_above_percent`: a tenth of the time is more than
-    # a peak.
+    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
+    # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
     """A GPU is hot if two averages of 5 minutes in a row are above this, in degrees Celsius."""
     throttled_above_percent: Percent = between(10.0, 0, 100)
     """A GPU is throttled if its clocks are lowered for more than this percentage of the time."""
+    busy_from_percent: Percent = between(10.0, 0, 100)
+    """Mean utilization from which a GPU is at work. The limits below are only for GPUs at work."""
     under_used_below_percent: Percent = between(70.0, 0, 100)
-    """A GPU at work (mean utilization from 10 percent) is under-used below this mean utilization."""
+    """A GPU at work is under-used below this mean utilization."""
     straggler_above_points: float = between(20.0, 0, 100)
     """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
+    memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
+    """Work is memory-bound if memory utilization is above this and GPU utilization below the next."""
+    memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
+    """GPU utilization under which work can be memory-bound."""
+    compute_bound_above_percent: Percent = between(90.0, 0, 100)
+    """Work is compute-bound above this GPU utilization."""
+    minimum_coverage_percent: Percent = between(80.0, 0, 100)
+    """Percentage of the window that must be measured before a mean is used."""
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(60, 5, 1_440)

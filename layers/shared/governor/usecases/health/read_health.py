@@ -17,10 +17,8 @@ from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Series, Window
 from governor.domain.health.health import (
     AVERAGE,
-    BUSY_FROM_PERCENT,
     HOT_AVERAGES,
     KNOWN_XIDS,
-    MEASURED_PERCENT,
     Finding,
     GpuFigures,
     health_findings,
@@ -62,10 +60,10 @@ class HealthReading:
     problem: str | None = None
 
 
-def _most_of_one(series: Series, gpus: int) -> float:
+def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
     """The highest mean that one GPU can have where all together have this one: if the others are at zero, and
     itself measured no longer than a mean needs to be believed."""
-    share = 100.0 / MEASURED_PERCENT if gpus > 1 else 1.0
+    share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
     return (evidence.mean(series) or 0.0) * gpus * share
 
 
@@ -74,12 +72,12 @@ def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     return sum(v is not None and v > rule.hot_above_celsius for v in series) >= HOT_AVERAGES
 
 
-def _at_work(series: Series, gpus: int, _rule: Health) -> bool:
-    return _most_of_one(series, gpus) >= BUSY_FROM_PERCENT
+def _at_work(series: Series, gpus: int, rule: Health) -> bool:
+    return _most_of_one(series, gpus, rule) >= rule.busy_from_percent
 
 
 def _throttled(series: Series, gpus: int, rule: Health) -> bool:
-    return _most_of_one(series, gpus) > rule.throttled_above_percent
+    return _most_of_one(series, gpus, rule) > rule.throttled_above_percent
 
 
 def _any(series: Series, _gpus: int, _rule: Health) -> bool:
