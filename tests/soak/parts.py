@@ -97,16 +97,8 @@ class _Tagger(_Port):
     """What fails is a reason by instance id."""
 
     def set_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
-        return self._tag("set_tags", target, instance_ids, *given, **named)
-
-    def remove_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
-        return self._tag("remove_tags", target, instance_ids, *given, **named)
-
-    def _tag(
-        self, method: str, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any
-    ) -> Any:
         try:
-            return self.__getattr__(method)(target, instance_ids, *given, **named)
+            return self.__getattr__("set_tags")(target, instance_ids, *given, **named)
         except CloudError as error:
             return dict.fromkeys(instance_ids, str(error))
 

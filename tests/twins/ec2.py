@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -89,25 +89,9 @@ class MemoryEc2:
     # InstanceTagger
 
     def set_tags(
-        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool
     ) -> dict[str, str]:
-        return self._retag(instance_ids, lambda old: {**old, **tags}, "set_tags", dry_run)
-
-    def remove_tags(
-        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
-    ) -> dict[str, str]:
-        def without(old: Mapping[str, str]) -> dict[str, str]:
-            return {key: value for key, value in old.items() if key not in keys}
-
-        return self._retag(instance_ids, without, "remove_tags", dry_run)
-
-    def _retag(
-        self,
-        instance_ids: Sequence[str],
-        change: Callable[[Mapping[str, str]], dict[str, str]],
-        operation: str,
-        dry_run: bool,
-    ) -> dict[str, str]:
+        operation = "set_tags" if any(tags.values()) else "remove_tags"
         failures = {}
         for instance_id in instance_ids:
             self.calls.append((operation, instance_id, dry_run))
@@ -118,7 +102,9 @@ class MemoryEc2:
                 failures[instance_id] = str(error)
                 continue
             if not dry_run:
-                self.instances[instance_id] = replace(instance, tags=change(instance.tags))
+                found = {**instance.tags, **tags}
+                kept = {key: value for key, value in found.items() if value is not None}
+                self.instances[instance_id] = replace(instance, tags=kept)
         return failures
 
     # InstanceController

@@ -7,9 +7,8 @@
     ├── LinkError                   an approval link was refused before anything was looked up
     │   ├── LinkForged              the signature does not belong to the fields
     │   └── LinkExpired             the signature is right, the time is over
-    ├── SignInError                 somebody could not be signed in
-    │   ├── SignInRefused           what came back does not prove who it is
-    │   └── IssuerUnavailable       the OIDC issuer did not answer, or not as the standard says
+    ├── SignInRefused               what came back at a sign-in does not prove who it is
+    ├── IssuerUnavailable           the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     │   ├── NotAllowed              this person may not give this answer; others may
     │   └── TooLate                 EC2 has been asked for what the answer would have held
@@ -82,7 +81,7 @@ class PolicyProblem(NamedTuple):
 
 
 class PolicyError(ConfigurationError):
-    """The policy document was refused. `problems` holds every mistake, in document order."""
+    """`problems` holds every mistake of the policy document, in its order."""
 
     def __init__(self, problems: Iterable[PolicyProblem]) -> None:
         self.problems = tuple(problems)
@@ -108,15 +107,12 @@ class LinkForged(LinkError): ...
 class LinkExpired(LinkError): ...
 
 
-class SignInError(GovernorError):
-    """Somebody could not be signed in. The message is for that person; it holds no token, code or secret."""
+class SignInRefused(GovernorError):
+    """The message is for the person who signs in; it holds no token, code or secret."""
 
 
-class SignInRefused(SignInError): ...
-
-
-class IssuerUnavailable(SignInError):
-    """The OIDC issuer did not answer, or not as the standard says; the message is for the operator."""
+class IssuerUnavailable(GovernorError):
+    """The message is for the operator; it holds no token, code or secret."""
 
 
 class DecisionRefused(GovernorError):

@@ -137,14 +137,11 @@ class MetricReader(Protocol):
 
 
 class InstanceTagger(Protocol):
-    """EC2 tags, in batches. One failing instance never sinks the others: reasons by instance id."""
+    """EC2 tags, in batches; one of value `None` is removed. One failing instance never sinks the others:
+    reasons by instance id."""
 
     def set_tags(
-        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
-    ) -> Mapping[str, str]: ...
-
-    def remove_tags(
-        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool
     ) -> Mapping[str, str]: ...
 
 

@@ -347,7 +347,7 @@ def test_one_bad_id_does_not_sink_the_others(code: str) -> None:
 def test_nothing_to_tag_is_no_call() -> None:
     """No resource, no call."""
     client = TagClient()
-    assert {} == Ec2Tags(FakeClients(client)).remove_tags(TARGET, [], ["A"], dry_run=False)
+    assert {} == Ec2Tags(FakeClients(client)).set_tags(TARGET, [], {"A": None}, dry_run=False)
     assert [] == client.calls
 
 
@@ -378,7 +378,8 @@ def test_tags_are_removed_whatever_their_value(aws: Clients) -> None:
     assert marked is not None
     assert "2026-11-20T12:00:00Z" == marked.tags["LowUtilization"]
 
-    assert {} == tags.remove_tags(TARGET, [instance_id], ["LowUtilization", "NotThere"], dry_run=False)
+    gone = {"LowUtilization": None, "NotThere": None}
+    assert {} == tags.set_tags(TARGET, [instance_id], gone, dry_run=False)
 
     cleaned = Ec2Instances(aws).describe(TARGET, instance_id)
     assert cleaned is not None
@@ -402,7 +403,7 @@ WRITES: dict[str, tuple[str, Write]] = {
     ),
     "snapshot": ("create_snapshots", lambda c, dry: EbsSnapshots(c).create(TARGET, "i-1", {}, dry_run=dry)),
     "tag": ("create_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": "1"}, dry_run=dry)),
-    "untag": ("delete_tags", lambda c, dry: Ec2Tags(c).remove_tags(TARGET, ["i-1"], ["A"], dry_run=dry)),
+    "untag": ("delete_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": None}, dry_run=dry)),
 }
 
 

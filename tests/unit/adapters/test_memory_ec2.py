@@ -50,7 +50,7 @@ def test_a_dry_run_changes_nothing() -> None:
     ec2.terminate(TARGET, "i-00000001", dry_run=True)
     ec2.prepare(Step.CANCEL_SPOT_REQUEST, machine(spot_request_id="sir-1"), dry_run=True)
     ec2.set_tags(TARGET, ["i-00000001"], {"A": "1"}, dry_run=True)
-    ec2.remove_tags(TARGET, ["i-00000001"], ["Purpose"], dry_run=True)
+    ec2.set_tags(TARGET, ["i-00000001"], {"Purpose": None}, dry_run=True)
 
     assert [] == ec2.create(TARGET, "i-00000001", {}, dry_run=True)
     assert (before, {}, set()) == (ec2.instances, ec2.snapshots, ec2.cancelled)

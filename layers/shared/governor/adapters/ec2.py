@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
@@ -145,17 +145,17 @@ class Ec2Tags(_Ec2Writer):
     """The port `InstanceTagger`: batches, bisected where one id spoils the rest."""
 
     def set_tags(
-        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str], *, dry_run: bool
+        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool
     ) -> dict[str, str]:
-        create = partial(self._write, "ec2:CreateTags", target, dry_run=dry_run, Tags=_pairs(tags))
-        return _in_batches(instance_ids, lambda batch: create(Resources=list(batch)))
+        kept = _pairs({key: value for key, value in tags.items() if value is not None})
+        gone = [{"Key": key} for key, value in tags.items() if value is None]
 
-    def remove_tags(
-        self, target: Target, instance_ids: Sequence[str], keys: Collection[str], *, dry_run: bool
-    ) -> dict[str, str]:
-        gone = [{"Key": key} for key in keys]
-        delete = partial(self._write, "ec2:DeleteTags", target, dry_run=dry_run, Tags=gone)
-        return _in_batches(instance_ids, lambda batch: delete(Resources=list(batch)))
+        def write(batch: Sequence[str]) -> None:
+            for operation, asked in (("ec2:CreateTags", kept), ("ec2:DeleteTags", gone)):
+                if asked:
+                    self._write(operation, target, dry_run=dry_run, Resources=list(batch), Tags=asked)
+
+        return _in_batches(instance_ids, write)
 
 
 class Ec2Controller(_Ec2Writer):

@@ -176,7 +176,8 @@ class RecordOutcome:
             return reason
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         dry_run = episode.mode is Mode.OBSERVE
-        failures = self.tagger.remove_tags(target, [episode.ref.instance_id], MARKS, dry_run=dry_run)
+        ids, gone = [episode.ref.instance_id], dict.fromkeys(MARKS)
+        failures = self.tagger.set_tags(target, ids, gone, dry_run=dry_run)
         if not failures:
             self.state.set_marked(target, episode.ref.instance_id, None)
             return reason

@@ -184,10 +184,8 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
             to_write[False, dry_run].append(case.id)
     target, tags = sweep.target, {LOW_UTILIZATION_TAG: iso(sweep.now), REVIEW_TAG: "true"}
     for (marks, dry_run), ids in to_write.items():
-        if marks:
-            failed = tagger.set_tags(target, ids, tags, dry_run=dry_run)
-        else:
-            failed = tagger.remove_tags(target, ids, MARKS, dry_run=dry_run)
+        wanted = tags if marks else dict.fromkeys(MARKS)
+        failed = tagger.set_tags(target, ids, wanted, dry_run=dry_run)
         sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
         for one in (one for one in ids if one not in failed):
             at = sweep.now if marks else None
