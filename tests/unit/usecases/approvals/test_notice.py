@@ -91,6 +91,8 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: fl
     assert 0 == look(world)
     world.clock.moment += READABLE
     assert world.recheck(world.ref, Step.STOP).proceed
+    world.metrics.publish("AnswersRefused", {}, [1.0, *[0.0] * 11])
+    assert not world.recheck(world.ref, Step.STOP).proceed
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import pytest
 from governor.domain.approvals.messages import Stage
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.errors import MetricsLate, MustWait
+from governor.errors import MetricsLate, MustWait, SafetyError
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW
 from tests.unit.usecases.builders import SIGNER
+from tests.unit.usecases.episode.test_guards import episode_of
 from tests.unit.usecases.world import APPROVAL_ID, READABLE, World
 
 LATER = timedelta(minutes=15)
@@ -162,3 +163,21 @@ def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     assert "Nobody answered, but not both question and escalation" in text
     assert "hold, keep or exempt it on its page" in text
     assert "approval stands" not in text
+
+
+def test_what_was_begun_is_gone_on_with_while_answers_are_refused() -> None:
+    """A retry of a stop whose answer was lost finds it done."""
+    world = expired()
+    world.put_away(world.ref, Step.STOP)
+    world.metrics.publish("AnswersRefused", {}, [1.0])
+    world.put_away(world.ref, Step.STOP)
+    assert ["stop"] == world.writes()
+
+
+def test_without_a_time_to_answer_nobody_was_silent() -> None:
+    """A question says how long it stays open; what says nothing of it is no question."""
+    world = expired()
+    world.state.put(replace(episode_of(world), schedule=None))
+    with pytest.raises(SafetyError, match="the approval is EXPIRED, not APPROVED"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()

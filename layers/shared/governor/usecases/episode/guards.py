@@ -175,7 +175,7 @@ class Guards:
             raise SafetyError("there is no approval for this episode")
         if approval.evidence_hash != episode.evidence_hash:
             raise SafetyError("the approval was given for other evidence")
-        if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence:
+        if approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence and episode.schedule:
             # Silence is a yes when its time is over, however the workflow came to think so.
             if self.clock.now() < approval.expires_at - _RETRIES_OF_A_STAGE:
                 raise SafetyError("nobody answered, but the time to answer is not over")
@@ -188,8 +188,8 @@ class Guards:
         """Return the time that nobody has used to answer, or to hold what mode auto does, once it is over; it
         counts until the first step, and what was begun is gone on with. Raises: SafetyError, before."""
         begun, asked, rule = bool(episode.steps_done), episode.schedule, policy.approval
-        if approval is not None and approval.status is ApprovalStatus.EXPIRED:
-            length = asked.expire_at - asked.ask_at if asked else timedelta(0)
+        if approval is not None and asked is not None and approval.status is ApprovalStatus.EXPIRED:
+            length = asked.expire_at - asked.ask_at
             return None if begun else Unanswered("nobody answered", length, approval.expires_at)
         if episode.mode is not Mode.AUTO:
             return None

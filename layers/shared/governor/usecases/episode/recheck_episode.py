@@ -74,8 +74,7 @@ class RecheckEpisode:
             return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
         elif (ended := self._no_longer_idle(cleared, now, waits=held_back is not None)) is not None:
             return ended
-        if before is Step.TERMINATE and not cleared.dry_run:
-            self._free_for_a_hold(cleared, now)
+        self._free_for_a_hold(cleared, now)
         if held_back is not None:
             self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
             return held_back
