@@ -16,7 +16,8 @@ from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window
 from governor.domain.history import History
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
 from governor.domain.money.cost import LedgerEntry
-from governor.domain.policy.policy import Action, Mode
+from governor.domain.policy.changes import asked_under
+from governor.domain.policy.policy import Action, Mode, Policy
 from governor.stores import StateTable
 
 NOW = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
@@ -122,6 +123,7 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
         ),
         idle_below_percent=7.5,
         terms=Terms(frozenset({"keep"}), 2, frozenset({"a@example.com"})),
+        asked_under=asked_under(Policy()),
         acts_on_silence=True,
         phase_since=NOW,
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan
@@ -91,7 +92,8 @@ class World:
         self.workflow = MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()
-        self.instance = make_instance(**self.changes)
+        tags = {"Purpose": "GPU-Workload", "Name": "notebook", "Owner": "ml", "Project": "vision"}
+        self.instance = make_instance(**{"tags": tags, **self.changes})
         self.ec2.add(self.instance)
         if self.instance.spot_request_id:
             self.ec2.spot_requests[self.instance.spot_request_id] = SpotRequestType.PERSISTENT
@@ -127,6 +129,7 @@ class World:
         facts = PlanFacts(instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE)
         evidence = self.evidence
         plan = draw_plan(facts, self.policies.policy)
+        owner, project, _ = owner_of(instance, PEOPLE)
         self.state.take_lock(self.ref)
         self.state.save_opened(
             Episode(
@@ -148,8 +151,8 @@ class World:
                 else None,
                 acts_on_silence=acts_on_silence(self.policies.policy, plan),
                 price=PRICE,
-                owner="ml",
-                project="vision",
+                owner=owner,
+                project=project,
             )
         )
         if self.mode is Mode.AUTO and self.noticed_at is not None:

@@ -36,16 +36,16 @@ ANY_CHANGE = """
     breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
     events.checkpoint_on_auto_scaling events.checkpoint_on_rebalance
     events.checkpoint_on_spot_interruption events.completed_lifecycle_hooks events.signal_gpu_processes
-    events.snapshot_data_volumes exemption.tag_key exemption.tag_value metrics.bound_namespaces
+    events.snapshot_data_volumes exemption.tag_key exemption.tag_value
     metrics.collection_interval_seconds
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization
-    metrics.namespace metrics.period_seconds metrics.power_draw metrics.publishers_are_trusted
+    metrics.namespace metrics.period_seconds metrics.power_draw
     metrics.temperature metrics.utilization metrics.work
     ownership.contacts ownership.default_contacts ownership.default_owner ownership.email_domains
     ownership.escalation_contacts ownership.owner_tag_keys ownership.project_owners
-    ownership.project_tag_keys plan.action plan.local_disks_may_be_lost_unasked plan.recheck_valid_minutes
-    plan.running_snapshot_valid_minutes plan.snapshot_limit_minutes plan.snapshot_retention_days
-    plan.stop_limit_minutes plan.when_stop_is_unsupported plan.when_termination_is_protected
+    ownership.project_tag_keys plan.action plan.local_disks_may_be_lost_unasked
+    plan.snapshot_limit_minutes plan.stop_limit_minutes
+    plan.when_stop_is_unsupported plan.when_termination_is_protected
     prices.usd_per_hour selector.tag_key selector.tag_value
 """
 """Their values have no direction that is always safe."""
@@ -90,6 +90,10 @@ def test_every_setting_is_classified() -> None:
         ("{}", "idle: {window_minutes: 30}", ["idle.window_minutes"]),
         ("{}", "idle: {window_minutes: 120}", []),
         ("{}", "managed: {tag_keys: [batch]}", []),
+        ("{}", "plan: {recheck_valid_minutes: 16}", ["plan.recheck_valid_minutes"]),
+        ("{}", "plan: {recheck_valid_minutes: 14, snapshot_retention_days: 31}", []),
+        ("metrics: {bound_namespaces: true}", "{}", ["metrics.bound_namespaces"]),
+        ("{}", "metrics: {bound_namespaces: true}", []),
         ("{}", "budget: {monthly_usd: 5}\nhealth: {enabled: false}", []),
         ("mode: ask", "# a comment\nmode: ask", []),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,46 +12,94 @@ import pytest
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
-from governor.domain.policy.changes import _OF_A_PROOF, asked_under
+from governor.domain.policy.changes import asked_under, settings_of
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import IdleRule, Policy, TagMatch, Targets, Vetoes
+from governor.domain.policy.policy import Action, Mode, Policy, TagMatch, Targets
 from governor.errors import SafetyError
 from tests.unit.usecases.world import ALICE, PEOPLE, World
 
-LOOSER: dict[str, dict[str, Any]] = {
-    "idle": {
-        "utilization_below_percent": 50.0,
-        "window_minutes": 10,
-        "minimum_coverage_percent": 50.0,
-        "grace_after_launch_minutes": 0,
-    },
-    "vetoes": {
-        "memory_used_percent": 100.0,
-        "power_percent_of_limit": None,
-        "cpu_percent": None,
-        "network_bytes_per_second": 1e12,
-        "session_younger_than_hours": None,
-        "required": (),
-    },
-    "approval": {
-        "ask_after_minutes": 5,
-        "ask_after_released_minutes": 5,
-        "released_memory_below_percent": 50.0,
-        "released_for_minutes": 5,
-        "notice_minutes": 5.0,
-        "wait_at_most_hours": 168,
-    },
+LOOSER: dict[str, Any] = {
+    "idle.utilization_below_percent": 50.0,
+    "idle.window_minutes": 10,
+    "idle.minimum_coverage_percent": 50.0,
+    "idle.grace_after_launch_minutes": 0,
+    "vetoes.memory_used_percent": 100.0,
+    "vetoes.power_percent_of_limit": None,
+    "vetoes.cpu_percent": None,
+    "vetoes.network_bytes_per_second": 1e12,
+    "vetoes.session_younger_than_hours": None,
+    "vetoes.required": (),
+    "approval.ask_after_minutes": 5,
+    "approval.ask_after_released_minutes": 5,
+    "approval.released_memory_below_percent": 50.0,
+    "approval.released_for_minutes": 5,
+    "approval.notice_minutes": 5.0,
+    "approval.wait_at_most_hours": 168,
+    "plan.recheck_valid_minutes": 60,
+    "plan.running_snapshot_valid_minutes": 2_880,
+    "plan.snapshot_retention_days": 1,
+    "metrics.bound_namespaces": False,
+    "metrics.publishers_are_trusted": True,
+    "managed.tag_keys": (),
 }
+"""The stricter of both counts."""
+REFUSED: dict[str, Any] = {
+    "mode": Mode.AUTO,
+    "selector": TagMatch("Other", "x"),
+    "targets.accounts": ("999999999999",),
+    "targets.regions": ("ap-south-1",),
+    "plan.action": Action.TERMINATE,
+    "metrics.namespace": "GPU/Other",
+    "metrics.utilization": "idle_utilization",
+    "metrics.memory_used": "other",
+    "metrics.power_draw": "other",
+    "metrics.temperature": "other",
+    "metrics.memory_utilization": "other",
+    "metrics.hardware_namespace": "Other",
+    "metrics.period_seconds": 60,
+    "metrics.collection_interval_seconds": 300,
+    "metrics.lag_seconds": 0,
+    "metrics.work": None,
+    "ownership.owner_tag_keys": ("Team",),
+    "ownership.project_tag_keys": ("Team",),
+}
+"""Neither of the two is the stricter one, or another guard compares them: nothing is done."""
+ELSEWHERE = {
+    "exemption.tag_key exemption.tag_value": "both tags keep it: test_the_exemption_of_then_counts_as_now",
+    "selector.tag_key selector.tag_value": "both tags are needed: REFUSED",
+    "plan.when_stop_is_unsupported plan.when_termination_is_protected": "the steps are compared: plan.action",
+    "plan.local_disks_may_be_lost_unasked approval.on_expiry": "the mode, and what silence means, are those "
+    "of the episode and of today: REFUSED, and test_silence.py",
+    "plan.stop_limit_minutes plan.snapshot_limit_minutes": "how long EC2 may take; the guards stand after it",
+    "approval.people_to_stop approval.people_to_terminate approval.two_people_above_usd_per_hour "
+    "approval.broadcast_may approval.tag_owner_may approval.cli_may": "terms: test_terms.py, and below",
+    "approval.remind_after_minutes approval.escalate_after_minutes approval.expire_after_minutes": "the "
+    "question's schedule is its own, made when it was opened",
+    "approval.keep_at_most_days approval.keep_after_undo_hours approval.ask_again_after_hours": "of the "
+    "instance's rest after a no, an undo or an end; the next episode is asked under what it says then",
+    "ownership.contacts ownership.project_owners ownership.default_contacts ownership.escalation_contacts "
+    "ownership.email_domains": "who is asked: the question has gone to those of "
+    "then; who approves: test_an_approver_who_has_gone_approves_nothing",
+    "ownership.default_owner": "as the tags that name an owner: REFUSED",
+    "two_people_for_policy": "of documents, not of instances",
+    "prices.usd_per_hour": "the price is the episode's own",
+    "caps.organization_actions_per_hour caps.account_actions_per_hour caps.owner_actions_per_hour": "how "
+    "many of those that people have approved begin in one hour; no proof about this one",
+    "breaker": "a freeze is lifted by an operator, for what was asked before, too: docs/brakes.md",
+    "events": "what the governor does in an instance that EC2 takes back; no episode's step",
+}
+"""Why it needs no comparison with what the policy said when the question was asked."""
+RISKY = {path for path, risk, _ in settings_of(Policy()) if risk != "none"}
 
 
-def asked_world() -> World:
+def asked_world(policy: Callable[[Policy], Policy] = lambda policy: policy) -> World:
     """With the figures of its policy in the episode, as every new one has them."""
     world = World()
-    policy = world.policies.policy
+    world.policies.policy = policy(world.policies.policy)
     episode = world.state.episode(world.ref)
     assert episode is not None
-    terms = terms_of(policy, episode.plan, episode.price)
-    world.state.put(replace(episode, asked_under=asked_under(policy), terms=terms))
+    terms = terms_of(world.policies.policy, episode.plan, episode.price)
+    world.state.put(replace(episode, asked_under=asked_under(world.policies.policy), terms=terms))
     return world
 
 
@@ -58,24 +108,101 @@ def change(world: World, **sections: Any) -> None:
     world.policies.policy = replace(world.policies.policy, **sections)
 
 
-def test_every_figure_that_proves_idleness_is_compared() -> None:
-    """A new one must be added here, and declare which way it is risky."""
-    assert set(LOOSER["idle"]) == {one.name for one in fields(IdleRule)}
-    assert set(LOOSER["vetoes"]) == {one.name for one in fields(Vetoes)}
-    assert set(LOOSER["approval"]) == set(_OF_A_PROOF)
+def with_settings(policy: Policy, values: dict[str, Any]) -> Policy:
+    """The same policy with these settings, each by its path."""
+    for path, value in values.items():
+        section, _, name = path.rpartition(".")
+        value = replace(getattr(policy, section), **{name: value}) if section else value
+        policy = replace(policy, **{section or name: value})
+    return policy
 
 
-@pytest.mark.parametrize(("section", "name"), [(s, n) for s, names in LOOSER.items() for n in names])
-def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(section: str, name: str) -> None:
-    """Whichever of the two policies it is that proves more."""
-    strict = Policy(vetoes=Vetoes(memory_used_percent=10.0))
+def strict(policy: Policy) -> Policy:
+    """With a limit for everything, so that each can be loosened."""
+    return with_settings(
+        policy,
+        {
+            "vetoes.memory_used_percent": 10.0,
+            "metrics.bound_namespaces": True,
+            "managed.tag_keys": ("batch",),
+        },
+    )
+
+
+def test_every_setting_that_may_loosen_something_is_compared_or_says_why_not() -> None:
+    """What a new one declares nothing for is risky, and must be named in one of the three lists."""
+    said = [one for paths in ELSEWHERE for one in paths.split()]
+    named = {*LOOSER, *REFUSED, *said} - {"selector"}
+
+    assert RISKY == {path for path in RISKY if path in named or path.partition(".")[0] in named}
+    assert named - {"breaker", "events"} <= RISKY
+
+
+@pytest.mark.parametrize("path", LOOSER)
+def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(path: str) -> None:
+    """Whichever of the two policies it is that proves more; the guards judge an approved episode by it."""
     # In this order, each of them must be at most the one before.
-    chain = ("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes")
-    names = dict.fromkeys(chain[chain.index(name) :], 5) if name in chain else {name: LOOSER[section][name]}
-    loose = replace(strict, **{section: replace(getattr(strict, section), **names)})
+    chain = [
+        f"approval.{n}" for n in ("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes")
+    ]
+    looser = dict.fromkeys(reversed(chain[chain.index(path) :]), 5) if path in chain else {path: LOOSER[path]}
+    world = asked_world(strict)
+    asked = world.policies.policy
+    world.policies.policy = with_settings(asked, looser)
 
-    assert strict == asked_under(strict).stricter(loose)
-    assert strict == asked_under(loose).stricter(strict)
+    assert asked == world.guards.check(world.ref, Step.STOP).applied.policy
+
+    loose = asked_world(lambda policy: with_settings(strict(policy), looser))
+    loose.policies.policy = asked
+    assert asked == loose.guards.check(loose.ref, Step.STOP).applied.policy
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_what_has_no_stricter_side_is_not_acted_on_once_it_is_changed(path: str) -> None:
+    """An answer under other metrics, another owner or another plan was given to another question."""
+    world = asked_world()
+    world.guards.check(world.ref, Step.STOP)
+    world.policies.policy = with_settings(world.policies.policy, {path: REFUSED[path]})
+
+    with pytest.raises(SafetyError):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_question_of_an_earlier_release_is_judged_by_what_it_kept() -> None:
+    """Its episode has neither the plan's minutes nor the metrics; the other figures are compared."""
+    world = asked_world(strict)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert episode.asked_under is not None
+    older = replace(episode.asked_under, plan=None, metrics=None, managed=None, selector=None)
+    world.state.put(replace(episode, asked_under=older))
+    now = {path: LOOSER[path] for path in ("plan.recheck_valid_minutes", "idle.utilization_below_percent")}
+    asked, world.policies.policy = world.policies.policy, with_settings(world.policies.policy, now)
+
+    found = world.guards.check(world.ref, Step.STOP).applied.policy
+    assert with_settings(asked, {"plan.recheck_valid_minutes": 60}) == found
+
+
+def test_an_old_recheck_lets_nothing_through_however_long_it_holds_by_now() -> None:
+    """15 min were enough by the policy of the question; somebody made 60 of them since."""
+    world = asked_world()
+    world.policies.policy = with_settings(world.policies.policy, {"plan.recheck_valid_minutes": 60})
+    world.clock.moment += timedelta(minutes=40)
+
+    with pytest.raises(SafetyError, match="it holds for 15 min"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_nobody_is_believed_who_publishes_where_everybody_may() -> None:
+    """A namespace of its own was needed for the question; after the yes somebody switched that off."""
+    world = asked_world(strict)
+    world.policies.policy = with_settings(world.policies.policy, {"metrics.bound_namespaces": False})
+
+    rechecked = world.recheck(world.ref, Step.STOP)
+    assert (False, Outcome.REFUSED) == (rechecked.proceed, rechecked.outcome)
+    assert "no-data" in rechecked.reason
 
 
 def test_work_that_only_todays_threshold_calls_idle_keeps_the_instance() -> None:
@@ -136,6 +263,19 @@ def test_the_exemption_of_then_counts_as_that_of_now() -> None:
     world.change_instance(tags={**world.instance.tags, "GpuGovernor": "exempt"})
     with pytest.raises(SafetyError, match="the instance is exempt"):
         world.put_away(world.ref, Step.STOP)
+
+
+def test_the_selector_of_then_counts_as_that_of_now() -> None:
+    """Somebody took the tag off to have it left alone; the policy selects by another one since."""
+    world = asked_world()
+    change(world, selector=TagMatch("Other", "x"))
+    world.change_instance(tags={**world.instance.tags, "Other": "x"})
+    world.guards.check(world.ref, Step.STOP)
+    world.change_instance(tags={**world.instance.tags, "Purpose": "", "Other": "x"})
+
+    with pytest.raises(SafetyError, match="no longer carries Purpose=GPU-Workload"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
 
 
 def test_two_policies_that_do_not_fit_act_on_nothing() -> None:

@@ -50,6 +50,11 @@ FAULTS: dict[str, Callable[[World], object]] = {
     "selector lost": lambda w: _tags(w, Purpose="something else"),
     "exempt by tag": lambda w: _tags(w, GpuGovernor="exempt"),
     "exempt by an odd tag": lambda w: _tags(w, gpuGovernor="Keep it "),
+    "of another type": lambda w: w.change_instance(instance_type="g5.2xlarge"),
+    "handed to another owner": lambda w: _tags(w, Owner="bob@example.com"),
+    "owner in another letter case": lambda w: _tags(w, Owner="ML"),
+    "nobody's any more": lambda w: _tags(w, Owner=" "),
+    "moved to another project": lambda w: _tags(w, Project="audio"),
     "now in a group": lambda w: _tags(w, **{"aws:autoscaling:groupName": "asg"}),
     "now managed": lambda w: w.change_instance(operator_managed=True),
     "stop protected": lambda w: _protect(w, stop=True),
@@ -290,6 +295,28 @@ def test_no_termination_of_another_type_than_was_asked_about() -> None:
 
     with pytest.raises(SafetyError, match="type was changed to g5"):
         world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_of_what_was_handed_to_somebody_else_and_its_copy_is_kept() -> None:
+    """Alice said yes; while its snapshots are taken, the stopped instance becomes Bob's."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    _tags(world, Owner="bob@example.com")
+    world.take_snapshot(world.ref)
+    rechecked = world.recheck(world.ref, Step.TERMINATE)
+
+    assert (False, Outcome.REFUSED) == (rechecked.proceed, rechecked.outcome)
+    assert "its owner was changed from ml to bob@example.com since it was asked about" == rechecked.reason
+    assert (["stop"], 1) == (world.writes(), len(world.ec2.snapshots))
+
+
+def test_an_address_in_another_letter_case_is_the_same_owner() -> None:
+    """Whoever answers for it is the same person."""
+    world = World(changes={"tags": {"Purpose": "GPU-Workload", "Owner": "alice@example.com"}})
+    world.change_instance(tags={"Purpose": "GPU-Workload", "owner": " Alice@Example.com "})
+    world.put_away(world.ref, Step.STOP)
+
     assert ["stop"] == world.writes()
 
 

@@ -10,21 +10,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from math import inf
-from operator import ne
-from typing import Any, Protocol, TypeVar
+from operator import itemgetter, ne
+from typing import Any, Protocol
 
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import (
     AppliedPolicy,
     ApprovalRule,
     IdleRule,
+    Managed,
+    Metrics,
     Mode,
     Override,
+    PlanRule,
     Policy,
     TagMatch,
     Vetoes,
 )
-from governor.domain.settings import Risk, Section
+from governor.domain.settings import Risk, Section, SettingError
 
 PEOPLE_NEEDED = 2
 """Behind a risky version, where the policy says `two_people_for_policy`."""
@@ -97,48 +100,62 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
     "raised": min,
     "lowered": max,
     "removed": lambda lists: tuple(dict.fromkeys(chain(*lists))),
+    **dict.fromkeys(("any", "none"), itemgetter(0)),
 }
 """The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
-_OF_A_PROOF = (
-    *("ask_after_minutes", "ask_after_released_minutes"),
-    *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
-    "wait_at_most_hours",
-)
-"""The settings of `approval` that are compared; of `idle` and `vetoes` all are."""
-_Rule = TypeVar("_Rule", IdleRule, Vetoes, ApprovalRule)
-
-
-def _stricter(asked: _Rule, now: _Rule) -> _Rule:
-    found: dict[str, Any] = {}
-    for one in fields(now):
-        if not isinstance(now, ApprovalRule) or one.name in _OF_A_PROOF:
-            both = [value for rule in (now, asked) if (value := getattr(rule, one.name)) is not None]
-            found[one.name] = _STRICTEST[one.metadata["risk"]](both) if both else None
-    return replace(now, **found)
+_COMPARED: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("idle", "vetoes", "metrics"), ()),
+    "plan": ("recheck_valid_minutes", "running_snapshot_valid_minutes", "snapshot_retention_days"),
+    "approval": (
+        *("ask_after_minutes", "ask_after_released_minutes"),
+        *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),
+        "wait_at_most_hours",
+    ),
+    "managed": ("tag_keys",),
+}
+"""The settings of each section that are compared. None is named: all are."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedUnder:
-    """What decides whether an instance is idle, as the policy said when an episode was opened."""
+    """What decides whether an instance is idle and may be acted on, as the policy said when an episode was
+    opened. Earlier releases kept the first four alone."""
 
     idle: IdleRule
     vetoes: Vetoes
     approval: ApprovalRule
     exemption: TagMatch
+    plan: PlanRule | None = None
+    metrics: Metrics | None = None
+    managed: Managed | None = None
+    selector: TagMatch | None = None
 
     def stricter(self, policy: Policy) -> Policy:
         """Return the policy with each of these figures that proves more than its own.
 
         Raises:
-            SettingError: the two do not go together, as a window that is no whole number of today's periods.
+            SettingError: the two do not go together, as a window that is no whole number of today's periods,
+                or metrics of another name.
         """
-        return replace(
-            policy,
-            idle=_stricter(self.idle, policy.idle),
-            vetoes=_stricter(self.vetoes, policy.vetoes),
-            approval=_stricter(self.approval, policy.approval),
-        )
+        found: dict[str, Any] = {}
+        for name in _COMPARED:
+            if (asked := getattr(self, name)) is not None:
+                found[name] = _stricter(name, asked, getattr(policy, name))
+        return replace(policy, **found)
+
+
+def _stricter(section: str, asked: Section, now: Any) -> Any:
+    found: dict[str, Any] = {}
+    then = {path: value for path, _, value in settings_of(asked, f"{section}.")}
+    for path, risk, value in settings_of(now, f"{section}."):
+        name = path.partition(".")[2]
+        if name in (_COMPARED[section] or (name,)):
+            if risk == "any" and value != then[path]:
+                raise SettingError((((section, name), f"was {then[path]}, is {value}"),))
+            both = [one for one in (value, then[path]) if one is not None]
+            found[name] = _STRICTEST[risk](both) if both else None
+    return replace(now, **found)
 
 
 def asked_under(policy: Policy) -> AskedUnder:
-    return AskedUnder(policy.idle, policy.vetoes, policy.approval, policy.exemption)
+    return AskedUnder(**{one.name: getattr(policy, one.name) for one in fields(AskedUnder)})

@@ -152,10 +152,10 @@ class Metrics(Section):
     """Seconds between two samples of the agent. It counts the GPUs in an aggregated metric."""
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
-    publishers_are_trusted: bool = False
+    publishers_are_trusted: bool = setting(False, "raised")
     """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs it:
     CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
-    bound_namespaces: bool = False
+    bound_namespaces: bool = setting(False, "lowered")
     """Call idle only what says so in a namespace of its own, too: `namespace`, a slash, `aws:userid`. There
     `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
     work: WorkMetrics | None = WorkMetrics()
@@ -210,7 +210,7 @@ class PlanRule(Section):
     """The action for instances that EC2 cannot stop: one-time Spot and instance-store roots."""
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """The action instead of a termination for instances with termination protection."""
-    snapshot_retention_days: int = between(30, 1, 3_650)
+    snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
     """Days until the date in the snapshots' `DeleteAfter` tag. The governor deletes no snapshot itself."""
     stop_limit_minutes: int = between(30, 1, 240)
     """Minutes that a stop or a termination may take before it counts as failed."""
@@ -218,9 +218,9 @@ class PlanRule(Section):
     """Minutes that snapshots may take before the termination is given up."""
     local_disks_may_be_lost_unasked: bool = False
     """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop wipes."""
-    recheck_valid_minutes: int = between(15, 1, 60)
+    recheck_valid_minutes: int = between(15, 1, 60, "raised")
     """Minutes for which a recheck permits a stop or a termination, retries included."""
-    running_snapshot_valid_minutes: int = between(240, 1, 2_880)
+    running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
     """Greatest age in minutes of the snapshots of an instance that runs until its termination.
     Data written after a snapshot began is not in it."""
 

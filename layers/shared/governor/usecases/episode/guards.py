@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.approvals.messages import notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
@@ -18,6 +19,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord,
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import Instance
+from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
@@ -130,6 +132,8 @@ class Guards:
         if approval is not None:
             _authorised(episode, approval, applied.policy)
         unanswered = self._unanswered(episode, approval, applied.policy)
+        if step is not Step.SNAPSHOT:
+            _same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered)
 
@@ -209,6 +213,8 @@ class Guards:
         applied, asked = self.policies.applied_to(instance), episode.asked_under
         if (why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None:
             raise SafetyError(why)
+        if asked and asked.selector and not asked.selector.is_on(instance):
+            raise SafetyError(f"the instance no longer carries {asked.selector}")
         for exemption in (applied.policy.exemption, *((asked.exemption,) if asked else ())):
             if (tag := exemption.like_it_on(instance)) is not None:
                 raise SafetyError(f"the instance is exempt: {tag}")
@@ -258,6 +264,17 @@ def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]
         and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
         and snapshot.counts(episode.ref.account, since)
     ]
+
+
+def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
+    """The yes, or the silence, is that of the owner and project of then. An address has no letter case.
+
+    Raises: SafetyError.
+    """
+    now = owner_of(instance, policy.ownership)
+    for what, was, found in (("owner", episode.owner, now.name), ("project", episode.project, now.project)):
+        if found != was and not (is_address(was) and found.lower() == was.lower()):
+            raise SafetyError(f"its {what} was changed from {was} to {found} since it was asked about")
 
 
 def _authorised(episode: Episode, approval: Approval, policy: Policy) -> None:
