@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from governor.domain.policy.contacts import addresses
+from governor.domain.policy.contacts import Contact, Ownership, addresses
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.sweep.verdict import limit_of
 
@@ -24,22 +24,39 @@ def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
 
     The sweep reads such a document all the same: its questions can be kept, and nothing else follows.
     """
-    known = len(addresses(tuple(policy.ownership.contacts.values())))
     approval, may_ask = policy.approval, policy.mode is not Mode.OBSERVE
     if not may_ask or policy.plan.action is Action.NOTIFY_ONLY:
         return ()
-    needed = approval.people_to_stop
+    by_strangers = {"stop"} & {*approval.broadcast_may, *approval.cli_may}
+    needed = approval.people_to_stop or int(not by_strangers)
     dear = approval.two_people_above_usd_per_hour is not None
     if _terminates(policy):
         needed = max(needed, approval.people_to_terminate, 2 if dear else 1)
-    if known >= needed:
-        return ()
     doing = "a termination" if _terminates(policy) else "a stop"
     people = "one person" if needed == 1 else f"{needed} people"
-    why = (
-        f"{people} must approve {doing}, and the contacts name {known} by address; add emails of more people"
+    must = f"{people} must approve {doing}, and"
+    contacts = policy.ownership.contacts
+    if (known := len(addresses(tuple(contacts.values())))) < needed:
+        why = f"{must} the contacts name {known} by address; add emails of more people"
+        return (("ownership.contacts", why),)
+    return tuple(
+        (
+            setting,
+            f"{must} of those who are asked {count} {'is' if count == 1 else 'are'} known by address; add "
+            "contacts with emails to ownership.default_contacts or escalation_contacts",
+        )
+        for setting, asked in _asked(policy.ownership)
+        if (count := len(addresses(asked))) < needed
     )
-    return (("ownership.contacts", why),)
+
+
+def _asked(ownership: Ownership) -> Iterator[tuple[str, tuple[Contact, ...]]]:
+    """Who is asked in the end, by the setting that brings it about."""
+    named = [("ownership.default_contacts", "", "")]
+    named += [(f"ownership.project_owners.{name}", "", name) for name in ownership.project_owners]
+    named += [(f"ownership.contacts.{name}", name, "") for name in ownership.contacts]
+    for setting, owner, project in named:
+        yield setting, (*ownership.asked(owner, project), *ownership.escalated(owner, project))
 
 
 def _terminates(policy: Policy) -> bool:
@@ -47,7 +64,7 @@ def _terminates(policy: Policy) -> bool:
 
 
 def _of_acting(policy: Policy) -> Iterator[str]:
-    plan, approval, ownership = policy.plan, policy.approval, policy.ownership
+    plan, approval = policy.plan, policy.approval
     terminates = _terminates(policy)
     is_auto = policy.mode is Mode.AUTO
     if plan.local_disks_may_be_lost_unasked and (is_auto or approval.on_expiry == "act"):
@@ -69,14 +86,6 @@ def _of_acting(policy: Policy) -> Iterator[str]:
         yield (
             "stop in approval.broadcast_may or cli_may has no effect while approval.people_to_stop is not 0; "
             "an override for a tag may set that"
-        )
-    asked = tuple(
-        ownership.contacts[n] for n in (*ownership.default_contacts, *ownership.escalation_contacts)
-    )
-    if policy.mode is Mode.ASK and ownership.contacts and not addresses(asked):
-        yield (
-            "ownership.default_contacts name no person by address: a question about an instance without an "
-            "owner reaches nobody who may approve it"
         )
     if terminates:
         yield from _of_one_with_two_addresses(policy)

@@ -83,11 +83,6 @@ def test_a_mistake_has_its_file_line_and_path(
         ("mode: ask\napproval: {on_expiry: act}", "lets anybody who may publish metrics"),
         ("approval: {broadcast_may: [keep, stop]}", "has no effect while approval.people_to_stop is not 0"),
         (
-            "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: [b@example.com]}}, "
-            "default_contacts: [b]}",
-            "reaches nobody who may approve it",
-        ),
-        (
             "approval: {on_expiry: act, expire_after_minutes: 60, remind_after_minutes: 1, "
             "escalate_after_minutes: 1}",
             "8 hours",
@@ -144,6 +139,36 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
             "overrides: [{name: x, match: {}, set: {plan: {when_stop_is_unsupported: terminate}}}]",
             "error: ownership.contacts: x: 2 people must approve",
         ),
+        (
+            "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: [b@example.com]}},\n"
+            "  default_contacts: [b]}",
+            ":3: error: ownership.default_contacts: base: one person must approve a stop, and of those "
+            "who are asked 0 are known by address",
+        ),
+        (
+            f"mode: ask\n{PEOPLE.replace('default_contacts: [a]', '')}",
+            "error: ownership.default_contacts: base",
+        ),
+        (
+            "mode: ask\nplan: {action: terminate}\nownership: {default_contacts: [a], contacts: {\n"
+            "  a: {emails: [a@example.com]}, b: {emails: [b@example.com]}}}",
+            "of those who are asked 1 is known by address",
+        ),
+        (
+            "mode: ask\nownership: {project_owners: {x: l}, contacts: {a: {emails: [a@example.com]},\n"
+            "  l: {lists: [b@example.com]}}}",
+            ":2: error: ownership.project_owners.x: base: one person",
+        ),
+        (
+            "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]},\n"
+            "  l: {lists: [b@example.com]}}}",
+            ":3: error: ownership.contacts.l: base: one person",
+        ),
+        (
+            "mode: ask\nownership: {contacts: {l: {lists: [b@example.com]}}}\n"
+            "overrides: [{name: x, match: {tags: {A: b}}, set: {approval: {people_to_stop: 0}}}]",
+            "error: ownership.contacts: x: one person must approve a stop",
+        ),
     ],
 )
 def test_a_policy_that_nobody_could_answer_is_refused(
@@ -151,6 +176,26 @@ def test_a_policy_that_nobody_could_answer_is_refused(
 ) -> None:
     """Its questions could be kept, and never approved."""
     assert_refused(capsys, tmp_path, text, said)
+
+
+@pytest.mark.parametrize(
+    "ownership",
+    [
+        "default_contacts: [l], escalation_contacts: [a, b]",
+        "default_contacts: [a], escalation_contacts: [b], project_owners: {x: l}",
+    ],
+)
+def test_who_is_asked_later_may_approve_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, ownership: str
+) -> None:
+    """A question that goes to a list first reaches two people before it expires."""
+    contacts = "a: {emails: [a@example.com]}, b: {emails: [b@example.com]}, l: {lists: [l@example.com]}"
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        f"mode: ask\nplan: {{action: terminate}}\nownership: {{contacts: {{{contacts}}}, {ownership}}}"
+    )
+    code, out = run(capsys, "check", str(file))
+    assert (0, 1) == (code, len(out.splitlines())), out
 
 
 def test_an_overrides_danger_is_told_by_its_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.plan import Price, draw_plan
 from governor.domain.policy.contacts import Contact, Ownership, addresses
 from governor.domain.policy.policy import Action, ApprovalRule, PlanRule, Policy
+from governor.domain.settings import SettingError
 from tests.builders import make_facts
 
 ML = Contact(
@@ -80,7 +81,6 @@ def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
         ({"emails": ("müller@example.com",)}, "not an email address"),
         ({"emails": ("a@localhost",)}, "not an email address"),
         ({"lists": ("a@b",)}, "not an email address"),
-        ({"lists": ("bob@example.com",)}, "in emails and in lists"),
         ({"emails": ("a@example.com\nBcc: x@example.org",)}, "not an email address"),
         ({"identities": {"slack:U1": "other@example.com"}}, "not one of emails"),
         (
@@ -103,6 +103,20 @@ def test_a_contact_that_makes_no_sense_is_refused(changes: dict[str, Any], said:
     """With what to write instead."""
     with pytest.raises(ValueError, match=said):
         replace(ML, **changes)
+
+
+@pytest.mark.parametrize("other", ["ml", "all"])
+def test_an_address_of_a_list_is_nobodys_own_in_any_contact(other: str) -> None:
+    """Whoever reads the list could answer as that person. Both places are named."""
+    contacts = {"ml": ML, "all": Contact(lists=("all@example.com",))}
+    contacts[other] = replace(contacts[other], lists=("all@example.com", "Bob@Example.com"))
+    with pytest.raises(SettingError) as refused:
+        Ownership(contacts=contacts)
+
+    [(path, why)] = refused.value.mistakes
+    assert ("contacts", "ml", "emails") == path[:3]
+    assert "bob@example.com" == ML.emails[int(path[3])]
+    assert f"contacts.{other}.lists" in why
 
 
 @pytest.mark.parametrize("named", [{"project_owners": {"llm": "nobody"}}, {"default_contacts": ("nobody",)}])

@@ -75,8 +75,6 @@ class Contact(Section):
             yield ("working_days",), "working_days is empty: nobody could ever be asked"
         if self.working_from >= self.working_until:
             yield ("working_from",), "working_from must be before working_until"
-        for address in sorted(set(self.emails) & set(self.lists)):
-            yield ("lists",), f"{address!r} is in emails and in lists; a person's address is no list"
         for name, address in self.identities.items():
             if name.startswith("aws:") and not _OWN.fullmatch(name):
                 reason = "anybody who assumes a role chooses the session's name: map IAM users or SSO roles"
@@ -113,6 +111,12 @@ class Ownership(Section):
         for path, name in names:
             if name not in self.contacts:
                 yield path, f"there is no contact {name!r}: add it under ownership.contacts"
+        lists = {address.lower(): name for name, one in self.contacts.items() for address in one.lists}
+        for name, contact in self.contacts.items():
+            for index, address in enumerate(contact.emails):
+                if (other := lists.get(address.lower())) is not None:
+                    why = f"{address!r} is in contacts.{other}.lists, too; a person's address is no list"
+                    yield ("contacts", name, "emails", str(index)), why
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
         """Who is asked first: by the owner, else by the project, else the default contacts. May be empty."""
