@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target
+from governor.errors import Unavailable
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter, Snapshot
 from tests.twins import MemoryEc2
 
@@ -31,6 +32,8 @@ class SimulatedEc2(MemoryEc2):
     """When each snapshot began."""
     ran: dict[str, list[tuple[datetime, datetime | None]]] = field(default_factory=lambda: defaultdict(list))
     """From when to when each instance ran."""
+    instead: Callable[[], object] | None = None
+    """What happens instead of the next termination; its caller hears that EC2 is not available."""
 
     def add(self, *instances: Instance) -> None:
         super().add(*instances)
@@ -47,6 +50,10 @@ class SimulatedEc2(MemoryEc2):
             self._becomes(instance_id, "stopping", "stopped")
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        if self.instead is not None:
+            act, self.instead = self.instead, None
+            act()
+            raise Unavailable("EC2 is not available", operation="ec2:TerminateInstances")
         super().terminate(target, instance_id, dry_run=dry_run)
         if not dry_run:
             self.cloud.did("terminate", instance_id)

@@ -163,6 +163,9 @@ class Cloud:
         self.lost_events: list[str] = []
         self.on_mail: Callable[[Mail], object] = nobody
         self.on_deed: Callable[[Deed], object] = nobody
+        self.on_press: Callable[[Press], object] = nobody
+        self.unheld: list[Press] = []
+        """Who wanted to hold what was about to be done, and could not."""
         self.rivals: Callable[[], object] = nobody
         """What everybody else does, all at one moment."""
         self.channels = {"slack_signing_secret": "s" * 32}
@@ -496,6 +499,7 @@ class Cloud:
             self.refusals.append(self.moment)
         press = Press(at, by, approval_id, answer, status)
         self.presses.append(press)
+        self.on_press(press)
         return press
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:

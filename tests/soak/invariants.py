@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
-from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus, acts_by_itself
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
@@ -23,21 +23,41 @@ _OPENS = timedelta(minutes=45)
 """An episode is open after this: late readings may take half an hour."""
 _NOTICE, _UNKNOWN = timedelta(hours=1), timedelta(minutes=10)
 """How long people can hold what mode auto does; the last minutes before a call, which nobody can know yet."""
+_UNDER_WAY = timedelta(minutes=1)
+"""How long a call may be under way."""
+_HOLDS = frozenset({"keep", "exempt", "hold"})
 _OUTCOMES = frozenset({"outcome", "failure"})
 
 
 def watch(cloud: Cloud) -> None:
     """Check every call at the moment when EC2 accepts it."""
     cloud.on_deed = partial(_check, cloud)
+    cloud.on_press = partial(_check_press, cloud)
 
 
 def _check(cloud: Cloud, deed: Deed) -> None:
     cloud.violations.extend(_unsafe(cloud, deed))
 
 
+def _check_press(cloud: Cloud, press: Press) -> None:
+    cloud.violations.extend(_no_way_back(cloud, press))
+    approval = cloud.state.approval(press.approval_id)
+    if press.answer not in _HOLDS or press.status != 409 or approval is None or approval.brake is not None:
+        return
+    if acts_by_itself(_episode_of(cloud, press), approval, cloud.moment):
+        cloud.unheld.append(press)
+
+
 def after(cloud: Cloud, *, duplicates: bool = False) -> list[str]:
     """Return what is wrong when all is quiet again. `duplicates`: messages may have come twice."""
-    found = [*cloud.violations, *_stuck(cloud), *_lost_answers(cloud), *_untold(cloud), *_ledger(cloud)]
+    found = [
+        *cloud.violations,
+        *_stuck(cloud),
+        *_lost_answers(cloud),
+        *_too_late(cloud),
+        *_untold(cloud),
+        *_ledger(cloud),
+    ]
     return [*found, *([] if duplicates else _twice(cloud))]
 
 
@@ -130,7 +150,7 @@ def _noes(cloud: Cloud, episode: Episode, deed: Deed | None = None) -> list[Pres
         one
         for one in cloud.presses
         if one.approval_id == episode.approval_id
-        and one.answer in ("keep", "exempt", "hold")
+        and one.answer in _HOLDS
         and one.status in _ANSWERED
         and one.at <= until
     ]
@@ -141,10 +161,30 @@ def _refused(cloud: Cloud, episode: Episode) -> list[Press]:
     return [
         one
         for one in cloud.presses
-        if one.approval_id == episode.approval_id
-        and one.answer in ("keep", "exempt", "hold")
-        and one.status == 409
+        if one.approval_id == episode.approval_id and one.answer in _HOLDS and one.status == 409
     ]
+
+
+def _no_way_back(cloud: Cloud, press: Press) -> Iterator[str]:
+    """Whether somebody may not start what was stopped by an episode that does no more to it."""
+    if press.answer != "undo" or press.status != 409:
+        return
+    episode = _episode_of(cloud, press)
+    instance = cloud.ec2.instances[episode.ref.instance_id]
+    is_last = not episode.plan.destroys and _deeds(cloud, episode, "stop")
+    is_as_it_was = instance.state == "stopped" and instance.launch_time == episode.ref.launch_time
+    if is_last and is_as_it_was and episode.undone_at is None:
+        yield f"{press.by} could not start {instance.instance_id} again at {press.at}"
+
+
+def _episode_of(cloud: Cloud, press: Press) -> Episode:
+    (episode,) = [one for one in episodes(cloud) if one.approval_id == press.approval_id]
+    return episode
+
+
+def _deeds(cloud: Cloud, episode: Episode, what: str) -> list[datetime]:
+    name = episode.ref.execution_name
+    return [one.at for one in cloud.deeds if one.episode == name and one.what == what]
 
 
 def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
@@ -225,6 +265,16 @@ def _lost_answers(cloud: Cloud) -> Iterator[str]:
             yield f"{one.by} said keep, and nothing holds it"
         if one.answer == "exempt" and record.hold.exempt_reason is None:
             yield f"{one.by} exempted it, and nothing holds it"
+
+
+def _too_late(cloud: Cloud) -> Iterator[str]:
+    """Whoever could hold nothing any more was too late: EC2 takes the call by then, if it ever does."""
+    for one in cloud.unheld:
+        episode = _episode_of(cloud, one)
+        done = _deeds(cloud, episode, episode.final_step.value)
+        if done and min(done) > one.at + _UNDER_WAY:
+            what = f"{episode.final_step.value} of {episode.ref.instance_id}"
+            yield f"{one.by} could not hold the {what} at {one.at}, and EC2 took it at {min(done)}"
 
 
 def _untold(cloud: Cloud) -> Iterator[str]:
