@@ -46,6 +46,7 @@ from governor.domain.sweep.judging import (
 from governor.domain.sweep.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
 from governor.domain.units import UtcDatetime
 from governor.ports import Policies
+from governor.usecases.brakes import REFUSALS_LATE
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from simulation.outcome import Ending, Event, Replay, Stop
 from simulation.recording import PERIOD, RecordedMetrics, Recording
@@ -323,20 +324,21 @@ class _Sweeps:
             track.quiet = quiet_until(Outcome.TOLD, rule, now, was_opened=True)
             return
         if mode_of(track.policy, track.plan) is Mode.AUTO:
-            over = now + timedelta(minutes=rule.notice_minutes)
-            track.question = Question(now, None, over, True, verdict.reason, _proved_from(verdict))
+            acts_at = now + timedelta(minutes=rule.notice_minutes) + REFUSALS_LATE
+            track.question = Question(now, None, acts_at, True, verdict.reason, _proved_from(verdict))
             return
         # In observe, too: what would be asked is what one wants to know.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)
         directory = track.policy.ownership
         times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
         answered = times.ask_at + self._delay
-        in_time = answered < times.expire_at
+        in_time, silence_acts = answered < times.expire_at, acts_on_silence(track.policy, track.plan)
+        over = times.expire_at + (REFUSALS_LATE if silence_acts else timedelta(0))
         track.question = Question(
             found_at=now,
             sent_at=times.ask_at,
-            due_at=answered if in_time else times.expire_at,
-            acts=in_time or acts_on_silence(track.policy, track.plan),
+            due_at=answered if in_time else over,
+            acts=in_time or silence_acts,
             reason=verdict.reason,
             proved_from=_proved_from(verdict),
         )

@@ -25,7 +25,7 @@ FREEZE_CHECKED = timedelta(minutes=15)
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the next hour are spread over its first minutes."""
 _PERIOD = timedelta(minutes=5)
-_LATE = timedelta(minutes=5)
+REFUSALS_LATE = timedelta(minutes=5)
 """After which CloudWatch has what the access log says of a period; sooner, a period may read as empty."""
 _CROWDED = 300
 """Requests in a period, of all routes, from which some may have been refused unseen: API Gateway does not log
@@ -92,7 +92,7 @@ class RefusedAnswers:
         Raises:
             MetricsLate: the last minutes that people had cannot be known yet.
         """
-        window = window_before(now, unanswered.length, _PERIOD, _LATE)
+        window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
             MetricQuery("all", "AWS/ApiGateway", "Count", (("ApiId", self.api_id),), "Sum"),
