@@ -545,9 +545,15 @@ def test_a_spot_price_that_is_not_known_is_not_the_list_price(answer: Any) -> No
 
 
 def test_a_failed_spot_read_is_tried_again() -> None:
-    """One throttled call does not leave the fleet unpriced for an hour."""
-    prices, _ = book(client_error("RequestLimitExceeded"), spot("0.30"))
-    assert prices.price(instance(**SPOT), Policy()).usd_per_hour is None
+    """One throttled call neither leaves the fleet unpriced for an hour, nor is repeated for each of it."""
+    times = [NOW]
+    prices, client = book(client_error("RequestLimitExceeded"), spot("0.30"), now=times)
+    for number in range(1000):
+        one = instance(**SPOT, instance_id=f"i-{number}")
+        assert prices.price(one, Policy()).usd_per_hour is None
+    assert 1 == len(client.calls)
+
+    times[0] += timedelta(minutes=1)
     assert Decimal("0.30") == prices.price(instance(**SPOT), Policy()).usd_per_hour
 
 

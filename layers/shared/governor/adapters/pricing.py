@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _LIST_REGION = "us-east-1"
 _LINUX = "Linux/UNIX"
 _SPOT_KEPT = timedelta(hours=1)
+_FAILURE_KEPT = timedelta(minutes=1)
+"""What could not be read is not asked for again by every instance of its kind."""
 _AT_ONCE = 8
 _MOST_REGIONS = 10
 """Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
@@ -61,15 +63,15 @@ class AwsPrices(Adapter):
         key = (*zone, instance.instance_type, instance.platform)
         now = self._now()
         kept = self._spot.get(key)
-        if kept is not None and now - kept[0] < _SPOT_KEPT:
+        if kept is not None and now < kept[0]:
             return kept[1]
         try:
-            price = self._read_spot_price(instance, now)
+            price, keep = self._read_spot_price(instance, now), _SPOT_KEPT
         except CloudError as error:
-            # Not kept: the next instance may be luckier. The list price would overstate the saving.
+            # The list price would overstate the saving.
             _log.warning("no Spot price for %s: %s", instance.instance_type, error)
-            return Price(None, "the Spot price could not be read")
-        self._spot[key] = (now, price)
+            price, keep = Price(None, "the Spot price could not be read"), _FAILURE_KEPT
+        self._spot[key] = now + keep, price
         return price
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:

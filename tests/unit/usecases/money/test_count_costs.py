@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 
 from governor.domain.episode.episode import Observation
 from governor.domain.episode.plan import Price
-from governor.domain.instance import Instance, Lifecycle
+from governor.domain.instance import Lifecycle
 from governor.domain.money.cost import UNTAGGED, Meter
-from governor.domain.policy.policy import Policy, Prices
 from governor.errors import Throttled
 from governor.usecases.money.count_costs import CountCosts
 from tests.builders import NOW, POLICY, TARGET, make_instance
@@ -24,18 +22,6 @@ from tests.unit.usecases.fleet_world import FleetWorld
 BUSY = [90.0] * 12
 TAGS = {"Purpose": "GPU-Workload", "Project": "llm"}
 HOUR = Decimal("1.006")
-
-
-@dataclass
-class CountingPrices:
-    """The same for all; counts how often it was asked."""
-
-    asked: list[str] = field(default_factory=list)
-
-    def price(self, instance: Instance, policy: Policy) -> Price:  # noqa: ARG002 - the port's
-        """As the port says."""
-        self.asked.append(instance.instance_id)
-        return Price(HOUR, "list price")
 
 
 def world_since(launched: datetime) -> FleetWorld:
@@ -183,21 +169,6 @@ def test_a_capacity_block_costs_nothing_more() -> None:
     world.sweep(60)
 
     assert {"llm": Decimal(0)} == meter(world).usd
-
-
-def test_the_price_of_a_kind_is_asked_for_once() -> None:
-    """A Spot price that cannot be read must not be asked for by each of a thousand instances."""
-    world, prices = FleetWorld(), CountingPrices()
-    spot = [make_instance(instance_id=f"i-{n:08x}", lifecycle=Lifecycle.SPOT) for n in range(5)]
-    plain = make_instance(instance_id="i-000000ff")
-    cheaper = Policy(prices=Prices(usd_per_hour={"g5.xlarge": Decimal("0.5")}))
-
-    found = CountCosts(prices, world.state).rates(
-        [*((one, POLICY) for one in spot), (plain, POLICY), (plain, cheaper)]
-    )
-
-    assert [spot[0].instance_id, plain.instance_id, plain.instance_id] == prices.asked
-    assert 6 == len(found)
 
 
 def _throttled(*_: object) -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 
 from governor.domain.episode.episode import Observation
-from governor.domain.episode.plan import Price
-from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run
 from governor.domain.policy.contacts import Ownership
@@ -20,9 +18,6 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.ports import PriceBook
 from governor.stores import Ledger
-
-_Kind = tuple[str, str, str, Lifecycle, Decimal | None]
-"""What a price depends on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +28,11 @@ class CountCosts:
     state: Ledger
 
     def rates(self, running_now: Sequence[tuple[Instance, Policy]]) -> dict[str, Rate]:
-        """Whom each instance is counted for, and at what price. Asks for each kind's price once."""
-        known: dict[_Kind, Price] = {}
+        """Whom each instance is counted for, and at what price."""
         found = {}
         for instance, policy in running_now:
-            kind = (
-                instance.instance_type,
-                instance.availability_zone,
-                instance.platform,
-                instance.lifecycle,
-                policy.prices.usd_per_hour.get(instance.instance_type),
-            )
-            # What could not be read is not asked for again by every instance of its kind.
-            if kind not in known:
-                known[kind] = self.prices.price(instance, policy)
-            project = project_of(instance, policy.ownership)
-            found[instance.instance_id] = Rate(project, cost.marginal_usd_per_hour(instance, known[kind]))
+            usd = cost.marginal_usd_per_hour(instance, self.prices.price(instance, policy))
+            found[instance.instance_id] = Rate(project_of(instance, policy.ownership), usd)
         return found
 
     def __call__(
