@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, core_schema
@@ -82,25 +82,6 @@ def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
 # fields
 
 
-def _decimal(value: str) -> Decimal:
-    try:
-        found = Decimal(value)
-    except InvalidOperation:
-        raise ValueError("not an amount") from None
-    if not found.is_finite():
-        raise ValueError("not an amount")
-    return found
-
-
-def _float(value: object) -> float:
-    # A number of packed JSON stays as it is, so that evidence keeps its hash.
-    if type(value) in (int, float):
-        return value  # type: ignore[return-value]
-    if not isinstance(value, str):
-        raise ValueError("text is needed")  # noqa: TRY004 - pydantic reports a ValueError by its field
-    return float(_decimal(value))
-
-
 def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
     return info.context.setdefault(pair, pair)
 
@@ -119,6 +100,7 @@ def _unpacked(data: Any) -> Any:
 _as = core_schema.plain_serializer_function_ser_schema
 _STR = core_schema.str_schema(strict=True)
 _INT = core_schema.int_schema(strict=True)
+_FINITE = core_schema.float_schema(allow_inf_nan=False)
 _LEAVES: dict[Any, CoreSchema] = {
     str: _STR,
     int: _INT,
@@ -126,8 +108,15 @@ _LEAVES: dict[Any, CoreSchema] = {
     datetime: _leaf(_STR, parse_iso, moment),
     date: _leaf(_STR, date.fromisoformat, date.isoformat),
     timedelta: _leaf(_INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())),
-    Decimal: _leaf(_STR, _decimal, str),
-    float: _leaf(core_schema.any_schema(), _float, str),
+    Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
+    float: core_schema.union_schema(
+        # A number of packed JSON stays as it is, so that evidence keeps its hash.
+        [_INT, core_schema.float_schema(strict=True), core_schema.chain_schema([_STR, _FINITE])],
+        mode="left_to_right",
+        custom_error_type="number",
+        custom_error_message="a number is needed",
+        serialization=_as(str),
+    ),
     _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
     EpisodeRef: _leaf(_STR, episode_from_execution_name, lambda ref: ref.execution_name),
 }
