@@ -93,7 +93,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         per_day=None if price is None else usd(price * 24),
         idle=idle,
         measured=measured,
-        verb=messages.verb(episode.plan),
+        verb=episode.plan.verb,
         saved=None if saved is None or saved <= 0 else usd(saved),
         idle_cost=view.idle_cost,
         restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
@@ -168,7 +168,7 @@ def _progress(view: ApprovalView) -> str:
     if brake is not None:
         return f"{messages.readable(brake.why)} Nothing more is done."
     if not view.can_hold:
-        return "" if episode.begun_at is None else f"EC2 was asked to {messages.verb(episode.plan)} it."
+        return "" if episode.begun_at is None else f"EC2 was asked to {episode.plan.verb} it."
     done = sum(step.value in episode.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
 

@@ -91,14 +91,6 @@ def stage_name(stage: str) -> str:
     return said("stage name", {"stage": stage, "plain": stage.replace("-", " ")})[0]
 
 
-def verb(plan: Plan) -> str:
-    return "terminate" if plan.destroys else "stop"
-
-
-def _ing(plan: Plan) -> str:
-    return "Terminating" if plan.destroys else "Stopping"
-
-
 def price_text(episode: Episode) -> str:
     """Return `$136 a day`, or that it is not known."""
     price = episode.price.usd_per_hour
@@ -116,7 +108,7 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
 def saving_text(plan: Plan) -> str:
     saved = plan.saving.saved_usd_per_day
     kind = "nothing" if not plan.steps else "unknown" if saved is None else "costs" if saved < 0 else "saves"
-    return said("saving", {"kind": kind, "doing": _ing(plan), "usd": abs(saved or Decimal(0))})[0]
+    return said("saving", {"kind": kind, "plan": plan, "usd": abs(saved or Decimal(0))})[0]
 
 
 def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
@@ -168,7 +160,7 @@ def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDat
     """Return what follows when nobody answers, and by when, as a sentence."""
     when = f" by {deadline(until, episode.time_zone, now)}" if until and now else " in time"
     if episode.acts_on_silence:
-        return f"If nobody answers{when}, GPU Governor {verb(episode.plan)}s it."
+        return f"If nobody answers{when}, GPU Governor {episode.plan.verb}s it."
     return f"If nobody answers{when}, nothing happens."
 
 
@@ -211,7 +203,7 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
     values = {
         "mode": "over" if mode == "auto" and at >= until else mode,
-        "doing": _ing(episode.plan).lower(),
+        "doing": episode.plan.doing.lower(),
         "until": until,
     }
     return said("unasked", values, episode.time_zone, at)[0]
@@ -232,9 +224,6 @@ def _stage_lines(
         "name": episode.instance.name,
         "idle": idle,
         "cost": "" if price is None else f", {usd(price * 24)}/day",
-        "verb": verb(plan),
-        "ask": verb(plan).capitalize(),
-        "doing": _ing(plan),
         "until": until,
         "ends": until or at + episode.notice_length,
         "happens": silence_text(episode, until, at) if asks else unasked_text(episode, at, until),
@@ -260,7 +249,7 @@ def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatet
     return words_of(
         lines,
         details=words_of(["", *details]).sections,
-        button=f"{verb(plan).capitalize()} or keep it" if asks else button,
+        button=f"{plan.verb.capitalize()} or keep it" if asks else button,
         acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
     )
 
@@ -305,10 +294,9 @@ def _alert(
     link: str | None = None,
     severity: Severity | None = None,
 ) -> Alert:
-    plan, owner = episode.plan, Owner(episode.owner, episode.project, episode.time_zone)
+    owner = Owner(episode.owner, episode.project, episode.time_zone)
     facts, name = {**episode_facts(episode), **facts}, stage_id(stage, episode.ref)
-    known = {"name": episode.instance.name, "verb": verb(plan), "doing": _ing(plan), "plan": plan}
-    about, words = episode.instance, {**known, **words}
+    about, words = episode.instance, {"name": episode.instance.name, "plan": episode.plan, **words}
     return written(template, about, name, at, facts, words, owner=owner, severity=severity, link=link)
 
 
@@ -338,15 +326,6 @@ def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Aler
 
 _GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
 _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED)
-_UNKNOWN: Mapping[str, object] = {
-    **dict.fromkeys(("saved", "until", "by_whom", "after_hold", "again", "snapshots", "startable"), ""),
-    "step": "ask about",
-    "done": "stopped",
-    "in_short": "Nothing was changed",
-    "left_behind": "Nothing was changed.",
-    "restart": (),
-}
-"""What a message of an end names where no more than the name of the episode is known."""
 _TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
 _WAITING = ("StepTimedOut", "SnapshotFailed")
 """Errors of what was begun and did not come to its end."""
@@ -372,20 +351,20 @@ def outcome_alert(
     `again_at` the same idleness is left alone."""
     failed, again = outcome is Outcome.FAILED, _again(episode, again_at, at)
     facts = {"outcome": outcome.value, "outcome_reason": reason}
-    words = {**_UNKNOWN, "readable": readable(reason), "next_step": next_step(reason)}
-    if failed or outcome in _ASKED_AGAIN:
-        words["again"] = again
-    if episode is not None:
-        words["in_short"], words["left_behind"] = left_behind(episode)
-        words |= (
-            {"step": _failed_at(episode, reason)} if failed else _end(episode, outcome, approval, again, at)
-        )
-    template, severity = "failure" if failed else "outcome", Severity.INFO if outcome in _GOOD else None
-    if episode is not None:
-        return _alert(template, episode, outcome.value, at, facts, words, link=link, severity=severity)
-    words["name"], name = ref.instance_id, stage_id(outcome.value, ref)
-    alert = written(template, ref.target, name, at, facts, words, link=link, severity=severity)
-    return replace(alert, instance_id=ref.instance_id)
+    words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}
+    words["again"] = again if failed or outcome in _ASKED_AGAIN else ""
+    if episode is None:
+        words |= {"name": ref.instance_id, "step": "ask about"}
+        words |= {"in_short": "Nothing was changed", "left_behind": "Nothing was changed."}
+        alert = written("failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link)
+        return replace(alert, instance_id=ref.instance_id)
+    words["in_short"], words["left_behind"] = left_behind(episode)
+    if failed:
+        words["step"] = _failed_at(episode, reason)
+        return _alert("failure", episode, outcome.value, at, facts, words, link=link)
+    words |= _end(episode, outcome, approval, again, at)
+    severity = Severity.INFO if outcome in _GOOD else None
+    return _alert("outcome", episode, outcome.value, at, facts, words, link=link, severity=severity)
 
 
 def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:

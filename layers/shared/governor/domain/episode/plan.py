@@ -109,6 +109,14 @@ class Plan:
         """Whether the instance is gone afterwards."""
         return Step.TERMINATE in self.steps
 
+    @property
+    def verb(self) -> str:
+        return "terminate" if self.destroys else "stop"
+
+    @property
+    def doing(self) -> str:
+        return "Terminating" if self.destroys else "Stopping"
+
 
 def mode_of(policy: Policy, plan: Plan) -> Mode:
     """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says else."""
