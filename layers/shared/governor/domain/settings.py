@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cache
-from math import inf
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 _Value = TypeVar("_Value")
@@ -122,10 +121,6 @@ def between(
         items = {"type": "number", "minimum": low, "maximum": high}
         data = {"json_schema_extra": {"items": items}}
     return checked(default, said, lambda value: low <= value <= high, risk, at_most=at_most, **data)
-
-
-def positive(default: _Value, risk: Risk) -> _Value:
-    return checked(default, "it must be above 0 and finite", lambda value: 0 < value < inf, risk, gt=0)
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:

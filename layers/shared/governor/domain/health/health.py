@@ -51,17 +51,8 @@ class Bottleneck(StrEnum):
 _DEFAULTS = Health()
 AVERAGE, HOT_AVERAGES = timedelta(minutes=5), 2
 """Over how long a reading is averaged, and how many hot ones in a row make a finding."""
-_SEVERITIES: Mapping[FindingKind, Severity] = {
-    FindingKind.LOST: Severity.CRITICAL,
-    FindingKind.MEMORY_ERROR: Severity.CRITICAL,
-    FindingKind.MEMORY_REPAIR_FAILED: Severity.CRITICAL,
-    FindingKind.MEMORY_REPAIR_PENDING: Severity.WARNING,
-    FindingKind.HOT: Severity.WARNING,
-    FindingKind.THROTTLED: Severity.WARNING,
-    FindingKind.STRAGGLER: Severity.WARNING,
-    FindingKind.UNDER_USED: Severity.ADVICE,
-    FindingKind.BOTTLENECK: Severity.ADVICE,
-}
+_CRITICAL = (FindingKind.LOST, FindingKind.MEMORY_ERROR, FindingKind.MEMORY_REPAIR_FAILED)
+_ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +123,9 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        return _SEVERITIES[self.kind]
+        if self.kind in _CRITICAL:
+            return Severity.CRITICAL
+        return Severity.ADVICE if self.kind in _ADVICE else Severity.WARNING
 
     @property
     def advice(self) -> str:

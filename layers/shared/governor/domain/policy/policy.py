@@ -28,7 +28,6 @@ from governor.domain.settings import (
     checked,
     named,
     one_of,
-    positive,
     setting,
 )
 from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
@@ -189,7 +188,7 @@ class Vetoes(Section):
     """GPU power draw, in percent of the GPU's power limit."""
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
     """CPU utilization, in percent."""
-    network_bytes_per_second: float | None = positive(1_000_000.0, "raised")
+    network_bytes_per_second: float | None = between(1_000_000.0, 1, 1_000_000_000_000, "raised")
     """Network traffic in both directions, in bytes per second."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
     """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts
