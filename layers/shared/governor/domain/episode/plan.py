@@ -6,10 +6,11 @@ saves. The one rule above all: nothing that destroys is ever planned without a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from governor.domain.alerts.templates import said
 from governor.domain.instance import (
     Instance,
     LaunchFacts,
@@ -17,6 +18,7 @@ from governor.domain.instance import (
     Protection,
     Shape,
     SpotRequestType,
+    Volume,
     managed_by,
 )
 from governor.domain.policy.policy import Action, Mode, Policy
@@ -242,57 +244,46 @@ def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
 def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     if not steps:
         return ()
-    instance = facts.instance
-    losses = ["everything in RAM and in GPU memory"]
-    if facts.shape is None:
-        losses.append(f"local disks, if {instance.instance_type} has any (the type is not in the catalogue)")
-    elif facts.shape.local_nvme == "unknown":
-        losses.append("all data on local disks (their size is not in the catalogue); it is in no snapshot")
-    elif facts.shape.local_nvme:
-        losses.append(f"all data on local NVMe ({facts.shape.local_nvme} GB); it is in no snapshot")
-    if instance.public_ip:
-        losses.append(f"the public IPv4 address {instance.public_ip}, unless it is an Elastic IP")
-    if Step.TERMINATE in steps:
-        if instance.root_device_type != "ebs":
-            losses.append("the whole root volume: it is an instance store and in no snapshot")
-        losses += [
-            f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}): deleted with it"
-            for volume in instance.volumes
-            if volume.delete_on_termination
-        ]
-        losses += _launched_with(instance.launch or LaunchFacts())
-        if Step.STOP not in steps:
-            losses.append(
-                "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; "
-                "they are crash-consistent"
-            )
-    return tuple(losses)
-
-
-def _launched_with(facts: LaunchFacts) -> Iterator[str]:
-    if facts.network:
-        yield f"network interfaces ({facts.network}) that are deleted with it"
-    if facts.placement_group:
-        yield f"its place in the placement group {facts.placement_group}"
-    yield "user data, if it has any: no copy is kept, because it may hold secrets"
+    instance, launch = facts.instance, facts.instance.launch or LaunchFacts()
+    disks = facts.shape.local_nvme if facts.shape else "untold"
+    values = {
+        "type": instance.instance_type,
+        "disks": disks,
+        "sized": disks and disks not in ("unknown", "untold"),
+        "ip": instance.public_ip,
+        "ends": Step.TERMINATE in steps,
+        "root": instance.root_device_type,
+        "deleted": [
+            f"{_volume(one)}: deleted with it" for one in instance.volumes if one.delete_on_termination
+        ],
+        "network": launch.network,
+        "group": launch.placement_group,
+        "stops": Step.STOP in steps,
+    }
+    return tuple(said("losses", values))
 
 
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
     if not steps:
         return ()
-    stays = [
-        f"volume {volume.volume_id} ({volume.device}, {_size(volume.size_gib)}), billed as before"
-        for volume in facts.instance.volumes
-        if not (Step.TERMINATE in steps and volume.delete_on_termination)
-    ]
-    if Step.SNAPSHOT in steps:
-        days = policy.plan.snapshot_retention_days
-        stays.append(f"one snapshot per EBS volume, to be deleted after {days} days at the earliest")
-    if Step.TERMINATE not in steps:
-        group = facts.instance.launch and facts.instance.launch.placement_group
-        where = f" in the placement group {group}" if group else ""
-        stays.append(f"the instance itself; starting it again depends on free capacity of its type{where}")
-    return tuple(stays)
+    instance, ends = facts.instance, Step.TERMINATE in steps
+    values = {
+        "volumes": [
+            f"{_volume(one)}, billed as before"
+            for one in instance.volumes
+            if not (ends and one.delete_on_termination)
+        ],
+        "snapshots": Step.SNAPSHOT in steps,
+        "days": policy.plan.snapshot_retention_days,
+        "ends": ends,
+        "group": instance.launch and instance.launch.placement_group,
+    }
+    return tuple(said("stays", values))
+
+
+def _volume(one: Volume) -> str:
+    size = "size unknown" if one.size_gib is None else f"{one.size_gib} GiB"
+    return f"volume {one.volume_id} ({one.device}, {size})"
 
 
 def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
@@ -311,7 +302,3 @@ def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], poli
     # A first snapshot is charged by its used blocks; the full size is the most it can cost.
     snapshots = attached if Step.SNAPSHOT in steps else 0
     return Saving(before, kept * ebs + snapshots * snapshot)
-
-
-def _size(gib: int | None) -> str:
-    return "size unknown" if gib is None else f"{gib} GiB"
