@@ -203,6 +203,30 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
     assert (button, "slack:U0BOB") == (held.answer, held.by)
 
 
+def test_a_press_after_a_yes_that_was_given_elsewhere_offers_a_hold() -> None:
+    """Its message still shows the buttons of the question; whoever presses one learns what there is to do."""
+    slack = Slack()
+    slack.world.state.settle(APPROVAL_ID, slack.world.approval, None)
+    slack.press("approve")
+
+    assert "alice@example.com" in slack.said[0][2]
+    assert "already decided" in slack.said[0][2]
+    assert [APPROVAL_ID] == slack.holds
+    slack.press("hold")
+    assert "Held: nothing more is done." == slack.said[1][2]
+    assert [APPROVAL_ID, None] == slack.holds
+
+
+def test_a_press_of_a_question_that_is_gone_is_told_so() -> None:
+    """It offers nothing."""
+    slack = Slack()
+    slack.world.state.items.clear()
+    slack.press("approve")
+
+    assert [("C0ML:1.2", "U0BOB", "This question does not exist any more.")] == slack.said
+    assert [None] == slack.holds
+
+
 def test_a_late_press_is_told_that_it_came_late() -> None:
     """The message may be days old."""
     slack = Slack()

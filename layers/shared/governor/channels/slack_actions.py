@@ -29,7 +29,6 @@ from governor.usecases.approvals.show_approval import ShowApproval
 Confirm = Callable[[str, str, str, str | None], None]
 """Sends a text to one person of a thread, as an ephemeral message: thread, user id, text, and the approval
 that its button holds, if any. Raises: DeliveryError."""
-_APPROVED = "Recorded: approved. Until EC2 is called, you can still hold it."
 _ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -94,8 +93,7 @@ class SlackActions:
             return SlackReply(200)
         text = self._decide(answer, now)
         try:
-            held = answer.approval_id if text == _APPROVED else None
-            self.confirm(answer.thread, answer.user_id, text, held)
+            self.confirm(answer.thread, answer.user_id, text, self._held_by_a_button(answer.approval_id))
         except Exception as error:  # noqa: BLE001 - the decision stands, whether or not it can be confirmed
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
@@ -132,8 +130,15 @@ class SlackActions:
         if until is not None:
             return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
         if answer.answer is Answer.APPROVE:
-            return _APPROVED
+            return "Recorded: approved. Until EC2 is called, you can still hold it."
         return "Recorded: exempted."
+
+    def _held_by_a_button(self, approval_id: str) -> str | None:
+        """Return the approval if a hold would be taken now, wherever the yes was given."""
+        try:
+            return approval_id if self.show(approval_id).can_hold else None
+        except NotFound:
+            return None
 
 
 def verify_slack_request(
