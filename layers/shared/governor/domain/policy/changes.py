@@ -137,10 +137,8 @@ class AskedUnder:
             SettingError: the two do not go together, as a window that is no whole number of today's periods,
                 or metrics of another name.
         """
-        found: dict[str, Any] = {}
-        for name in _COMPARED:
-            if (asked := getattr(self, name)) is not None:
-                found[name] = _stricter(name, asked, getattr(policy, name))
+        kept = {name: asked for name in _COMPARED if (asked := getattr(self, name)) is not None}
+        found = {name: _stricter(name, asked, getattr(policy, name)) for name, asked in kept.items()}
         return replace(policy, **found)
 
 

@@ -267,10 +267,7 @@ def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]
 
 
 def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
-    """The yes, or the silence, is that of the owner and project of then. An address has no letter case.
-
-    Raises: SafetyError.
-    """
+    """It is the owner's and the project's still; an address has no letter case. Raises: SafetyError."""
     now = owner_of(instance, policy.ownership)
     for what, was, found in (("owner", episode.owner, now.name), ("project", episode.project, now.project)):
         if found != was and not (is_address(was) and found.lower() == was.lower()):
