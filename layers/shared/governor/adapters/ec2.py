@@ -34,6 +34,10 @@ _FILTER_VALUES = 200
 """Of one filter. Source: EC2 API, Filter."""
 _TAG_BATCH = 500
 """CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
+_LIFECYCLES: dict[str | None, Lifecycle] = {
+    None: Lifecycle.ON_DEMAND,
+    **{one.value: one for one in Lifecycle},
+}
 _DENIALS = 8
 """After so many single refusals and no success the role may not tag at all; asking on is pointless."""
 
@@ -257,7 +261,7 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
         instance_type=found["InstanceType"],
         state=found["State"]["Name"],
         launch_time=as_utc(found["LaunchTime"]).replace(microsecond=0),
-        lifecycle=_lifecycle(found.get("InstanceLifecycle")),
+        lifecycle=_LIFECYCLES.get(found.get("InstanceLifecycle"), Lifecycle.UNKNOWN),
         root_device_type=found.get("RootDeviceType", "ebs"),
         tags={tag["Key"]: tag["Value"] for tag in found.get("Tags", ())},
         volumes=tuple(
@@ -295,15 +299,6 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
         # `efa`, or `efa-only` for one without an address.
         efa_interfaces=sum(one.get("InterfaceType", "").startswith("efa") for one in interfaces),
     )
-
-
-def _lifecycle(value: str | None) -> Lifecycle:
-    if value is None:
-        return Lifecycle.ON_DEMAND
-    try:
-        return Lifecycle(value)
-    except ValueError:
-        return Lifecycle.UNKNOWN
 
 
 def _snapshot(found: Mapping[str, Any]) -> Snapshot:

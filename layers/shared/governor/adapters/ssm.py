@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 
 from governor.adapters.clients import Adapter
 from governor.domain.instance import Session, Target
@@ -22,8 +21,7 @@ _PAGE = 50
 class PolicyParameter(Adapter):
     def read(self, *, patient: bool = True) -> str:
         """Return the text as it is now; without `patient`, for a caller that can do with an older one."""
-        read = partial(self._call, "ssm:GetParameter", patient=patient)
-        answer = read(Name=self._resource, WithDecryption=True)
+        answer = self._call("ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True)
         return str(answer["Parameter"]["Value"])
 
 
