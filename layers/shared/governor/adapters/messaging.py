@@ -6,7 +6,7 @@ SNS gets readable text for people, JSON for machines, and attributes for filter 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +53,9 @@ class SnsAnnouncer(Adapter):
         A subscription with a filter policy of its own may leave questions out, so it does not count.
         """
         waiting, is_confirmed = 0, False
-        for one in self._subscriptions():
+        pages = self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource)
+        for one in (one for page in pages for one in page["Subscriptions"]):
+            # A word stands in its place where it is not confirmed.
             arn = one["SubscriptionArn"]
             if arn == "PendingConfirmation":
                 waiting += 1
@@ -70,11 +72,6 @@ class SnsAnnouncer(Adapter):
                 operation="sns:Publish",
             )
         return False
-
-    def _subscriptions(self) -> Iterator[Mapping[str, str]]:
-        """A hundred a page. A word stands in place of the ARN of one that is not confirmed."""
-        for page in self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource):
-            yield from page["Subscriptions"]
 
     def _gets_questions(self, arn: str) -> bool:
         found = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)["Attributes"]

@@ -25,7 +25,6 @@ class SecretDocument(Adapter):
         self._kept: tuple[float, Mapping[str, str]] | None = None
 
     def _read(self, **version: Any) -> Mapping[str, str]:
-        """Raises: as `read`."""
         answer = self._call("secretsmanager:GetSecretValue", SecretId=self._resource, **version)
         try:
             document = json.loads(answer["SecretString"])

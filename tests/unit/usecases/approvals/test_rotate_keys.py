@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import count
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkForged
-from governor.usecases.approvals.rotate_keys import RotateKeys, RotationStep, new_key, rotated
+from governor.usecases.approvals.rotate_keys import RotateKeys, RotationStep, rotated
 from tests.builders import NOW
 
 BORN: Mapping[str, str] = {"current": "k1", "k1": "a" * 64}
@@ -67,9 +66,8 @@ def is_good(link: str, document: Mapping[str, str]) -> bool:
 def generations(number: int) -> list[Mapping[str, str]]:
     """The documents of so many rotations, the first one as the stack makes it."""
     found: list[Mapping[str, str]] = [BORN]
-    fresh = count(1)
     for _ in range(number):
-        found.append(rotated(found[-1], lambda: f"{next(fresh)}" * 64))
+        found.append(rotated(found[-1]))
     return found
 
 
@@ -98,19 +96,22 @@ def test_never_more_than_three_keys() -> None:
 
 def test_a_new_key_is_long_and_never_the_same() -> None:
     """64 characters of 64."""
-    assert (64, False) == (len(new_key()), new_key() == new_key())
+    keys = [document[document["next"]] for document in (rotated(BORN), rotated(BORN))]
+    assert ([64, 64], 2) == ([len(key) for key in keys], len(set(keys)))
 
 
 def test_the_steps_of_a_rotation_may_each_be_repeated() -> None:
     """Secrets Manager repeats what it did not see succeed; one key is made."""
     secret = FakeSecret()
-    fresh = count(1)
-    rotate = RotateKeys(secret, lambda: f"{next(fresh)}" * 64)
+    rotate = RotateKeys(secret)
+    rotate(RotationStep.CREATE, VERSION)
+    made = secret.pending(VERSION)
     for step in RotationStep:
         rotate(step, VERSION)
         rotate(step, VERSION)
 
-    assert {"current": "k1", "next": "k2", "k1": "a" * 64, "k2": "1" * 64} == secret.current()
+    assert made == secret.current()
+    assert {**BORN, "next": "k2", "k2": secret.current()["k2"]} == made
 
 
 @pytest.mark.parametrize("version", ["unknown", "v9"])

@@ -26,11 +26,10 @@ class DynamoTable(Adapter, Table):
     def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(clients, name)
         self._sleep = sleep
-        self._hasty = False
 
     def hasty(self) -> Table:
         table = copy(self)
-        table._hasty = True
+        table._patient = False
         return table
 
     def document(self, record: object) -> Document:
@@ -71,7 +70,7 @@ class DynamoTable(Adapter, Table):
         botocore gives each call a token, so that its own retries count once.
         """
         actions = [{one.kind: _parameters(self._resource, one)} for one in writes]
-        attempts = 1 if self._hasty else _ATTEMPTS
+        attempts = _ATTEMPTS if self._patient else 1
         for attempt in range(attempts):
             try:
                 self._ask("TransactWriteItems", {"TransactItems": actions})
@@ -83,8 +82,7 @@ class DynamoTable(Adapter, Table):
                 return
 
     def _ask(self, operation: str, parameters: Mapping[str, Any]) -> Any:
-        patient = not self._hasty
-        return self._call(f"dynamodb:{operation}", repeat=patient, patient=patient, **parameters)
+        return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
 
 
 # expressions

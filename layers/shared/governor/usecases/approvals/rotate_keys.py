@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,6 +19,7 @@ from governor.ports import RotatingSecret
 
 _KEY = re.compile(r"k([1-9][0-9]{0,8})")
 _KEY_BYTES = 48
+"""Of random bits; 64 characters."""
 
 
 class RotationStep(StrEnum):
@@ -28,12 +29,7 @@ class RotationStep(StrEnum):
     FINISH = "finishSecret"
 
 
-def new_key() -> str:
-    """384 random bits as 64 characters."""
-    return secrets.token_urlsafe(_KEY_BYTES)
-
-
-def rotated(document: Mapping[str, str], make_key: Callable[[], str] = new_key) -> dict[str, str]:
+def rotated(document: Mapping[str, str]) -> dict[str, str]:
     """Return the document after a rotation. Raises: ConfigurationError where it names no key that signs.
 
     The first rotation only makes the next key known; from the second one on, it signs.
@@ -45,7 +41,7 @@ def rotated(document: Mapping[str, str], make_key: Callable[[], str] = new_key) 
     signs = following if following in keys else current
     highest = max(int(name[1:]) for name in keys)
     fresh = f"k{highest + 1}"
-    kept = {current: keys[current], signs: keys[signs], fresh: make_key()}
+    kept = {current: keys[current], signs: keys[signs], fresh: secrets.token_urlsafe(_KEY_BYTES)}
     return {"current": signs, "next": fresh, **kept}
 
 
@@ -54,7 +50,6 @@ class RotateKeys:
     """One step of a rotation. Safe to repeat, each of them."""
 
     secret: RotatingSecret
-    make_key: Callable[[], str] = new_key
 
     def __call__(self, step: RotationStep, version: str) -> None:
         """Do the step for the version that Secrets Manager has named. Raises: ConfigurationError."""
@@ -65,7 +60,7 @@ class RotateKeys:
             raise ConfigurationError(f"version {version} of the secret is not waiting to be rotated")
         # Nothing is to be set elsewhere: the keys are used by the governor alone.
         if step is RotationStep.CREATE and self.secret.pending(version) is None:
-            self.secret.put_pending(version, rotated(self.secret.current(), self.make_key))
+            self.secret.put_pending(version, rotated(self.secret.current()))
         if step in (RotationStep.TEST, RotationStep.FINISH):
             self._test(version)
         if step is RotationStep.FINISH:

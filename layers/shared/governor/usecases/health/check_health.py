@@ -130,7 +130,10 @@ class CheckHealth:
             summary.messages += 1
             summary.told += len(told)
             self.log.keep_told(target, _keys(told), gone)
-        self.log.keep_told(target, _keys(lasting) | _unclear(readings, known), gone)
+        # A hole does not clear a finding.
+        holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
+        unclear = {key for key in known if key.partition("#")[0] in holes}
+        self.log.keep_told(target, _keys(lasting) | unclear, gone)
         # Also where there was nothing to say: the look itself is what costs.
         if not advised_before and any(one.works and one.problem is None for one in readings):
             until = now + timedelta(hours=base.health.advice_every_hours)
@@ -139,12 +142,6 @@ class CheckHealth:
 
 def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
     return {key for one in findings if one.is_fault for key in one.keys}
-
-
-def _unclear(readings: Sequence[HealthReading], known: Collection[str]) -> set[str]:
-    """Return what was sent of instances that nothing is known of now: a hole does not clear a finding."""
-    holes = {one.instance.instance_id for one in readings if one.problem or not one.measured}
-    return {key for key in known if key.partition("#")[0] in holes}
 
 
 def _to_repeat(known: Collection[str], now: UtcDatetime) -> tuple[UtcDatetime, Collection[str]] | None:
