@@ -19,12 +19,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, core_schema
 
 from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import (
-    Episode,
-    EpisodeRef,
-    InstanceRecord,
-    episode_from_execution_name,
-)
+from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.episode.plan import Plan
 from governor.domain.evidence import Evidence, Window, evidence_document
 from governor.domain.history import History, history_document

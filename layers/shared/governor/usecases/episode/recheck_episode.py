@@ -15,13 +15,7 @@ from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import (
-    FREEZE_CHECKED,
-    approved_at,
-    cap_reached,
-    caps_of,
-    next_hour,
-)
+from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, caps_of, next_hour
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.evidence.inspect_instance import InspectInstance
 

@@ -15,14 +15,7 @@ from functools import cache, partial
 
 from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Series, Window
-from governor.domain.health.health import (
-    AVERAGE,
-    HOT_AVERAGES,
-    KNOWN_XIDS,
-    Finding,
-    GpuFigures,
-    health_findings,
-)
+from governor.domain.health import health
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Health, Metrics, Policy
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
@@ -53,7 +46,7 @@ class HealthReading:
     """
 
     instance: Instance
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[health.Finding, ...] = ()
     measured: bool = False
     has_hardware_figures: bool = False
     works: bool = False
@@ -69,7 +62,7 @@ def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
 
 def _hot(series: Series, _gpus: int, rule: Health) -> bool:
     # The aggregate is the hottest one.
-    return sum(v is not None and v > rule.hot_above_celsius for v in series) >= HOT_AVERAGES
+    return sum(v is not None and v > rule.hot_above_celsius for v in series) >= health.HOT_AVERAGES
 
 
 def _at_work(series: Series, gpus: int, rule: Health) -> bool:
@@ -114,7 +107,7 @@ class _Figure:
 _UTILIZATION = _Figure("utilization", "utilization", _at_work, "Average", "Average", is_hardware=False)
 _MEMORY = replace(_UTILIZATION, name="memory_utilization", published="memory_utilization")
 _XIDS = _Figure("xids", "GPUXidErrors", _any, "Sum", "Sum")
-_NUMBERS = {number: replace(_XIDS, name=f"xid {number}") for number in KNOWN_XIDS}
+_NUMBERS = {number: replace(_XIDS, name=f"xid {number}") for number in health.KNOWN_XIDS}
 _FIGURES = (
     _Figure("temperature_celsius", "temperature", _hot, "Average", "Maximum", is_hardware=False),
     _UTILIZATION,
@@ -205,14 +198,14 @@ class _Work:
     def judged(self, window: Window) -> HealthReading:
         labels = sorted({label for found in self.figures.values() for label in found}, key=evidence.by_index)
         gpus = [
-            GpuFigures(
+            health.GpuFigures(
                 gpu=label,
                 xids={number: self.figures[one.name].get(label, ()) for number, one in _NUMBERS.items()},
                 **{figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS},
             )
             for label in labels
         ]
-        self.reading.findings = health_findings(window, gpus, self.request.policy.health)
+        self.reading.findings = health.health_findings(window, gpus, self.request.policy.health)
         return self.reading
 
 
@@ -235,7 +228,7 @@ class ReadHealth:
         listing = cache(partial(self.metrics.list_series, target))
         found: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
-            window = evidence.window_before(now, rule.window, AVERAGE, group[0].policy.lag)
+            window = evidence.window_before(now, rule.window, health.AVERAGE, group[0].policy.lag)
             asked = {one.instance.instance_id: one for one in group}
             # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
             agent = listing(SeriesFilter(names.namespace, names.temperature))
