@@ -45,6 +45,7 @@ ADDED = frozenset(
         "failures",
         "untold",
         "shared",
+        "last_no",
         "snapshots_reserved_at",
         "is_late",
         "waits_told_at",

@@ -646,6 +646,19 @@ def test_a_link_outlives_no_policy() -> None:
     assert ApprovalStatus.PENDING is world.status
 
 
+@pytest.mark.parametrize("answer", ["approve", "keep", "exempt", "hold"])
+def test_a_form_that_comes_after_the_question_is_void_gets_the_record(answer: str) -> None:
+    """Its page has no form, and so no token, any more: 409 with what became of it, and not 403."""
+    world = World()
+    assert 403 == world.post(answer, csrf="").status
+    world.state.void(ID, "it works again", expired=False, outcome="woke-up")
+    refused = world.post(answer, csrf="")
+
+    said = [text in refused.body for text in ("This question is over", "It works again.")]
+    assert (409, [True, True]) == (refused.status, said)
+    assert (403, []) == (world.post("undo", csrf="").status, world.undoer.asked)
+
+
 @pytest.mark.parametrize("after_a_yes", [False, True])
 def test_an_approver_who_has_gone_exempts_and_undoes_nothing(after_a_yes: bool) -> None:
     """By the link of an old mail; a keep is always welcome, and ends."""

@@ -94,6 +94,10 @@ class Episodes(Store):
         cleared = {"phase": Phase.ACTING, "phase_since": at, "cleared_step": step, "cleared_at": at}
         self._table.write(update(keys.episode(ref), cleared, _OPEN))
 
+    def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
+        """Note why it goes no further, after its outcome or its error's name; nothing once it is closed."""
+        self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, _OPEN))
+
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
         """Note the step as `note_step` does, and that one try may make the snapshots from now on.
 

@@ -140,6 +140,11 @@ class ApprovalSite:
             token = request.form.get("csrf", "")
             self.signer.check_csrf(request.approval_id, request.query, token, visitor.session_id)
         except LinkForged:
+            is_answer = not request.is_digest and request.form.get("answer") in [*Answer]
+            view = self.show(request.approval_id) if is_answer else None
+            if view is not None and not (view.can_decide or view.can_hold):
+                # Its page has no form any more; it says what became of the instance.
+                raise DecisionRefused("this question is over: your answer came too late") from None
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 

@@ -130,6 +130,72 @@ def test_an_outcome_that_the_record_contradicts_is_refused(claimed: Outcome, mod
     assert [] == world.announcer.sent
 
 
+FORGED = "see http://evil.example.com and sign in there"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.REFUSED])
+@pytest.mark.parametrize(
+    "error", ["SafetyError", "States.TaskFailed", "States.Timeout", FORGED, "http", "os"]
+)
+@pytest.mark.parametrize("saved", [True, False])
+def test_what_an_error_says_is_not_believed(outcome: Outcome, error: str, saved: bool) -> None:
+    """Nor its name, unless it is one of ours or of Step Functions: an official message goes out with it."""
+    world = World(decide=False, phase=Phase.ASKING)
+    if not saved:
+        world.state.forget("EPISODE")
+    recorder(world)(world.ref, outcome, f"{error}: {FORGED}")
+
+    (alert,) = world.announcer.sent
+    assert not [
+        word for word in ("evil", "sign in", "http") if word in f"{alert.subject} {alert.lines} {alert.facts}"
+    ]
+    reason = str(alert.facts["outcome_reason"])
+    assert reason.startswith(error if error[0] == "S" else "a step failed")
+
+
+def test_why_a_step_failed_is_read_from_the_record() -> None:
+    """As the function has noted it that was refused; not for another error than that."""
+    for error, why in (
+        ("Protected", "Protected: flag"),
+        ("SnapshotFailed", "SnapshotFailed: its log says more"),
+    ):
+        world = World()
+        world.ec2.failures["stop"] = [Protected("flag")]
+        with pytest.raises(Protected):
+            world.put_away(world.ref, Step.STOP)
+        recorder(world)(world.ref, Outcome.REFUSED, f"{error}: {FORGED}")
+        assert why == world._stored().outcome_reason
+
+
+def test_which_channels_refused_a_question_is_read_from_the_record() -> None:
+    """By the deliveries that are stored."""
+    world = World(decide=False, phase=Phase.ASKING)
+    world.deliver("ask", NOW, refused="all 2 channels of people have refused it")
+    recorder(world)(world.ref, Outcome.FAILED, f"NobodyListens: {FORGED}")
+
+    assert "NobodyListens: all 2 channels of people have refused it" == world._stored().outcome_reason
+
+
+@pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
+@pytest.mark.parametrize("claimed", [Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED])
+def test_the_end_by_a_recheck_is_what_the_recheck_noted(claimed: Outcome, mode: Mode) -> None:
+    """In mode auto, and after a yes, nobody else could say: the payload alone ends nothing so."""
+    world = World(mode=mode)
+    with pytest.raises(SafetyError, match="no check has said so"):
+        recorder(world)(world.ref, claimed, FORGED)
+    assert [] == world.announcer.sent
+
+    world.publish_quiet(90.0)
+    found = world.recheck(world.ref, Step.STOP)
+    assert Outcome.WOKE_UP is found.outcome
+    if claimed is Outcome.WOKE_UP:
+        recorder(world)(world.ref, claimed, FORGED)
+        assert found.reason == world._stored().outcome_reason
+    else:
+        with pytest.raises(SafetyError, match="no check has said so"):
+            recorder(world)(world.ref, claimed, FORGED)
+
+
 @pytest.mark.parametrize("claimed", [Outcome.STOPPED, Outcome.TERMINATED])
 def test_an_instance_that_awaits_its_termination_is_not_recorded_as_gone(claimed: Outcome) -> None:
     """It is stopped, whatever the payload says; nor is a termination that EC2 has not taken believed."""
@@ -364,10 +430,10 @@ def test_what_was_refused_is_told_from_what_failed() -> None:
     assert Outcome.REFUSED is outcome_of_error({"Error": "Protected", "Cause": "flag"})[0]
     assert Outcome.FAILED is outcome_of_error({"Error": "SnapshotFailed", "Cause": "x"})[0]
     taken_back = {"Error": Interrupted.__name__, "Cause": "EC2 takes it back"}
-    assert (Outcome.INTERRUPTED, "EC2 takes it back") == outcome_of_error(taken_back)
+    assert Outcome.INTERRUPTED is outcome_of_error(taken_back)[0]
     assert Outcome.FAILED is outcome_of_error({})[0]
     late = {"Error": "MetricsLate", "Cause": "GPU 3 published nothing in the newest 20 min"}
-    assert (Outcome.REFUSED, late["Cause"]) == outcome_of_error(late)
+    assert Outcome.REFUSED is outcome_of_error(late)[0]
 
 
 def test_the_wait_after_a_dead_workflow_is_the_instances_own() -> None:
@@ -439,7 +505,8 @@ def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
     """A snapshot puts nothing away: the workflow was about to terminate it."""
     world = World(action=Action.TERMINATE)
     world.state.note_step(world.ref, Step.SNAPSHOT.value, NOW)
-    recorder(world)(world.ref, Outcome.INTERRUPTED, "EC2 takes the instance back")
+    world.state.note_no(world.ref, "Interrupted", "EC2 takes the instance back")
+    recorder(world)(world.ref, Outcome.INTERRUPTED, "Interrupted: EC2 takes the instance back")
 
     (entry,) = world.state.entries("2026-11")
     assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)

@@ -181,6 +181,8 @@ class Episode:
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None
+    last_no: str | None = None
+    """Why the last recheck, guard or call went no further, after its outcome or the name of its error."""
     presence: str | None = None
     """What was known of people logged in when the question was made, where there is something to say."""
     became: Outcome | None = None

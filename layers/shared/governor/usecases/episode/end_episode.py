@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor import errors
 from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
 from governor.domain.alerts.owner import short_hash
 from governor.domain.approvals.approval import ApprovalStatus
@@ -23,7 +25,6 @@ from governor.errors import (
     ConflictError,
     Held,
     Interrupted,
-    MetricsLate,
     NobodyListens,
     PolicyError,
     SafetyError,
@@ -40,6 +41,13 @@ _SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
+_DONE = {
+    Outcome.STOPPED: "the instance is stopped",
+    Outcome.TERMINATED: "its snapshots are completed, the instance is terminated",
+    Outcome.OBSERVED: "dry run: EC2 would have allowed every step",
+    Outcome.TOLD: "the plan is to notify only",
+}
+_OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """What was marked is over; an instance that runs on and is still idle is marked again."""
 
@@ -95,6 +103,8 @@ class RecordOutcome:
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
         """Closes the episode with this outcome; returns the one that stands (the first one does).
 
+        Of `reason` no more is believed than the name of an error; the rest is read from the record.
+
         Raises:
             SafetyError: there is no such episode, neither saved nor locked; nothing was written or sent.
             CloudError: the record could not be written, or no channel has taken the message.
@@ -105,7 +115,7 @@ class RecordOutcome:
         if episode is None:
             if record.open_episode != ref:
                 raise SafetyError("there is no such episode: it was neither saved nor locked")
-            rule = self.policies.base().policy.approval
+            rule, reason = self.policies.base().policy.approval, _by_name(reason)
             quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
             # Sent before the lock is freed, for nobody would look at it again.
             self.announce(outcome_alert(ref, None, outcome, reason, now, None, again_at=quiet))
@@ -139,9 +149,11 @@ class RecordOutcome:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
         if not _agrees(episode, outcome):
             raise SafetyError(f"the workflow says {outcome.value}, but the record of the episode does not")
+        if outcome in _DONE:
+            return outcome, _DONE[outcome]
         is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
         if not (is_answer or outcome is Outcome.HELD):
-            return outcome, reason
+            return outcome, self._noted(episode, outcome, reason)
         approval = self.state.approval(episode.approval_id)
         if approval is None:
             raise SafetyError("there is no approval for this episode")
@@ -152,7 +164,7 @@ class RecordOutcome:
         must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
         if (acts or approval.status is ApprovalStatus.APPROVED) and outcome in _OF_A_RECHECK:
-            return outcome, reason
+            return outcome, self._noted(episode, outcome, reason)
         said = answer_document(approval)
         stands = _OUTCOMES.get(str(said["decision"])) or said.get("outcome")
         if stands is None:
@@ -160,6 +172,18 @@ class RecordOutcome:
                 f"the workflow says {outcome.value}, but the question is {approval.status.value}"
             )
         return Outcome(str(stands)), str(said["reason"])
+
+    def _noted(self, episode: Episode, outcome: Outcome, reason: str) -> str:
+        """Return why it went no further, as the recheck or the step has noted it. Raises: SafetyError."""
+        name, (noted, _, why) = reason.partition(":")[0], (episode.last_no or "").partition(": ")
+        if noted == outcome.value:
+            return why
+        if noted == name:
+            return f"{noted}: {why}"
+        if outcome in _OF_A_RECHECK:
+            raise SafetyError(f"the workflow says {outcome.value}, but no check has said so")
+        found = self.state.deliveries(episode.ref.execution_name) if name == NobodyListens.__name__ else ()
+        return _by_name(reason, "; ".join(one.refused for one in found if one.refused))
 
     def _was_told(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
@@ -182,6 +206,13 @@ class RecordOutcome:
             self.state.set_marked(target, episode.ref.instance_id, None)
             return reason
         return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
+
+
+def _by_name(reason: str, why: str = "") -> str:
+    """Return the name of the error alone, where it is one of ours or of Step Functions."""
+    name = reason.partition(":")[0]
+    is_known = isinstance(vars(errors).get(name), type) or _OF_STEP_FUNCTIONS.fullmatch(name)
+    return f"{name if is_known else 'a step failed'}: {why or 'its log says more'}"
 
 
 def _agrees(episode: Episode, outcome: Outcome) -> bool:
@@ -275,10 +306,7 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
-    if name in (Interrupted.__name__, Held.__name__):
-        return Outcome.HELD if name == Held.__name__ else Outcome.INTERRUPTED, cause[:1000]
-    if name == MetricsLate.__name__:
-        # It was waited for long enough, and nobody's fault.
-        return Outcome.REFUSED, cause[:1000]
-    refused = ("SafetyError", "MustWait", "Protected", "Unsupported", "WrongState", "NotFound")
-    return (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]
+    outcome = {Held.__name__: Outcome.HELD, Interrupted.__name__: Outcome.INTERRUPTED}.get(name)
+    # What was late was waited for long enough, and is nobody's fault.
+    refused = ("SafetyError", "MustWait", "MetricsLate", "Protected", "Unsupported", "WrongState", "NotFound")
+    return outcome or (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]

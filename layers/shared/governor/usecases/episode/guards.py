@@ -7,7 +7,7 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -25,7 +25,16 @@ from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
 from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime, iso, minutes
-from governor.errors import GovernorError, Held, Interrupted, MustWait, SafetyError, Throttled, Unavailable
+from governor.errors import (
+    CloudError,
+    GovernorError,
+    Held,
+    Interrupted,
+    MustWait,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -68,7 +77,10 @@ class Guards:
         except (Throttled, Unavailable):
             raise  # Nothing refused it: it is tried again.
         except GovernorError as error:
-            why = f"{type(error).__name__}: {error}"
+            name = type(error).__name__
+            with suppress(CloudError):
+                self.state.note_no(ref, name, str(error))
+            why = f"{name}: {error}"
             self.state.journal(ref, "refused", self.clock.now(), step=step.value, reason=why)
             raise
 

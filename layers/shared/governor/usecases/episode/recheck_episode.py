@@ -50,6 +50,13 @@ class RecheckEpisode:
             MetricsLate: the newest readings are missing, for less than half an hour, or silence is too new
                 to know whether answers were refused. Tried again in minutes.
         """
+        found = self._look(ref, before)
+        if found.outcome is not None and found.wait is None:
+            # The end is read from there: what comes with a payload proves nothing.
+            self.state.note_no(ref, found.outcome.value, found.reason)
+        return found
+
+    def _look(self, ref: EpisodeRef, before: Step) -> Rechecked:
         try:
             cleared = self.guards.check(ref, before)
         except Held as error:
