@@ -244,11 +244,7 @@ class RespondToWarnings:
 
         def create() -> None:
             created = _wired(self.snapshots).create(
-                instance.target,
-                instance.instance_id,
-                tags,
-                dry_run=policy.mode is Mode.OBSERVE,
-                boot=False,
+                instance.target, instance.instance_id, tags, dry_run=policy.mode is Mode.OBSERVE, boot=False
             )
             case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
 

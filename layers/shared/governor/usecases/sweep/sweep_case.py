@@ -214,11 +214,7 @@ class Sweep:
     summary: SweepSummary
 
     def attempt(
-        self,
-        label: str,
-        effect: Callable[Arguments, object],
-        *args: Arguments.args,
-        **more: Arguments.kwargs,
+        self, label: str, effect: Callable[Arguments, object], *args: Arguments.args, **more: Arguments.kwargs
     ) -> bool:
         """Try one effect. A failure is noted and repaired by the next sweep, which computes anew."""
         try:
