@@ -27,7 +27,7 @@ from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.health.read_health import ReadHealth
 from governor.usecases.money.book_saving import BookSaving
-from governor.usecases.money.count_costs import CountCosts
+from governor.usecases.money.costs import CountCosts
 from governor.usecases.once import Once
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans

@@ -29,7 +29,7 @@ from governor.usecases.events.notify_dates import NotifyDates
 from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.money.sum_up_month import SumUpMonth
+from governor.usecases.money.costs import SumUpMonth
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi

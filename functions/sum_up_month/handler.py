@@ -6,7 +6,7 @@ from typing import Any
 
 from governor.errors import Unavailable
 from governor.observability import MetricUnit, count, logger, observed
-from governor.usecases.money.sum_up_month import SumUpMonth
+from governor.usecases.money.costs import SumUpMonth
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
 from governor.wiring.policies import use_case

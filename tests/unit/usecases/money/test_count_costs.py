@@ -14,7 +14,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.instance import Lifecycle
 from governor.domain.money.cost import UNTAGGED, Meter
 from governor.errors import Throttled
-from governor.usecases.money.count_costs import CountCosts
+from governor.usecases.money.costs import CountCosts
 from tests.builders import NOW, POLICY, TARGET, make_instance
 from tests.twins import MemoryStateTable, StaticPrices
 from tests.unit.usecases.fleet_world import FleetWorld

@@ -16,7 +16,7 @@ from governor.domain.money.cost import UNTAGGED, LedgerEntry, new_meter
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Budget, Ledger, Policy
 from governor.errors import Throttled
-from governor.usecases.money.sum_up_month import Month, SumUpMonth
+from governor.usecases.money.costs import Month, SumUpMonth
 from governor.usecases.once import Once
 from tests.builders import NOW, TARGET
 from tests.twins import (

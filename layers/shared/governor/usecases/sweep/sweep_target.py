@@ -26,7 +26,7 @@ from governor.ports import Catalogue, Clock, InstanceReader, InstanceTagger, Pol
 from governor.stores import StateTable
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
-from governor.usecases.money.count_costs import CountCosts
+from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
 from governor.usecases.sweep.sweep_alerts import SweepAlerts

@@ -1,0 +1,170 @@
+"""Counts what the governed instances of a target cost, and sums the month up over all targets: what projects
+cost, and what the governor has saved.
+
+A sweep counts by one write for all instances, conditional on what was read, so that two at once count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+
+from governor.domain.episode.episode import Observation
+from governor.domain.instance import Instance, Target
+from governor.domain.money import cost
+from governor.domain.money.cost import Meter, Rate, Run
+from governor.domain.money.cost_messages import budget_alert, used_percent
+from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import Policy
+from governor.domain.units import Usd, UtcDatetime
+from governor.errors import GovernorError
+from governor.ports import Announcer, Clock, Policies, PriceBook
+from governor.stores import Ledger
+from governor.usecases.once import Once
+
+_TOLD_UNTIL_AFTER = timedelta(days=1)
+"""How long after its end a month is known as notified: longer than any retry of its last sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountCosts:
+    """Prices what runs, and brings the meter of its month forward."""
+
+    prices: PriceBook
+    state: Ledger
+
+    def rates(self, running_now: Sequence[tuple[Instance, Policy]]) -> dict[str, Rate]:
+        """Whom each instance is counted for, and at what price."""
+        found = {}
+        for instance, policy in running_now:
+            usd = cost.marginal_usd_per_hour(instance, self.prices.price(instance, policy))
+            found[instance.instance_id] = Rate(project_of(instance, policy.ownership), usd)
+        return found
+
+    def __call__(
+        self,
+        target: Target,
+        instances: Sequence[Instance],
+        rates: Mapping[str, Rate],
+        before: Mapping[str, Observation],
+        now: UtcDatetime,
+    ) -> None:
+        """Count up to now. `before` is what the last sweep saw, those that no longer run included."""
+        this = self.state.meter(target, cost.month_of(now))
+        # At its first sweep, a month needs the meter of the month before.
+        before_it = cost.month_of(cost.month_start(now) - timedelta(days=1))
+        last = self.state.meter(target, before_it) if this is None else None
+        # At the very first sweep: what runs now is known to have run since its start.
+        since = (this or last or cost.new_meter(target, now)).counted_until
+        launched = {instance.instance_id: instance.launch_time for instance in instances}
+        runs = [*cost.running(instances, rates, now), *cost.ended(before, launched, since, now)]
+        if this is None and last is not None and not self._forward(last, last, runs, now):
+            return
+        forward = cost.with_rates(this or cost.new_meter(target, now), rates.values())
+        self._forward(forward, this, runs, now)
+
+    def _forward(self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime) -> bool:
+        counted = cost.count(meter, runs, until)
+        if seen is not None and counted.counted_until == seen.counted_until:
+            return True
+        return self.state.bring_forward(counted, seen)
+
+
+def project_of(instance: Instance, rule: Ownership) -> str:
+    """The first tag of the policy's list that is set."""
+    named = (instance.tags.get(key, "").strip() for key in rule.project_tag_keys)
+    return next((value for value in named if value), cost.UNTAGGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """The month so far. `problems`: what could not be sent. `published`: costs that get an own metric."""
+
+    month: str
+    costs: tuple[cost.ProjectCost, ...]
+    published: tuple[cost.ProjectCost, ...]
+    highest_budget_used_percent: Decimal
+    saved_usd: Usd
+    false_stops: int
+    told: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SumUpMonth:
+    """The last step of a sweep."""
+
+    clock: Clock
+    policies: Policies
+    state: Ledger
+    once: Once
+    announcer: Announcer
+    hub: Target
+
+    def __call__(self) -> Month:
+        """Sum up, and notify of what is due. What cannot be sent is tried again by the next sweep."""
+        now = self.clock.now()
+        policy = self.policies.base().policy
+        month = cost.month_of(now)
+        costs = cost.costs_of(self.state.meters(month))
+        saved, false_stops = self._saved(policy, now)
+        budgets = ((spent, policy.budget.of(spent.project)) for spent in costs)
+        budgeted = [(spent, budget) for spent, budget in budgets if budget is not None]
+        told, problems = self._tell(budgeted, policy, now)
+        return Month(
+            month=month,
+            costs=costs,
+            published=costs[: policy.budget.publish_at_most_projects],
+            highest_budget_used_percent=max((used_percent(*one) for one in budgeted), default=Decimal(0)),
+            saved_usd=saved,
+            false_stops=false_stops,
+            told=told,
+            problems=problems,
+        )
+
+    def _saved(self, policy: Policy, now: UtcDatetime) -> tuple[Usd, int]:
+        """USD of this month, by actions of this month and of those before that still count; false stops."""
+        counts_for = timedelta(days=policy.ledger.saving_counts_days)
+        start = cost.month_start(now)
+        entries = [
+            entry
+            for month in _months(start - counts_for, now)
+            for entry in self.state.entries(month)
+            if entry.ours
+        ]
+        amounts = [cost.saved_in(entry, start, now, counts_for) for entry in entries]
+        saved = sum((amount for amount in amounts if amount is not None), Decimal(0))
+        ended = (entry.ended_at for entry in entries if entry.false_stop)
+        return saved, sum(at is not None and at >= start for at in ended)
+
+    def _tell(
+        self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        told, problems = [], []
+        for spent, budget in budgeted:
+            used = used_percent(spent, budget)
+            reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
+            if not reached:
+                continue
+            # The default owner may be a contact; a project that has an owner of its own is his or hers.
+            owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
+            tell_at = max(reached)
+            alert = budget_alert(spent, budget, tell_at, self.hub, now, owner)
+            keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
+            try:
+                if self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep):
+                    told.append(spent.project)
+            except GovernorError as error:
+                problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
+        return tuple(told), tuple(problems)
+
+
+def _months(first: datetime, last: datetime) -> list[str]:
+    found, at = [], cost.month_start(first)
+    while at <= last:
+        found.append(cost.month_of(at))
+        at = cost.month_end(at)
+    return found
