@@ -631,6 +631,17 @@ def test_an_episode_that_was_never_begun_gets_no_outcome(outcome: Outcome) -> No
     assert (before, []) == (world.state.items, world.announcer.sent)
 
 
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.FAILED, Outcome.REFUSED}))
+def test_what_was_never_saved_can_only_have_failed(outcome: Outcome) -> None:
+    """A payload would have people believe that it was terminated."""
+    world = World()
+    world.state.forget("EPISODE")
+    with pytest.raises(SafetyError, match="never saved"):
+        recorder(world)(world.ref, outcome, "forged")
+    assert [] == world.announcer.sent
+    assert world.ref == world.state.record(TARGET, world.ref.instance_id).open_episode
+
+
 def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
     """When the message cannot be sent, the lock still says that something is to be ended."""
     world = World()

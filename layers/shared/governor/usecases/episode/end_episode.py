@@ -41,12 +41,6 @@ _SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
-_DONE = {
-    Outcome.STOPPED: "the instance is stopped",
-    Outcome.TERMINATED: "its snapshots are completed, the instance is terminated",
-    Outcome.OBSERVED: "dry run: EC2 would have allowed every step",
-    Outcome.TOLD: "the plan is to notify only",
-}
 _OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """What was marked is over; an instance that runs on and is still idle is marked again."""
@@ -115,6 +109,8 @@ class RecordOutcome:
         if episode is None:
             if record.open_episode != ref:
                 raise SafetyError("there is no such episode: it was neither saved nor locked")
+            if outcome not in (Outcome.FAILED, Outcome.REFUSED):
+                raise SafetyError(f"the workflow says {outcome.value}, but the episode was never saved")
             rule, reason = self.policies.base().policy.approval, _by_name(reason)
             quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
             # Sent before the lock is freed, for nobody would look at it again.
@@ -123,7 +119,7 @@ class RecordOutcome:
             return outcome
         quiet = record.quiet_until
         if episode.outcome is not None:
-            outcome, reason = episode.outcome, episode.outcome_reason or reason
+            outcome, reason = episode.outcome, episode.outcome_reason or ""
         else:
             outcome, reason = self._as_answered(episode, outcome, reason)
             if outcome is Outcome.STOPPED and episode.undone_by is not None:
@@ -147,10 +143,12 @@ class RecordOutcome:
 
     def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
-        if not _agrees(episode, outcome):
-            raise SafetyError(f"the workflow says {outcome.value}, but the record of the episode does not")
-        if outcome in _DONE:
-            return outcome, _DONE[outcome]
+        if (end := _ends(episode).get(outcome)) is not None:
+            if not end[0]:
+                raise SafetyError(
+                    f"the workflow says {outcome.value}, but the record of the episode does not"
+                )
+            return outcome, end[1]
         is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
         if not (is_answer or outcome is Outcome.HELD):
             return outcome, self._noted(episode, outcome, reason)
@@ -215,20 +213,17 @@ def _by_name(reason: str, why: str = "") -> str:
     return f"{name if is_known else 'a step failed'}: {why or 'its log says more'}"
 
 
-def _agrees(episode: Episode, outcome: Outcome) -> bool:
-    """Whether the episode's own record can have led to this; a payload alone proves nothing."""
-    plan, acts = episode.plan, episode.mode is not Mode.OBSERVE
-    match outcome:
-        case Outcome.STOPPED:
-            return acts and not plan.destroys and Step.STOP in episode.steps_done
-        case Outcome.TERMINATED:
-            return acts and Step.TERMINATE in episode.steps_done
-        case Outcome.OBSERVED:
-            return not acts
-        case Outcome.TOLD:
-            return not plan.steps
-        case _:
-            return True
+def _ends(episode: Episode) -> Mapping[Outcome, tuple[bool, str]]:
+    """Return whether the episode's own record can have led to each of these, and what is said of it then."""
+    plan, done, acts = episode.plan, episode.steps_done, episode.mode is not Mode.OBSERVE
+    is_stopped = acts and not plan.destroys and Step.STOP in done
+    terminated = "its snapshots are completed, the instance is terminated"
+    return {
+        Outcome.STOPPED: (is_stopped, "the instance is stopped"),
+        Outcome.TERMINATED: (acts and Step.TERMINATE in done, terminated),
+        Outcome.OBSERVED: (not acts, "dry run: EC2 would have allowed every step"),
+        Outcome.TOLD: (not plan.steps, "the plan is to notify only"),
+    }
 
 
 @dataclass(frozen=True, slots=True)
