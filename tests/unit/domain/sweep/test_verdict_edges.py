@@ -248,6 +248,13 @@ def test_what_an_instance_must_say_of_itself(figures: Any, kind: VerdictKind, re
     assert IDLE is told(evidence).kind
 
 
+def test_of_two_answers_the_stricter_holds() -> None:
+    """The later date, and an exemption of either."""
+    short, long, mine = Hold(NOW), Hold(NOW + SECOND), Hold(exempt_reason="mine")
+    assert long == short.stricter(long) == long.stricter(short) == long.stricter(NO_HOLD)
+    assert Hold(NOW, "mine") == mine.stricter(short) == short.stricter(mine)
+
+
 @pytest.mark.parametrize(
     ("gpus", "advice"),
     [

@@ -137,7 +137,7 @@ class Hold:
 
     def stricter(self, other: Hold) -> Hold:
         """Return what both hold together: the later date, and an exemption of either."""
-        until = max((at for at in (self.snoozed_until, other.snoozed_until) if at is not None), default=None)
+        until = latest(self.snoozed_until, other.snoozed_until)
         return Hold(until, self.exempt_reason or other.exempt_reason)
 
 
