@@ -50,7 +50,6 @@ class StoredPolicy:
 
     version: str
     text: str
-    at: UtcDatetime
     author: str = ""
 
 
@@ -186,7 +185,6 @@ class Snapshot:
     snapshot_id: str
     volume_id: str
     state: str
-    progress: str = ""
     start_time: UtcDatetime | None = None
     owner_id: str = ""
 

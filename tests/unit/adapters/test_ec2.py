@@ -540,6 +540,6 @@ def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
     )
 
     assert [
-        Snapshot(f"snap-{n}", f"vol-{n}", state, "5%", NOW, TARGET.account) for n, state in enumerate(states)
+        Snapshot(f"snap-{n}", f"vol-{n}", state, NOW, TARGET.account) for n, state in enumerate(states)
     ] == EbsSnapshots(FakeClients(client)).find(TARGET, {"A": "1"})
     assert ["self"] == client.calls[0][1]["OwnerIds"]

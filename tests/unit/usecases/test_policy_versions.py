@@ -42,7 +42,7 @@ class Versions:
     def put(self, text: str, author: str = "", version: str | None = None) -> str:
         """Store a version."""
         version = version or f"v{len(self.stored) + 1}"
-        self.stored.append(StoredPolicy(version, text, self.clock.now(), author))
+        self.stored.append(StoredPolicy(version, text, author))
         return version
 
     def newest(self) -> StoredPolicy | None:

@@ -194,10 +194,10 @@ def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
 
     assert bucket.newest() is None
     assert [False] == clients.patient, "a sweep waits for it"
-    assert StoredPolicy("v1", "mode: ask", NOW, "ada") == bucket.newest()
+    assert StoredPolicy("v1", "mode: ask", "ada") == bucket.newest()
     for said in ("a policy has at most 65536", "not readable as YAML"):
         with pytest.raises(PolicyError, match=said):
-            parse_policy((bucket.newest() or StoredPolicy("", "", NOW)).text)
+            parse_policy((bucket.newest() or StoredPolicy("", "")).text)
 
 
 def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
@@ -205,7 +205,7 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
     silent = ReadTimeoutError(endpoint_url="https://sns.us-east-1.amazonaws.com")
     client = ScriptedClient(generate_mac={"Mac": b"m"}, publish=[silent, {"MessageId": "1"}])
     clients, state, log = FakeClients(client), MemoryStateTable(), MemoryEventLog()
-    documents = SimpleNamespace(newest=lambda: StoredPolicy("v1", "mode: observe\n", NOW))
+    documents = SimpleNamespace(newest=lambda: StoredPolicy("v1", "mode: observe\n"))
     text, clock = SimpleNamespace(read=lambda: "mode: observe\n"), FakeClock(NOW)
     plan = policies.sweep_plan(
         Parts(settings(), clients, state=state, log=log, documents=documents, policy_text=text, clock=clock)

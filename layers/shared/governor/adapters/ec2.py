@@ -306,7 +306,6 @@ def _snapshot(found: Mapping[str, Any]) -> Snapshot:
         snapshot_id=found["SnapshotId"],
         volume_id=found["VolumeId"],
         state=found.get("State", "pending"),
-        progress=found.get("Progress", ""),
         start_time=as_utc(found["StartTime"]) if "StartTime" in found else None,
         owner_id=found.get("OwnerId", ""),
     )

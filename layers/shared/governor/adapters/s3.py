@@ -12,7 +12,7 @@ from governor.adapters.clients import Adapter
 from governor.adapters.errors import aws_errors
 from governor.adapters.ssm import PolicyParameter
 from governor.domain.audit import Change
-from governor.domain.units import as_utc, printable
+from governor.domain.units import printable
 from governor.errors import CloudError, NotFound, Throttled, Unavailable
 from governor.ports import StoredPolicy
 from governor.stores import StateTable
@@ -57,7 +57,7 @@ class PolicyBucket(Adapter):
         except NotFound:
             return None
         author = printable(found.get("Metadata", {}).get("author", ""))
-        return StoredPolicy(found.get("VersionId", "null"), text, as_utc(found["LastModified"]), author)
+        return StoredPolicy(found.get("VersionId", "null"), text, author)
 
     def read(self, version: str, *, patient: bool = True) -> str:
         try:

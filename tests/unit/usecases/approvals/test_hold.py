@@ -187,14 +187,14 @@ def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
     world.change_instance(state="stopped")
     world.clock.moment += timedelta(hours=20)
     view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
-    assert (False, True) == (view.can_hold, view.can_undo)
+    assert (False, True) == (view.can_hold, view.episode.can_be_started)
     assert not progress(world, Until.SNAPSHOTS_COMPLETED)
 
     assert "EC2 has been asked to start it" in undo(world)
 
     instance = world.ec2.instances[world.ref.instance_id]
     assert instance.state in ("pending", "running")
-    assert not ShowApproval(world.state, world.clock)(APPROVAL_ID).can_undo
+    assert not ShowApproval(world.state, world.clock)(APPROVAL_ID).episode.can_be_started
     assert "bob@example.com has already had it started" in undo(world)
     with pytest.raises(SafetyError):
         world.put_away(world.ref, Step.STOP)
@@ -224,7 +224,7 @@ def test_what_is_not_stopped_by_its_open_episode_is_not_started() -> None:
     world.put_away(world.ref, Step.STOP)
     assert "hold it first" in undo(world)
     view = ShowApproval(world.state, world.clock)(APPROVAL_ID)
-    assert (True, False) == (view.can_hold, view.can_undo)
+    assert (True, False) == (view.can_hold, view.episode.can_be_started)
 
 
 @pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])

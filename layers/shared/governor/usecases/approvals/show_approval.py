@@ -54,16 +54,6 @@ class ApprovalView:
         return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property
-    def is_moving(self) -> bool:
-        """Return whether the record may still grow, so that the page follows it."""
-        return not self.can_decide and self.episode.outcome is None
-
-    @property
-    def can_undo(self) -> bool:
-        """Return whether its page has the button to start the instance again."""
-        return self.episode.can_be_started
-
-    @property
     def idle_text(self) -> tuple[str, str]:
         """Return for how long it was measured idle: as a title says it, and as a sentence."""
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
