@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 import pytest_socket
 from botocore.exceptions import ClientError
 
-from local.cloud import LocalCloud
-from local.receivers import Receivers
-from local.scene import Scene, deploy_scene
-from tests.integration.stage import Stage
+from local.scene import Scene
+from tests.integration.stage import Stage, guarded_stage
 
 HERE = Path(__file__).parent
 MEMBER = "210987654321"
@@ -31,18 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def scene() -> Iterator[Scene]:
-    """The real template on the local cloud, in mode ask. Waits last a twentieth of their time."""
+    """The real template on the local cloud, in mode ask, its IAM enforced. Waits last a twentieth."""
     pytest_socket.enable_socket()
-    with Receivers() as receivers, LocalCloud(wait_scale=0.05, trust=receivers.certificate) as cloud:
-        before = dict(os.environ)
-        os.environ.update(cloud.environment())
-        try:
-            scene = deploy_scene(cloud, receivers, mode="ask", more={"MemberAccountIds": MEMBER})
-            scene.subscribe_a_person()
-            yield scene
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+    with guarded_stage(more={"MemberAccountIds": MEMBER}) as stage:
+        yield stage.scene
 
 
 @pytest.fixture

@@ -178,6 +178,22 @@ class Stage:
         events = states.get_execution_history(executionArn=arn, maxResults=1000)["events"]
         return [e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e]
 
+    def make_group(self, name: str) -> None:
+        """An Auto Scaling group with the selector, which lets a role complete its hooks."""
+        scaling = self.scene.cloud.client("autoscaling")
+        scaling.create_launch_configuration(
+            LaunchConfigurationName=name, ImageId="ami-0", InstanceType="g5.xlarge"
+        )
+        of_it = {"ResourceId": name, "ResourceType": "auto-scaling-group"}
+        scaling.create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            LaunchConfigurationName=name,
+            MinSize=0,
+            MaxSize=0,
+            AvailabilityZones=["us-east-1a"],
+            Tags=[{"Key": "Purpose", "Value": "GPU-Workload", **of_it}],
+        )
+
     def invoke(self, function: str, event: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Invokes a function by itself; its answer, and whether it raised."""
         resources = self.scene.cloud.client("cloudformation").describe_stack_resources(
@@ -197,8 +213,11 @@ class Stage:
 
 
 @contextmanager
-def guarded_stage(*, weather: bool = False) -> Iterator[Stage]:
-    """A stack of its own, in an engine that enforces IAM, and whose weather can turn bad if asked for."""
+def guarded_stage(*, weather: bool = False, more: Mapping[str, str] | None = None) -> Iterator[Stage]:
+    """A stack of its own, in an engine that enforces IAM, and whose weather can turn bad if asked for.
+
+    `more` are further parameters of the template.
+    """
     with (
         Receivers() as receivers,
         LocalCloud(
@@ -208,7 +227,7 @@ def guarded_stage(*, weather: bool = False) -> Iterator[Stage]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            scene = deploy_scene(cloud, receivers, mode="ask")
+            scene = deploy_scene(cloud, receivers, mode="ask", more=more)
             scene.subscribe_a_person()
             yield Stage(scene)
         finally:

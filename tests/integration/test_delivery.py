@@ -10,6 +10,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import pytest
+from botocore.exceptions import ClientError
+
 from local.cloud import ANSWER_SECONDS
 from local.receivers import Received
 from tests.integration.people import decide, request
@@ -153,21 +156,26 @@ def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) 
 
 
 def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
-    """By the topic or the queue: no mail of ours, no link; a person finds it where failures are kept."""
+    """The topic refuses it. By the queue: no mail of ours, no link; a person finds it among the failures."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, _ = stage.ask()
     await_received(stage, "slack", instance_id)
-    cloud, topic = stage.scene.cloud, stage.scene.outputs["AlertTopicArn"]
+    sns, sqs = stage.scene.cloud.client("sns"), stage.scene.cloud.client("sqs")
+    urls = sqs.list_queues()["QueueUrls"]
+    queue, failures = (
+        next(url for url in urls if name in url) for name in ("DeliveryQueue", "DeliveryFailures")
+    )
     (sent,) = [one for one in stage.scene.read_mail() if one.get("instance_id") == instance_id]
     document = {name: value for name, value in sent.items() if name != "_envelope"}
     for name, kind in (("no-episode", "health-finding"), ("too-early", "approval-reminder")):
         facts = {"episode": document["facts"]["episode"]} if kind.startswith("approval") else {}
         forged = {**document, "kind": kind, "facts": facts, "dedup_id": name, "owner": "mallory@example.com"}
         named = {"kind": {"DataType": "String", "StringValue": kind}}
-        cloud.client("sns").publish(TopicArn=topic, Message=json.dumps(forged), MessageAttributes=named)
+        text, topic = json.dumps(forged), stage.scene.outputs["AlertTopicArn"]
+        with pytest.raises(ClientError, match="AuthorizationError"):
+            sns.publish(TopicArn=topic, Message=text, MessageAttributes=named)
+        sqs.send_message(QueueUrl=queue, MessageBody=text, MessageAttributes=named)
 
-    sqs = cloud.client("sqs")
-    failures = next(url for url in sqs.list_queues()["QueueUrls"] if "DeliveryFailures" in url)
     whys: dict[str, str] = {}
 
     def kept() -> bool | None:

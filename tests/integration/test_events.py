@@ -104,6 +104,7 @@ def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(st
     )
     instance_id = stage.launch()
     event = _let_go(instance_id)
+    stage.make_group(event["detail"]["AutoScalingGroupName"])
 
     first, _ = stage.invoke("HandleLifecycleAction", event)
     again, _ = stage.invoke("HandleLifecycleAction", event)

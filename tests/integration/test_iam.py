@@ -2,8 +2,8 @@
 
 The template is deployed as it is, conditions included: partitions of the state table, tags of instances and
 groups, tag keys, the sender of mail, writes that overwrite nothing. No function makes a call here that meets
-those on KMS grants; they, and the trust of roles, are evaluated over the template
-(`tests/unit/template/test_rights.py`).
+those on KMS grants; they are evaluated over the template (`tests/unit/template/test_rights.py`). The trust of
+member roles is enforced in `test_members.py`.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
     event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
     event["time"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    _make_group(guarded, event["detail"]["AutoScalingGroupName"])
+    guarded.make_group(event["detail"]["AutoScalingGroupName"])
     asked, _ = guarded.ask()
     left = guarded.launch(name="left", tags={"GpuGovernorCheckpoint": "off"})
     answers = []
@@ -285,29 +285,6 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     assert "interrupted" == guarded.outcome(asked)
     assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
     guarded.policy("mode: ask")
-
-
-def _make_group(guarded: Stage, name: str) -> None:
-    """An Auto Scaling group with the selector, which lets the role complete its hooks."""
-    scaling = guarded.scene.cloud.client("autoscaling")
-    scaling.create_launch_configuration(
-        LaunchConfigurationName=name, ImageId="ami-0", InstanceType="g5.xlarge"
-    )
-    scaling.create_auto_scaling_group(
-        AutoScalingGroupName=name,
-        LaunchConfigurationName=name,
-        MinSize=0,
-        MaxSize=0,
-        AvailabilityZones=["us-east-1a"],
-        Tags=[
-            {
-                "Key": "Purpose",
-                "Value": "GPU-Workload",
-                "ResourceId": name,
-                "ResourceType": "auto-scaling-group",
-            }
-        ],
-    )
 
 
 def test_a_first_yes_is_told(guarded: Stage) -> None:

@@ -8,7 +8,8 @@ ENVIRONMENT = "train-gpu"
 
 
 def create_environment(stage: Stage, minimum: int) -> None:
-    """A compute environment without any queue."""
+    """A compute environment without any queue, and the role that it names."""
+    role = stage.scene.cloud.client("iam").create_role(RoleName="batch", AssumeRolePolicyDocument="{}")
     stage.scene.cloud.client("batch").create_compute_environment(
         computeEnvironmentName=ENVIRONMENT,
         type="MANAGED",
@@ -22,7 +23,7 @@ def create_environment(stage: Stage, minimum: int) -> None:
             "securityGroupIds": ["sg-1"],
             "instanceRole": "ecsInstanceRole",
         },
-        serviceRole="arn:aws:iam::000000000000:role/batch",
+        serviceRole=role["Role"]["Arn"],
     )
 
 

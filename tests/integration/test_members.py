@@ -32,10 +32,14 @@ def spec(**changes: Any) -> InstanceSpec:
 
 @pytest.fixture(scope="module")
 def places(scene: Any) -> dict[tuple[str, str], Simulation]:
-    """The member account in another Region, that Region of the hub's account, and a stranger: all forward."""
+    """The member account in another Region, that Region of the hub's account, and a stranger: all forward.
+
+    The member trusts exactly the hub's roles, as the docs say.
+    """
     cloud = scene.cloud
     hub = {"HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK}
-    member = {"HubAccountId": ACCOUNT, "CheckpointDocumentName": CHECKPOINT_DOCUMENT}
+    roles = ",".join(role["Arn"] for role in cloud.client("iam").list_roles()["Roles"])
+    member = {"HubAccountId": ACCOUNT, "HubRoleArns": roles, "CheckpointDocumentName": CHECKPOINT_DOCUMENT}
     cloud.deploy_plain(ROOT / "stacks/member.yaml", "member", member, region=REGION, account=MEMBER)
     found = {}
     for account in (MEMBER, ACCOUNT, "333333333333"):

@@ -40,11 +40,15 @@ def versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 @pytest.fixture
 def be(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> As:
-    """The command line with the keys of an IAM user."""
+    """The command line with the keys of an IAM user, who may call the API and nothing else."""
     iam = stage.scene.cloud.client("iam")
     keys: dict[str, dict[str, str]] = {}
+    call = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
     for name in ("alice", "bob", "mallory"):
         iam.create_user(UserName=name)
+        iam.put_user_policy(
+            UserName=name, PolicyName="call", PolicyDocument=json.dumps({"Statement": [call]})
+        )
         keys[name] = iam.create_access_key(UserName=name)["AccessKey"]
 
     def become(name: str) -> None:
