@@ -17,6 +17,7 @@ ARN = f"arn:aws:iam::{ACCOUNT}:user"
 POLICY = f"""mode: observe
 two_people_for_policy: true
 ownership:
+  default_contacts: [ops]
   contacts:
     ops:
       emails: [alice@example.com, bob@example.com]
