@@ -9,9 +9,9 @@ import pytest
 import urllib3
 
 from governor.channels.message import DeliveryRefused, DeliveryRetryable
+from governor.channels.teams import TeamsChannel
 from governor.channels.transport import (
     LONGEST_WAIT_SECONDS,
-    check_answer,
     https_url,
     post,
     retry_after_seconds,
@@ -19,20 +19,27 @@ from governor.channels.transport import (
 )
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer, Https
-from tests.unit.channels.builders import NOW
+from tests.unit.channels.builders import NOW, FakeHttps, FixedClock
+
+
+def check_answer(status: int, **headers: str) -> None:
+    """Posts to a channel that is answered so."""
+
+    https = FakeHttps([HttpAnswer(status, {name.replace("_", "-"): text for name, text in headers.items()})])
+    TeamsChannel("https://hooks.example/x", https, FixedClock()).post("{}")
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
 def test_any_2xx_means_taken(status: int) -> None:
     """Teams and PagerDuty answer 202, others 200 or 204."""
-    check_answer("teams", HttpAnswer(status), NOW)
+    check_answer(status)
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
 def test_what_may_succeed_later_is_retryable_with_its_wait(status: int) -> None:
     """The wait that the receiver asks for reaches the queue."""
     with pytest.raises(DeliveryRetryable) as error:
-        check_answer("teams", HttpAnswer(status, {"retry-after": "17"}), NOW)
+        check_answer(status, retry_after="17")
     assert 17 == error.value.retry_after_seconds
 
 
@@ -40,7 +47,7 @@ def test_what_may_succeed_later_is_retryable_with_its_wait(status: int) -> None:
 def test_everything_else_is_refused_and_says_what_to_do(status: int) -> None:
     """Redirects too: a login page that answers 200 is not a delivery."""
     with pytest.raises(DeliveryRefused, match=rf"^teams: it answered {status}: .{{10,}}"):
-        check_answer("teams", HttpAnswer(status), NOW)
+        check_answer(status)
 
 
 @pytest.mark.parametrize(

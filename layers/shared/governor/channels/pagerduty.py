@@ -7,6 +7,7 @@ Limits: summary 1,024 characters, deduplication key 255, 512 KB an event
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 
@@ -57,7 +58,7 @@ class PagerDutyChannel(HttpsChannel):
         if not self.takes(message):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
         event = pagerduty_event(message)
-        self.post({"routing_key": self._routing_key, **event})
+        self.post(json.dumps({"routing_key": self._routing_key, **event}))
         return Delivered(message.delivery_key, thread=str(event["dedup_key"]))
 
 

@@ -148,7 +148,7 @@ class SlackWebhookChannel(HttpsChannel):
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
-        answer = self.post({**_content(message, interactive=False), **_NO_PREVIEWS})
+        answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
         if answer.body.strip() != b"ok":
             raise DeliveryRefused(
                 "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME

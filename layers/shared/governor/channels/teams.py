@@ -29,7 +29,7 @@ class TeamsChannel(HttpsChannel):
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. A workflow gives its messages no id, so it is the message's own."""
-        self.post(teams_envelope(message))
+        self.post(json.dumps(teams_envelope(message)))
         return Delivered(message.delivery_key)
 
 

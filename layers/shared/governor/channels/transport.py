@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -32,14 +31,11 @@ class HttpsChannel(Channel):
         self._https = https
         self._clock = clock
 
-    def post(self, document: object) -> HttpAnswer:
-        """Raises: DeliveryError unless it was taken."""
-        return self.post_body(json.dumps(document).encode(), {})
-
-    def post_body(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        """Raises: DeliveryError unless it was taken."""
-        answer = post(self._https, self.name, self._url, body, headers)
-        check_answer(self.name, answer, self._clock.now())
+    def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
+        """Raises: DeliveryError unless it was taken, with 2xx."""
+        answer = post(self._https, self.name, self._url, body.encode(), headers)
+        if not 200 <= answer.status < 300:
+            raise failure(self.name, answer, self._clock.now())
         return answer
 
 
@@ -67,12 +63,6 @@ def https_url(url: str, channel: str) -> str:
             f"the address of the channel {channel} must be a whole https:// URL without user name or spaces"
         )
     return url
-
-
-def check_answer(channel: str, answer: HttpAnswer, now: datetime) -> None:
-    """Returns for 2xx. Raises: DeliveryError, as `failure` says."""
-    if not 200 <= answer.status < 300:
-        raise failure(channel, answer, now)
 
 
 def failure(

@@ -41,9 +41,9 @@ class WebhookChannel(HttpsChannel):
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The delivery id is the same when the same message is sent again."""
-        body = json.dumps(webhook_document(message), separators=(",", ":")).encode()
-        signature = sign_webhook(self._secrets, body, self._clock.now())
-        self.post_body(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
+        body = json.dumps(webhook_document(message), separators=(",", ":"))
+        signature = sign_webhook(self._secrets, body.encode(), self._clock.now())
+        self.post(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})
         return Delivered(message.delivery_key)
 
 
