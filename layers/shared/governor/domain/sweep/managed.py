@@ -161,20 +161,15 @@ def managed_alert(
         "governed": governed,
         "unpriced": f"; the price of {unknown} of them is not known" if unknown else "",
         "advice": advice,
-        "listed": bullets([_member_line(member, owner, now) for member in idle], _NAMED),
+        "listed": bullets(
+            [f"{named(one.instance)}: idle since {clock(one.since, owner.time_zone, now)}" for one in idle],
+            _NAMED,
+        ),
     }
-    dedup_id = f"managed-{short_hash(str(target), *_key(home), owner.name, owner.project)}-{iso(now)}"
+    dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
     return written("managed", target, dedup_id, now, facts, words, owner=owner)
 
 
 def group_key(target: Target, home: Home, owner: Owner) -> str:
-    return f"managed#{target}#{short_hash(*_key(home), owner.name, owner.project)}"
-
-
-def _key(home: Home) -> tuple[str, str, str, str]:
-    return home.kind.value, home.service, home.name, home.cluster
-
-
-def _member_line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
-    one, since = member.instance, clock(member.since, owner.time_zone, now)
-    return f"{named(one)}: idle since {since}"
+    parts = home.kind.value, home.service, home.name, home.cluster, owner.name, owner.project
+    return f"managed#{target}#{short_hash(*parts)}"
