@@ -14,7 +14,7 @@ from itertools import count
 from math import ceil, log, sqrt
 
 from evaluation.shares import interval, upper_bound
-from governor.domain.alerts.owner import UNASSIGNED
+from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule

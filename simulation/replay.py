@@ -16,7 +16,7 @@ from decimal import Decimal
 from heapq import heapify, heappop, heappush
 from math import ceil
 
-from governor.domain.alerts.owner import owner_of
+from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.evidence import MetricSource, Window, window_before

@@ -16,7 +16,7 @@ import pytest
 
 from governor.channels.registry import Registry
 from governor.contracts.events import WARNINGS
-from governor.domain.alerts.owner import NOBODY
+from governor.domain.alerts.alert import NOBODY
 from governor.domain.approvals.messages import STEP_TEXT
 from governor.domain.episode.plan import MAIN_STEPS, Step
 from governor.domain.events.interruption import RESPONSES, Cause, HookAnswer, HookState, Warned

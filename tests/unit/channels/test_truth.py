@@ -25,8 +25,7 @@ from governor.channels.slack_blocks import slack_blocks, slack_text
 from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import Alert, alert_document
-from governor.domain.alerts.owner import Owner
+from governor.domain.alerts.alert import Alert, Owner, alert_document
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.approvals.messages import (
     Stage,

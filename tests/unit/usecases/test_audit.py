@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from governor.adapters.table.dynamodb import packed
 from governor.contracts.events import changes_of
-from governor.domain.alerts.owner import short_hash
+from governor.domain.alerts.alert import short_hash
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.audit import Change
 from governor.domain.episode.episode import EpisodeRef, Outcome

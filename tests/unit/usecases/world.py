@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from governor.adapters.catalogue import ShippedCatalogue
+from governor.domain.alerts.alert import owner_of
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.alerts.owner import owner_of
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from governor.domain.alerts.owner import short_hash
+from governor.domain.alerts.alert import short_hash
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.units import UtcDatetime, iso
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from governor.domain.alerts.owner import Owner
+from governor.domain.alerts.alert import Owner
 from governor.domain.instance import managed_by
 from governor.domain.sweep.managed import (
     BatchEnvironment,

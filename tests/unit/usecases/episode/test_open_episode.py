@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.alerts.owner import owner_of
+from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.messages import Stage, stage_alert
 from governor.domain.episode.episode import Outcome, Phase

@@ -11,8 +11,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-from governor.domain.alerts.alert import Alert, AlertKind, Severity
-from governor.domain.alerts.owner import NOBODY, Owner
+from governor.domain.alerts.alert import NOBODY, Alert, AlertKind, Owner, Severity
 from governor.domain.instance import Instance, Target
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, day_and_time, deadline, full_stop, people, sentence, usd

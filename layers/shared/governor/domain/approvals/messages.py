@@ -13,9 +13,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.alerts.alert import Alert, AlertKind, Section, Severity
+from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Section, Severity
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.alerts.owner import UNASSIGNED, Owner
 from governor.domain.alerts.templates import said, written
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase

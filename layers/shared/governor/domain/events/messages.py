@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from governor.domain.alerts.alert import Alert, Severity, ids, named, only
-from governor.domain.alerts.owner import Owner
+from governor.domain.alerts.alert import Alert, Owner, Severity, ids, named, only
 from governor.domain.alerts.templates import said, written
 from governor.domain.events.interruption import Checkpoint, HookAnswer, SpotPrice, Warned
 from governor.domain.events.notice import TERMINATED_BEFORE_END, BlockChange, Notice

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from governor.domain.alerts.alert import Alert, named, only
+from governor.domain.alerts.alert import Alert, Owner, named, only, short_hash
 from governor.domain.alerts.alert import Severity as AlertSeverity
-from governor.domain.alerts.owner import Owner, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance

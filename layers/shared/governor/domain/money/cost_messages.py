@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from governor.domain.alerts.alert import Alert, Severity
-from governor.domain.alerts.owner import UNASSIGNED, Owner, short_hash
+from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.money.cost import UNTAGGED, ProjectCost, cost_between, month_end, month_of

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from governor.domain.alerts.alert import Alert, ids, named
-from governor.domain.alerts.owner import Owner, short_hash
+from governor.domain.alerts.alert import Alert, Owner, ids, named, short_hash
 from governor.domain.alerts.templates import said, written
 from governor.domain.instance import Instance, Manager, Target
 from governor.domain.tags import AUTO_SCALING_TAG

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from governor.domain.alerts.alert import Alert, Severity, counted, ids, named, only
-from governor.domain.alerts.owner import Owner
+from governor.domain.alerts.alert import Alert, Owner, Severity, counted, ids, named, only
 from governor.domain.alerts.templates import written
 from governor.domain.evidence import last_reading_end
 from governor.domain.instance import Instance, Target

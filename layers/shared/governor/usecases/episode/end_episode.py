@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor import errors
-from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
-from governor.domain.alerts.owner import short_hash
+from governor.domain.alerts.alert import REPEATS, Alert, AlertKind, short_hash
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.domain.alerts.owner import owner_of
+from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.approvals.messages import notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved

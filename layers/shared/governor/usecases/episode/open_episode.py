@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.alerts.owner import owner_of
+from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of

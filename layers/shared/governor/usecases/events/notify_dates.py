@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from governor.domain.alerts.alert import Alert
-from governor.domain.alerts.owner import Owner, by_owner, owner_of
+from governor.domain.alerts.alert import Alert, Owner, by_owner, owner_of
 from governor.domain.events.messages import block_alert, notice_alert
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
 from governor.domain.instance import Instance, Target

@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 
-from governor.domain.alerts.owner import NOBODY, Owner, by_owner
+from governor.domain.alerts.alert import NOBODY, Owner, by_owner
 from governor.domain.events.interruption import Checkpoint, HookAnswer, HookState, Warned
 from governor.domain.events.messages import elsewhere_alert, mass_alert, warning_alert
 from governor.domain.instance import Instance, Lifecycle

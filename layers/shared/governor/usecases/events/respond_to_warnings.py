@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
-from governor.domain.alerts.owner import owner_of
+from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.events.interruption import LifecycleAction, Warned, decide_checkpoint
 from governor.domain.instance import Instance, Target

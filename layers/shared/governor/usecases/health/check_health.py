@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from governor.domain.alerts.owner import Owner, by_owner, owner_of
+from governor.domain.alerts.alert import Owner, by_owner, owner_of
 from governor.domain.health.health_messages import InstanceFinding, advice_key, health_alerts
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from governor.domain.alerts.owner import Owner, by_owner, owner_of, short_hash
+from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
