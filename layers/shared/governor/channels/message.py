@@ -54,9 +54,8 @@ class Message(Words):
     """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
     text that anybody who can launch an instance chooses.
 
-    Reading order: title, `happens` (what happens by itself, and by when), `lead`, `sections`, the link and
-    the answers; then whatever may be folded: `details`, `evidence`, and `why` somebody gets it. `acts` says
-    that something happens to the instance unless somebody prevents it. `data` are the exact figures.
+    Reading order: title, `happens`, `lead`, `sections`, the link and the answers; then whatever may be
+    folded: `details`, `evidence`, and `why` somebody gets it. `data` are the exact figures.
 
     `link` leads to the approval page or the record; it may be personal, so that a message is made for one
     recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an

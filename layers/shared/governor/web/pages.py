@@ -193,20 +193,16 @@ def _latest(view: ApprovalView) -> str:
 
 
 @pass_context
-def _when_here(context: Context, moment: UtcDatetime | None) -> str:
-    return _when(moment, context["episode"].time_zone)
-
-
-def _when(moment: UtcDatetime | None, zone: str) -> str:
+def _when(context: Context, moment: UtcDatetime | None) -> str:
     """Return a moment of a record with its date, in the zone of those who were asked."""
     if moment is None:
         return ""
-    day = moment.astimezone(ZoneInfo(zone)).date()
-    return f"{day} {clock(moment, zone, moment).partition(' ')[2]}"
+    zone = context["episode"].time_zone
+    return f"{moment.astimezone(ZoneInfo(zone)).date()} {clock(moment, zone, moment).partition(' ')[2]}"
 
 
 TEMPLATES.filters.update(
-    when=_when_here,
+    when=_when,
     step=messages.STEP_TEXT.__getitem__,
     readable=messages.readable,
     usd=usd,
