@@ -20,9 +20,8 @@ from math import nan
 from evaluation.bins import BINS_PER_HOUR, holes
 from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Protection, Shape, Target
-from governor.domain.parts import in_parts
 from governor.domain.policy.policy import Policy
-from governor.domain.units import Usd, as_utc
+from governor.domain.units import Usd, as_utc, in_parts
 from governor.ports import (
     Catalogue,
     InstanceReader,

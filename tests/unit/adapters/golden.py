@@ -113,7 +113,7 @@ def _write_episodes(table: Any) -> None:
     # One that is over, with everything that can be noted on the way.
     _open(table, 0, episode(1, "approval-0", IDS[0]))
     table.note_first_yes("approval-0", decision(Answer.APPROVE, "bob", "bob@example.com"))
-    table.settle("approval-0", decision(Answer.APPROVE, "ada", "ada@example.com"), None)
+    table.settle("approval-0", decision(Answer.APPROVE, "ada", "ada@example.com"))
     one = ref(1, IDS[0])
     table.clear_step(one, "stop", NOW)
     table.note_step(one, "stop", NOW)
@@ -140,7 +140,7 @@ def _write_episodes(table: Any) -> None:
     # Questions that ended in other ways, and holds.
     for number, answer in ((3, Answer.KEEP), (4, Answer.EXEMPT)):
         _open(table, number, episode(1, f"approval-{number}", IDS[number]))
-        table.settle(f"approval-{number}", decision(answer), None)
+        table.settle(f"approval-{number}", decision(answer))
     _open(table, 5, episode(1, "approval-5", IDS[5]))
     table.void("approval-5", "nobody answered", expired=True, outcome="expired")
     _open(table, 6, episode(1, "approval-6", IDS[6]))

@@ -459,7 +459,7 @@ def test_a_token_is_bound_to_a_pending_question(opened: StateTable) -> None:
 def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: StateTable) -> None:
     """Nothing is bound any more; the caller sees the decision and can answer its task at once."""
     opened.await_answer("approval-1", "token-1", "ask", NOW)
-    opened.settle("approval-1", decision(Answer.APPROVE), None)
+    opened.settle("approval-1", decision(Answer.APPROVE))
 
     approval = opened.await_answer("approval-1", "token-2", "remind", NOW)
 
@@ -478,18 +478,12 @@ def test_an_answer_is_kept_with_its_hold(
     opened: StateTable, answer: Answer, status: ApprovalStatus, hold: Hold
 ) -> None:
     """A keep snoozes, an exemption exempts, an approval holds nothing; the lock stays with the workflow."""
-    settled = opened.settle("approval-1", decision(answer), None)
+    settled = opened.settle("approval-1", decision(answer))
 
     assert (status, decision(answer)) == (settled.status, settled.decision)
     assert settled == opened.approval("approval-1")
     record = opened.record(TARGET, INSTANCE_ID)
     assert (hold, ref()) == (record.hold, record.open_episode)
-
-
-def test_the_time_given_goes_before_the_answers_own(opened: StateTable) -> None:
-    """`hold_until` is what the policy made of the wish."""
-    opened.settle("approval-1", decision(Answer.KEEP), NOW + timedelta(hours=1))
-    assert opened.record(TARGET, INSTANCE_ID).hold.snoozed_until == NOW + timedelta(hours=1)
 
 
 @pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
@@ -498,7 +492,7 @@ def test_an_answer_that_would_hold_nothing_is_refused(opened: StateTable, answer
     empty = replace(decision(answer), keep_until=None, reason="  ")
 
     with pytest.raises(DecisionRefused):
-        opened.settle("approval-1", empty, None)
+        opened.settle("approval-1", empty)
 
     approval = opened.approval("approval-1")
     assert approval is not None
@@ -507,11 +501,11 @@ def test_an_answer_that_would_hold_nothing_is_refused(opened: StateTable, answer
 
 def test_a_question_is_answered_once(opened: StateTable) -> None:
     """The second answer loses, whatever it says, and leaves no trace."""
-    opened.settle("approval-1", decision(Answer.APPROVE, "ada"), None)
+    opened.settle("approval-1", decision(Answer.APPROVE, "ada"))
 
     for answer in STATUS_AFTER:
         with pytest.raises(ConflictError):
-            opened.settle("approval-1", decision(answer, "bob"), None)
+            opened.settle("approval-1", decision(answer, "bob"))
     with pytest.raises(ConflictError):
         opened.void("approval-1", "woke up", expired=False)
 
@@ -531,7 +525,7 @@ def test_a_void_question_takes_no_answer(opened: StateTable, expired: bool, stat
     assert (status, "work resumed", "woke-up") == (voided.status, voided.void_reason, voided.void_outcome)
     assert voided == opened.approval("approval-1")
     with pytest.raises(ConflictError):
-        opened.settle("approval-1", decision(Answer.EXEMPT), None)
+        opened.settle("approval-1", decision(Answer.EXEMPT))
     with pytest.raises(ConflictError):
         opened.void("approval-1", "again", expired=expired)
     assert Hold() == opened.record(TARGET, INSTANCE_ID).hold
@@ -543,7 +537,7 @@ def test_an_unknown_approval_is_not_found(table: StateTable) -> None:
     with pytest.raises(NotFound):
         table.await_answer("no-such", "token", "ask", NOW)
     with pytest.raises(NotFound):
-        table.settle("no-such", decision(Answer.APPROVE), None)
+        table.settle("no-such", decision(Answer.APPROVE))
     with pytest.raises(NotFound):
         table.void("no-such", "?", expired=False)
     assert table.approval("no-such") is None
@@ -608,7 +602,7 @@ def test_the_first_of_two_approvals_is_noted_once(opened: StateTable) -> None:
 
     assert first == opened.note_first_yes("approval-1", first).first_yes
     assert first == opened.note_first_yes("approval-1", second).first_yes
-    settled = opened.settle("approval-1", second, None)
+    settled = opened.settle("approval-1", second)
     assert (first, second) == (settled.first_yes, settled.decision)
 
 
@@ -674,7 +668,7 @@ def test_a_hold_of_the_release_before_counts_beside_the_present_one(
 @pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
 def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Answer) -> None:
     """Fourteen functions write there; holds have a partition of their own (`test_rights.py`)."""
-    opened.settle("approval-1", decision(answer), None)
+    opened.settle("approval-1", decision(answer))
     opened.snooze(TARGET, "i-0000000a", NOW)
     kept, record = held(opened), keys.instance(TARGET, INSTANCE_ID)
 
@@ -694,7 +688,7 @@ def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Ans
 def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
     """The release before reads the record alone; so does a function that an update has not reached."""
     opened.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=1))
-    opened.settle("approval-1", decision(Answer.EXEMPT), None)
+    opened.settle("approval-1", decision(Answer.EXEMPT))
     before = held(opened)
     opened._table.write(delete(keys.holds(TARGET, INSTANCE_ID)[0]))
 

@@ -128,7 +128,7 @@ class BothTables(RuleBasedStateMachine):
     )
     def settle(self, which: tuple[str, int], answer: Answer, by: str) -> None:
         """Answers."""
-        answered = self.both(lambda table: table.settle(approval_id(*which), decision(answer, by), None))
+        answered = self.both(lambda table: table.settle(approval_id(*which), decision(answer, by)))
         self._won(which, answered)
 
     @rule(which=asked, expired=st.booleans())
@@ -298,7 +298,7 @@ def test_of_many_answers_at_once_one_counts(table: StateTable) -> None:
     table.save_opened(episode())
     answers = [*(decision(answer, f"p{n}") for n, answer in enumerate([*STATUS_AFTER] * 3))]
     steps: list[Callable[[], bool]] = [
-        lambda answer=answer: wins(lambda: table.settle("approval-1", answer, None))  # type: ignore[misc]
+        lambda answer=answer: wins(lambda: table.settle("approval-1", answer))  # type: ignore[misc]
         for answer in answers
     ]
     steps.append(lambda: wins(lambda: table.void("approval-1", "expired", expired=True)))

@@ -270,5 +270,5 @@ def test_a_token_never_reaches_a_log(table: StateTable, caplog: pytest.LogCaptur
         table.take_lock(ref())
         table.save_opened(episode())
         table.await_answer("approval-1", "secret-task-token", "ask", NOW)
-        table.settle("approval-1", decision(Answer.APPROVE), None)
+        table.settle("approval-1", decision(Answer.APPROVE))
     assert "secret-task-token" not in caplog.text

@@ -206,7 +206,7 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
 def test_a_press_after_a_yes_that_was_given_elsewhere_offers_a_hold() -> None:
     """Its message still shows the buttons of the question; whoever presses one learns what there is to do."""
     slack = Slack()
-    slack.world.state.settle(APPROVAL_ID, slack.world.approval, None)
+    slack.world.state.settle(APPROVAL_ID, slack.world.approval)
     slack.press("approve")
 
     assert "alice@example.com" in slack.said[0][2]

@@ -303,7 +303,7 @@ def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
     post = Post(phase=Phase.CLOSED if closed else Phase.ASKING)
     if not closed:
         yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
-        post.world.state.settle(APPROVAL_ID, yes, None)
+        post.world.state.settle(APPROVAL_ID, yes)
     late = stage_alert(stored(post), Stage.REMIND, NOW, EVIL)
 
     assert replace(late, link=None) == vouch(post.world)(sealed(late)).alert

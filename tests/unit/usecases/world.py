@@ -167,7 +167,7 @@ class World:
         open_for = -READABLE if self.on_expiry == "act" else timedelta(hours=1)
         self.state.await_answer(APPROVAL_ID, "token", "ask", NOW + open_for)
         if self.decide:
-            self.state.settle(APPROVAL_ID, self.approval, None)
+            self.state.settle(APPROVAL_ID, self.approval)
         steps = self._stored().plan.steps
         if self.phase is Phase.ACTING and steps:
             self.let_through(steps[0])

@@ -15,8 +15,7 @@ from governor.adapters.clients import Adapter
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.evidence import Window, peak
 from governor.domain.instance import Target
-from governor.domain.parts import in_parts
-from governor.domain.units import as_utc
+from governor.domain.units import as_utc, in_parts
 from governor.errors import CloudError
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 

@@ -21,9 +21,8 @@ from governor.domain.instance import (
     Target,
     Volume,
 )
-from governor.domain.parts import in_parts
 from governor.domain.policy.policy import TagMatch
-from governor.domain.units import as_utc
+from governor.domain.units import as_utc, in_parts
 from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
 from governor.ports import Snapshot
 

@@ -29,10 +29,9 @@ from governor.domain.approvals.messages import cause_of, notice_until
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
-from governor.domain.parts import in_parts
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import ApprovalRule
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, in_parts
 from governor.errors import CloudError
 from governor.ports import Clock, Policies
 from governor.stores import StateTable

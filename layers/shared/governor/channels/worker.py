@@ -18,7 +18,7 @@ from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.channels.vouch import AlertRefused
 from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert, AlertKind
 from governor.domain.alerts.delivery import Again, Flush, Queued
-from governor.domain.parts import in_parts
+from governor.domain.units import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock
 from governor.stores import Deliveries

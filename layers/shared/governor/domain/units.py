@@ -1,11 +1,13 @@
-"""Names for the units that cross module boundaries, so that a bare number never does."""
+"""Names for the units that cross module boundaries, so that a bare number never does; lists cut in parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+Item = TypeVar("Item")
 Usd = Annotated[Decimal, "US dollars"]
 UsdPerHour = Annotated[Decimal, "US dollars per hour"]
 Percent = Annotated[float, "0 to 100"]
@@ -51,3 +53,9 @@ def money(amount: Decimal, places: int = 2) -> str:
 def printable(text: str) -> str:
     """One line: whitespace, control characters and marks of direction become single spaces."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
+    """All items in their order, in parts of `most` and a last one of what is left; none of no items."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]

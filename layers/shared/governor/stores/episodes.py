@@ -14,7 +14,7 @@ from governor.domain.approvals.approval import (
     ApprovalStatus,
     Decision,
     first_approval,
-    hold_after,
+    hold_of,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
@@ -278,13 +278,13 @@ class Episodes(Store):
         self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self._existing(approval_id)
 
-    def settle(self, approval_id: str, decision: Decision, hold_until: datetime | None) -> Approval:
+    def settle(self, approval_id: str, decision: Decision) -> Approval:
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
 
         Raises: ConflictError when it is no longer pending, NotFound.
         """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        return self._decide(approval_id, changes, hold_after(NO_HOLD, decision, hold_until))
+        return self._decide(approval_id, changes, hold_of(decision))
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
         """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Raises: ConflictError, NotFound."""

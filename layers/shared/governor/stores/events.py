@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from governor.domain.events.notice import Notice
 from governor.domain.instance import Target
-from governor.domain.parts import in_parts
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.errors import CloudError, ConflictError
 from governor.stores.keys import target_pk
 from governor.stores.table import (

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
-from governor.domain.parts import in_parts
+from governor.domain.units import in_parts
 from governor.errors import ConflictError, GovernorError
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from governor.domain.approvals.approval import (
     can_hold,
     check_decision,
     check_hold,
-    hold_after,
+    hold_of,
 )
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, Phase, Terms
@@ -186,30 +186,24 @@ def test_what_acts_unless_it_is_held_can_be_held(
     assert not can_hold(begun, question, NOW)
 
 
-STANDING = Hold(snoozed_until=NOW + SECOND, exempt_reason="licence server")
-
-
 @pytest.mark.parametrize(
-    ("decision", "until", "stands"),
+    ("decision", "stands"),
     [
-        (said(Answer.APPROVE), None, STANDING),
-        (said(Answer.HOLD), None, STANDING),
-        (said(Answer.KEEP, keep_until=NOW + MONTH), None, replace(STANDING, snoozed_until=NOW + MONTH)),
-        (said(Answer.KEEP, keep_until=NOW + MONTH), NOW, replace(STANDING, snoozed_until=NOW)),
-        (said(Answer.KEEP), None, None),
-        (said(Answer.EXEMPT, reason=" demo "), None, replace(STANDING, exempt_reason=f"demo (link:{ALICE})")),
-        (said(Answer.EXEMPT), None, None),
+        (said(Answer.APPROVE), Hold()),
+        (said(Answer.HOLD), Hold()),
+        (said(Answer.KEEP, keep_until=NOW + MONTH), Hold(snoozed_until=NOW + MONTH)),
+        (said(Answer.KEEP), None),
+        (said(Answer.EXEMPT, reason=" demo "), Hold(exempt_reason=f"demo (link:{ALICE})")),
+        (said(Answer.EXEMPT), None),
     ],
 )
-def test_an_answer_changes_its_own_part_of_what_stands(
-    decision: Decision, until: Any, stands: Hold | None
-) -> None:
+def test_an_answer_says_its_own_part_of_what_stands(decision: Decision, stands: Hold | None) -> None:
     """Without its date or its reason it would hold nothing, so it is refused."""
     if stands is None:
         with pytest.raises(DecisionRefused):
-            hold_after(STANDING, decision, until)
+            hold_of(decision)
     else:
-        assert stands == hold_after(STANDING, decision, until)
+        assert stands == hold_of(decision)
 
 
 ONE, TWO = (Terms(people_needed=needed, known_people=frozenset({ALICE, BOB})) for needed in (1, 2))

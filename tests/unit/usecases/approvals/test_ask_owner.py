@@ -154,7 +154,7 @@ def test_a_message_that_no_channel_took_is_sent_again_by_a_retry() -> None:
 def test_an_answer_between_two_stages_goes_to_the_new_token() -> None:
     """The earlier one no longer waits; nobody is told what is decided."""
     world = World(decide=False)
-    world.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW), None)
+    world.state.settle(APPROVAL_ID, Decision(Answer.APPROVE, "someone", "page", NOW))
     world.workflow.waiting.add("second")
     ask_owner(world)(world.ref, Stage.REMIND, "second")
 

@@ -30,7 +30,7 @@ def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None
     decision = Decision(
         answer, "link:a@example.com", "page", NOW, NOW + timedelta(days=1), "licence server", "a@example.com"
     )
-    world.state.settle(APPROVAL_ID, decision, None)
+    world.state.settle(APPROVAL_ID, decision)
 
     assert said == ConcludeApproval(world.state)(world.ref)["decision"]
     approval = world.state.approval(APPROVAL_ID)

@@ -314,7 +314,7 @@ def test_a_keep_that_lost_to_a_yes_becomes_a_hold() -> None:
     settle = world.state.settle
 
     def slow(*arguments: object) -> object:
-        settle(APPROVAL_ID, Decision(Answer.APPROVE, f"link:{ALICE}", "page", NOW, person=ALICE), None)
+        settle(APPROVAL_ID, Decision(Answer.APPROVE, f"link:{ALICE}", "page", NOW, person=ALICE))
         return settle(*arguments)  # type: ignore[arg-type]
 
     world.state.settle = slow  # type: ignore[method-assign, assignment]

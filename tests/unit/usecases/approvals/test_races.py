@@ -39,7 +39,7 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
 
     def first() -> None:
         if theirs is not None:
-            world.state.settle(approval_id, theirs, theirs.keep_until)
+            world.state.settle(approval_id, theirs)
 
     state: Any = Beaten(world.state, first)
     decide = Decide(state, world.workflow, world.clock, world.announcer, lambda: world.policies)

@@ -65,7 +65,7 @@ def answered(world: World, outcome: Outcome) -> World:
         world.state.void(APPROVAL_ID, "said so", expired=expired, outcome=outcome.value)
     else:
         until = NOW + timedelta(days=1)
-        world.state.settle(APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server"), until)
+        world.state.settle(APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server"))
     return world
 
 

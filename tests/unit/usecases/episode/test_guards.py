@@ -230,7 +230,7 @@ def test_a_no_is_a_no(answer: Answer, extra: dict[str, object], status: str) -> 
     """Kept and exempted instances are not touched, whatever starts the step."""
     world = World(decide=False)
     decision = Decision(answer, "someone", "page", NOW, **extra)  # type: ignore[arg-type]
-    world.state.settle(APPROVAL_ID, decision, decision.keep_until)
+    world.state.settle(APPROVAL_ID, decision)
 
     with pytest.raises(SafetyError, match=f"the approval is {status}"):
         world.guards.clear(world.ref, Step.STOP)

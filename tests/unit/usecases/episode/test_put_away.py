@@ -197,7 +197,7 @@ def two_yes(first: str | None, second: str | None) -> World:
         decide=False,
     )
     world.state.note_first_yes(APPROVAL_ID, yes(first))
-    world.state.settle(APPROVAL_ID, yes(second), None)
+    world.state.settle(APPROVAL_ID, yes(second))
     return world
 
 

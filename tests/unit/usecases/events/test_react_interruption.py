@@ -655,7 +655,7 @@ def test_an_end_in_years_keeps_nobody_from_anything_for_long() -> None:
 def test_a_question_that_was_just_approved_is_not_acted_on_under_the_checkpoint() -> None:
     """The yes was faster than the warning: recheck and stop refuse, and the episode is interrupted."""
     world = WarnedWorld(changes={"spot_request_id": "sir-1"})
-    world.world.state.settle(APPROVAL_ID, world.world.approval, None)
+    world.world.state.settle(APPROVAL_ID, world.world.approval)
 
     assert not world.interruption(world.warned()).voided
 

@@ -201,7 +201,7 @@ def test_a_running_workflow_is_never_called_dead() -> None:
 def test_a_decision_is_kept_when_its_workflow_died() -> None:
     """What a person said is a record; the episode closes all the same."""
     world, instance_id, ref = asked()
-    world.state.settle(approval_id_of(instance_id), decision(), None)
+    world.state.settle(approval_id_of(instance_id), decision())
     world.workflow.executions[ref.execution_name] = False
     world.sweep(61)
 

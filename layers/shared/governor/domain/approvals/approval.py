@@ -14,7 +14,7 @@ from enum import StrEnum
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
-from governor.domain.sweep.verdict import Hold
+from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import UtcDatetime, as_utc
 from governor.domain.wording import clock, people
 from governor.errors import DecisionRefused, TooLate
@@ -178,23 +178,22 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         raise DecisionRefused(why, status=status)
 
 
-def hold_after(hold: Hold, decision: Decision, hold_until: datetime | None) -> Hold:
-    """Return the standing answer about the instance after this decision.
+def hold_of(decision: Decision) -> Hold:
+    """Return what the answer says of the instance from now on.
 
     Raises:
         DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
     """
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
-        return hold
+        return NO_HOLD
     if decision.answer is Answer.KEEP:
-        until = hold_until or decision.keep_until
-        if until is None:
+        if decision.keep_until is None:
             raise DecisionRefused(_KEEP_NEEDS_A_DATE)
-        return Hold(snoozed_until=as_utc(until), exempt_reason=hold.exempt_reason)
+        return Hold(snoozed_until=as_utc(decision.keep_until))
     reason = (decision.reason or "").strip()
     if not reason:
         raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
-    return Hold(snoozed_until=hold.snoozed_until, exempt_reason=f"{reason} ({decision.by})")
+    return Hold(exempt_reason=f"{reason} ({decision.by})")
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:

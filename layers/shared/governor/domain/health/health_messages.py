@@ -11,8 +11,7 @@ from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import Bottleneck, Finding, Severity
 from governor.domain.instance import Instance
-from governor.domain.parts import in_parts
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.domain.wording import clock
 
 _LINES = 20

@@ -14,12 +14,12 @@ from governor.domain.approvals.approval import (
     acts_by_itself,
     check_decision,
     check_hold,
-    hold_after,
+    hold_of,
 )
 from governor.domain.approvals.messages import first_yes_alert
 from governor.domain.approvals.terms import check_terms, stricter, terms_of
 from governor.domain.episode.episode import Episode, Terms
-from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound, TooLate
 from governor.ports import Announcer, Clock, Policies, Workflow, policy_or_base
@@ -109,7 +109,7 @@ class Decide:
             if stored.first_yes is not None and stored.first_yes.person == decision.person:
                 return Decided(stored, delivered=True, needs_another=True)
         try:
-            settled = self.state.settle(approval_id, decision, decision.keep_until)
+            settled = self.state.settle(approval_id, decision)
         except ConflictError:
             return self._lost(approval_id, decision)
         # Before the first task waits there is nobody to hand it to; that task finds it in the table.
@@ -123,7 +123,7 @@ class Decide:
         if _repeats(approval.brake, brake):
             return held
         self._check_terms(episode, decision)
-        standing = hold_after(NO_HOLD, decision, None)
+        standing = hold_of(decision)
         try:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, decision)

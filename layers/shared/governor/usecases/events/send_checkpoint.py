@@ -15,8 +15,7 @@ from itertools import zip_longest
 from governor.domain.events.interruption import HookAnswer, HookState
 from governor.domain.events.messages import checkpoint_failed_alert
 from governor.domain.instance import Target
-from governor.domain.parts import in_parts
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, in_parts
 from governor.errors import CloudError, Unavailable
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.events.notify_warning import Case, Notified
