@@ -29,11 +29,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+
+from governor.domain.alerts import templates
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYER = ROOT / "layers" / "shared" / "governor"
@@ -53,8 +56,8 @@ TESTS = (
     *("tests/unit/channels/test_vouch.py", "tests/unit/channels/test_dispatch.py"),
 )
 """Of the rooms that these files are in, and of what they are made for: tests far away notice nothing else."""
-LOST = ("_losses", "_launched_with", "_stays")
-"""Functions whose texts count, too: what the page says is lost, and what stays."""
+LOST = {"_losses": "losses", "_stays": "stays"}
+"""Functions whose texts count, too, and their templates: what the page says is lost, and what stays."""
 SURVIVED, NOTICED, BROKEN = 0, 1, 3
 _PAIRS: list[tuple[type, type]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq)]
 _PAIRS += [
@@ -144,12 +147,26 @@ def variants(node: ast.AST, scope: str) -> Iterator[ast.AST]:
             yield ast.Constant(not value)
         case ast.Constant(value=int() as number):
             yield ast.Constant(number + 1)
+        case ast.Constant(value=str() as text) if text and text == LOST.get(scope):
+            yield from map(ast.Constant, changed_templates(text))
         case ast.Constant(value=str() as text) if text and scope in LOST:
             yield ast.Constant("")
         case ast.Name(id=name, ctx=ast.Load()) if name in _OTHER_NAME:
             yield _with(node, id=_OTHER_NAME[name])
         case ast.Tuple(ctx=ast.Load(), elts=elts) | ast.List(ctx=ast.Load(), elts=elts) | ast.Set(elts=elts):
             yield from (_with(node, elts=[*elts[:place], *elts[place + 1 :]]) for place in range(len(elts)))
+
+
+def changed_templates(name: str) -> dict[str, list[str]]:
+    """The template without one of its lines, or without one of their conditions, each by its name."""
+    lines, found = templates._templates()[name], {}
+    for place, line in enumerate(lines[1:], 1):
+        found[f"without {line}"] = [*lines[:place], *lines[place + 1 :]]
+        conditions = list(takewhile(lambda word: word.startswith(("?", "!")), line.split(" ")))
+        for which, condition in enumerate(conditions):
+            rest = " ".join([*conditions[:which], *line.split(" ")[which + 1 :]])
+            found[f"always {condition}: {line}"] = [*lines[:place], rest, *lines[place + 1 :]]
+    return found
 
 
 def _with(node: ast.AST, **changed: object) -> ast.AST:
@@ -187,6 +204,8 @@ def plant(mutant: Mutant) -> None:
     """Exchange the code of the function in this process."""
     tree, place, new = list(changes(mutant.file))[mutant.number]
     place.put(new)
+    for name in LOST.values():
+        templates._templates().update(changed_templates(name))  # type: ignore[attr-defined]
     _exchange(mutant.file, tree, {mutant.scope})
 
 

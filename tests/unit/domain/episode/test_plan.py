@@ -377,8 +377,10 @@ def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only(
         "its place in the placement group trainers",
         "user data, if it has any: no copy is kept, because it may hold secrets",
     } <= set(ends.losses)
-    assert not any("user data" in loss or "network" in loss for loss in stops.losses)
+    assert not any("user data" in loss or "network" in loss or "group" in loss for loss in stops.losses)
     assert stops.stays[-1].endswith("free capacity of its type in the placement group trainers")
+    assert (1, 0) == tuple(sum("capacity" in stay for stay in plan.stays) for plan in (stops, ends))
+    assert ("Stopping", "Terminating") == (stops.doing, ends.doing)
     assert not any("network" in loss or "group" in loss for loss in unknown.losses)
 
 
