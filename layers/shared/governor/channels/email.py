@@ -74,7 +74,6 @@ class EmailChannel(Channel):
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
-    """The mail: text, and HTML with the picture inside where there is one."""
     picture = message.picture_png
     text, page = _fitting(message)
     mail = EmailMessage(policy=SMTP)

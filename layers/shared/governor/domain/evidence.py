@@ -151,7 +151,6 @@ def readings(series: Series) -> list[float]:
 
 
 def peak(series: Series) -> float | None:
-    """The largest reading, `None` where there is none at all."""
     return max(readings(series), default=None)
 
 

@@ -76,7 +76,6 @@ def _render(template: str, form: Form, **values: object) -> str:
 
 
 def approval_page(view: ApprovalView, form: Form) -> str:
-    """Return the question, or the record once it is answered."""
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day

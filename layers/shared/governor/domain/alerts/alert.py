@@ -188,7 +188,6 @@ class Alert:
 
     @property
     def why(self) -> str:
-        """Why somebody gets it, as a sentence."""
         if self.owner == UNASSIGNED:
             return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
         project = "" if self.project == UNASSIGNED else f" (project {self.project})"

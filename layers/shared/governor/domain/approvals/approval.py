@@ -135,7 +135,6 @@ def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
 
 
 def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether a hold would be taken now."""
     return acts_by_itself(episode, approval, now) and approval.brake is None and episode.begun_at is None
 
 

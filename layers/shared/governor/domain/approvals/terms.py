@@ -153,7 +153,6 @@ def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
 
 
 def power(answer: Answer, plan: Plan) -> Power:
-    """Return the power that an answer to this plan takes."""
     if answer is Answer.APPROVE:
         return "terminate" if plan.destroys else "stop"
     return "exempt" if answer is Answer.EXEMPT else "keep"

@@ -218,7 +218,6 @@ def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Us
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
-    """Whether a restart came so soon that the stop must count as false."""
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 

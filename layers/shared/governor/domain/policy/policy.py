@@ -554,7 +554,6 @@ class Policy(Section):
         return None
 
     def over(self, window: timedelta) -> Policy:
-        """Return the same policy with another idle window."""
         if window == self.window:
             return self
         return replace(self, idle=replace(self.idle, window_minutes=minutes(window)))
