@@ -22,9 +22,10 @@ from governor.domain.approvals.approval import (
 )
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, Phase, Terms
+from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.verdict import Hold
-from governor.errors import DecisionRefused
+from governor.errors import DecisionRefused, NotAllowed
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
@@ -237,3 +238,20 @@ def test_those_who_approved_are_named_by_their_address_where_it_is_known() -> No
     approval, unknown = asked()[1], replace(said(Answer.APPROVE), person=None)
     both = replace(approval, first_yes=said(Answer.APPROVE, BOB), decision=unknown)
     assert ("nobody", f"{BOB},link:{ALICE}") == (approval.approvers, both.approvers)
+
+
+@pytest.mark.parametrize("answer", [Answer.APPROVE, Answer.EXEMPT])
+def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answer: Answer) -> None:
+    """An exemption stands for good, so today's policy counts; an approval is checked at each step."""
+    world = World(decide=False)
+    people = Ownership(contacts={"people": Contact(emails=(BOB,))}, default_contacts=("people",))
+    world.policies.policy = replace(world.policies.policy, ownership=people)
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    take = partial(decide, APPROVAL_ID, losses_accepted=True)
+
+    if answer is Answer.APPROVE:
+        assert ApprovalStatus.APPROVED is take(decision=said(answer)).approval.status
+    else:
+        with pytest.raises(NotAllowed, match=ALICE):
+            take(decision=said(answer, reason="demo"))
+        assert ApprovalStatus.EXEMPTED is take(decision=said(answer, BOB, reason="demo")).approval.status
