@@ -1,9 +1,9 @@
-"""`make test` and `make check`: the suite, its four parts side by side, since the local cloud mostly waits.
+"""`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly waits.
 
-Integration tests that share one deployed stack are a part, those on engines of their own another. What needs
-no cloud are two of about the same length, so that two cores have work to the end. What the first says is seen
-at once, what the others say after it. The last line sums all up. `--checks` runs the checks that are no
-tests, too, after the second. All other arguments go to every part.
+Integration tests that share a deployed stack are two parts of about the same length, each with a stack of its
+own; those on engines of their own are another. What needs no cloud are two again, so that two cores have work
+to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
+`--checks` runs the checks that are no tests, too, after the second. All other arguments go to every part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import IO
 Command = Sequence[str]
 WHOLE = "not browser and not fuzz"
 PARTS = (
-    f"integration and not apart and {WHOLE}",
+    f"integration and not apart and not remediation and {WHOLE}",
+    f"integration and not apart and remediation and {WHOLE}",
     f"integration and apart and {WHOLE}",
     f"not integration and usecases and {WHOLE}",
     f"not integration and not usecases and {WHOLE}",
@@ -90,9 +91,9 @@ def _passed_on(source: IO[bytes]) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 1 when anything has failed."""
     rest = [one for one in arguments if one != "--checks"]
-    shared, apart, *others = ([sys.executable, "-m", "pytest", "-m", marked, *rest] for marked in PARTS)
+    first, second, *others = ([sys.executable, "-m", "pytest", "-m", marked, *rest] for marked in PARTS)
     checks = [CHECKS] if "--checks" in arguments else []
-    return side_by_side(shared, [apart, *checks], *([part] for part in others))
+    return side_by_side(first, [second, *checks], *([part] for part in others))
 
 
 if __name__ == "__main__":

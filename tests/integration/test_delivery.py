@@ -274,8 +274,11 @@ def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> Non
     await_received(stage, "slack", instance_id)
     name = stage.episode(instance_id).ref.execution_name
     receivers = stage.scene.receivers
-    thread = next(d.thread for d in stage.state.deliveries(name) if d.channel == "slack")
-    assert thread is not None
+
+    def recorded() -> str | None:
+        return next((d.thread for d in stage.state.deliveries(name) if d.channel == "slack"), None)
+
+    thread = stage.eventually(recorded, "no thread is on record")
     pressed = receivers.press(thread, "governor.keep")
     url = link.split("/approvals/")[0] + "/slack/actions"
 

@@ -46,10 +46,14 @@ def test_the_last_line_sums_up_all_parts() -> None:
     assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
 
-@pytest.mark.parametrize("marks", [(), ("usecases",), ("integration",), ("integration", "apart")])
+@pytest.mark.parametrize(
+    "marks", [(), ("usecases",), ("integration",), ("integration", "remediation"), ("integration", "apart")]
+)
 def test_every_test_runs_in_one_part(marks: tuple[str, ...], pytestconfig: pytest.Config) -> None:
     """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
-    known = {name: name in marks for name in ("integration", "apart", "usecases", "browser", "fuzz")}
+    known = {
+        name: name in marks for name in ("integration", "apart", "remediation", "usecases", "browser", "fuzz")
+    }
     running = [eval(part, {}, known) for part in run_tests.PARTS]
     assert 1 == sum(running)
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
