@@ -21,13 +21,21 @@ from typing import IO
 
 Command = Sequence[str]
 WHOLE = "not browser and not fuzz"
-PARTS = (
-    f"integration and not apart and not remediation and {WHOLE}",
-    f"integration and not apart and remediation and {WHOLE}",
-    f"integration and apart and {WHOLE}",
-    f"not integration and usecases and {WHOLE}",
-    f"not integration and not usecases and {WHOLE}",
+CLOUD = ("tests/integration", "tests/local_cloud")
+USE_CASES = (
+    *(f"tests/unit/{name}" for name in ("channels", "functions", "usecases", "web")),
+    "tests/unit/template/test_rights.py",
+    "tests/soak",
 )
+"""What uses the table as roles of functions may, with the test that every right is used, and whole loops."""
+PARTS = (
+    (f"not apart and not remediation and {WHOLE}", *CLOUD),
+    (f"not apart and remediation and {WHOLE}", *CLOUD),
+    (f"apart and {WHOLE}", *CLOUD),
+    (WHOLE, *USE_CASES),
+    (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES))),
+)
+"""The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
 CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template")
 _ONE_AFTER_ANOTHER = """
 import json, subprocess, sys
@@ -91,7 +99,7 @@ def _passed_on(source: IO[bytes]) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 1 when anything has failed."""
     rest = [one for one in arguments if one != "--checks"]
-    first, second, *others = ([sys.executable, "-m", "pytest", "-m", marked, *rest] for marked in PARTS)
+    first, second, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in PARTS)
     checks = [CHECKS] if "--checks" in arguments else []
     return side_by_side(first, [second, *checks], *([part] for part in others))
 

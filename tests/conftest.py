@@ -21,8 +21,6 @@ settings.load_profile("project")
 # What a process needs to run at all. Everything else could decide a test's result on one machine only.
 _KEPT = {"HOME", "LANG", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 _KEPT_PREFIXES = ("COVERAGE", "LC_", "PYTEST", "PYTHON")
-# Whatever uses the table as a function's role may, with the test that every right is used, and whole loops.
-_USE_CASES = {"usecases", "channels", "functions", "web", "test_rights.py", "soak"}
 _ON_THE_LOCAL_CLOUD = ("integration", "browser", "fuzz")
 # Fake on purpose, and the only ones: files of credentials and the metadata service are out of reach too.
 _AWS = {
@@ -42,8 +40,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.apart)
     if "test_remediation.py" in folders:
         item.add_marker(pytest.mark.remediation)
-    if _USE_CASES & folders:
-        item.add_marker(pytest.mark.usecases)
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,18 +46,23 @@ def test_the_last_line_sums_up_all_parts() -> None:
     assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
 
-@pytest.mark.parametrize(
-    "marks", [(), ("usecases",), ("integration",), ("integration", "remediation"), ("integration", "apart")]
-)
-def test_every_test_runs_in_one_part(marks: tuple[str, ...], pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize("marks", [(), ("remediation",), ("apart",)])
+def test_every_test_of_the_cloud_runs_in_one_part(
+    marks: tuple[str, ...], pytestconfig: pytest.Config
+) -> None:
     """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
-    known = {
-        name: name in marks for name in ("integration", "apart", "remediation", "usecases", "browser", "fuzz")
-    }
-    running = [eval(part, {}, known) for part in run_tests.PARTS]
+    known = {name: name in marks for name in ("apart", "remediation", "browser", "fuzz")}
+    running = [eval(marked, {}, known) for marked, *where in run_tests.PARTS if where == [*run_tests.CLOUD]]
     assert 1 == sum(running)
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
+
+
+def test_every_other_test_runs_in_one_part() -> None:
+    """One part runs what it names, and the last what no other one names."""
+    (*_, (_, *named), (_, *left_out)) = run_tests.PARTS
+    assert left_out == [f"--ignore={path}" for path in (*run_tests.CLOUD, *named)]
+    assert all((ROOT / path).exists() for path in (*run_tests.CLOUD, *named))
 
 
 def test_continuous_integration_runs_every_check() -> None:
