@@ -25,6 +25,7 @@ from governor.domain.instance import Target
 from governor.domain.money.cost import Meter
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.breaker import BreakerState, SweepDay
+from governor.domain.sweep.verdict import Hold
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
     NOW,
@@ -151,7 +152,7 @@ def _write_episodes(table: Any) -> None:
     table.close_episode(ref(1, IDS[5]), Outcome.STOPPED, "done", LATER, quiet_until=None, ledger=ended)
     table.settle_entry(ended, LATER + timedelta(minutes=1), false_stop=True)
     table.note_warned(TARGET, {IDS[1]: LATER, INSTANCE_ID: LATER})
-    table.snooze(TARGET, IDS[2], LATER)
+    table.stand(TARGET, IDS[2], Hold(snoozed_until=LATER))
 
 
 def _open(table: Any, number: int, opened: Any, *, asked: bool = True) -> None:

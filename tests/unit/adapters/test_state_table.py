@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable
         table.note_warned(TARGET, {instance_id: later})
     table.set_marked(TARGET, "i-0000000a", NOW)
     table.take_lock(ref(1, "i-0000000b"))
-    table.snooze(TARGET, "i-0000000c", later)
+    table.stand(TARGET, "i-0000000c", Hold(snoozed_until=later))
 
     table.drop_warning(TARGET, INSTANCE_ID, NOW)
     assert later == table.record(TARGET, INSTANCE_ID).warned_until
@@ -628,7 +629,7 @@ def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
 
 def test_a_snooze_holds(table: StateTable) -> None:
     """As a decision to keep does; other holds stay."""
-    table.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=24))
+    table.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=24)))
     assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
 
 
@@ -665,11 +666,56 @@ def test_a_hold_of_the_release_before_counts_beside_the_present_one(
     assert both == held(table)
 
 
+@pytest.mark.parametrize("way", ["settle", "hold", "stand"])
+@pytest.mark.parametrize("kept_in", list(product([None, "shorter", "longer"], repeat=2)))
+def test_no_keep_shortens_a_longer_one(
+    opened: StateTable, way: str, kept_in: tuple[str | None, str | None]
+) -> None:
+    """Whichever of its two places has the longer one, and however the new one comes; the answer counts."""
+    keep, until = decision(Answer.KEEP), NOW + timedelta(days=2)
+    dates = {"shorter": until - timedelta(hours=1), "longer": until + timedelta(hours=1)}
+    places = keys.holds(TARGET, INSTANCE_ID)
+    for key, name in zip(places, kept_in, strict=True):
+        if name is not None:
+            opened._table.write(update(key, {"snoozed_until": dates[name]}))
+    if way == "settle":
+        assert keep == opened.settle("approval-1", keep).decision
+    elif way == "hold":
+        opened.hold(episode(), keep, KEPT, None)
+    else:
+        opened.stand(TARGET, INSTANCE_ID, KEPT)
+
+    stored = [opened._table.read(Hold, key) for key in places]
+    wanted = [Hold(snoozed_until=dates["longer"] if name == "longer" else until) for name in kept_in]
+    assert wanted == stored
+
+
+def test_a_damaged_copy_keeps_nobody_from_keeping(opened: StateTable) -> None:
+    """More functions write the record than the hold itself."""
+    opened._table.write(update(keys.instance(TARGET, INSTANCE_ID), {"snoozed_until": "zzz"}))
+    opened.settle("approval-1", decision(Answer.KEEP))
+    assert KEPT == opened._table.read(Hold, keys.holds(TARGET, INSTANCE_ID)[0])
+
+
+def test_of_two_holds_at_once_one_counts(opened: StateTable) -> None:
+    """Each takes the place of the one that it has seen, and of no other."""
+    first, second = decision(Answer.HOLD, "ada"), decision(Answer.HOLD, "bob")
+    later = replace(decision(Answer.KEEP, "eve"), at=NOW + timedelta(minutes=1))
+    opened.hold(episode(), first, Hold(), None)
+    for seen, answer, stands in ((None, second, Hold()), (later, later, KEPT)):
+        with pytest.raises(ConflictError):
+            opened.hold(episode(), answer, stands, seen)
+    approval = opened.approval("approval-1")
+    assert (first, Hold()) == (approval and approval.brake, opened.record(TARGET, INSTANCE_ID).hold)
+    opened.hold(episode(), later, KEPT, first)
+    assert KEPT == held(opened)
+
+
 @pytest.mark.parametrize("answer", [Answer.KEEP, Answer.EXEMPT])
 def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Answer) -> None:
     """Fourteen functions write there; holds have a partition of their own (`test_rights.py`)."""
     opened.settle("approval-1", decision(answer))
-    opened.snooze(TARGET, "i-0000000a", NOW)
+    opened.stand(TARGET, "i-0000000a", Hold(snoozed_until=NOW))
     kept, record = held(opened), keys.instance(TARGET, INSTANCE_ID)
 
     attacks = (
@@ -687,7 +733,7 @@ def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Ans
 
 def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
     """The release before reads the record alone; so does a function that an update has not reached."""
-    opened.snooze(TARGET, INSTANCE_ID, NOW + timedelta(hours=1))
+    opened.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=1)))
     opened.settle("approval-1", decision(Answer.EXEMPT))
     before = held(opened)
     opened._table.write(delete(keys.holds(TARGET, INSTANCE_ID)[0]))

@@ -191,19 +191,42 @@ def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
     assert [] == post.parked
 
 
+@pytest.mark.parametrize("kind", ["reminder", "escalation", "end", "undone"])
+def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str) -> None:
+    """Before, its time was that of the question: after one failure nobody was sent the true message."""
+    post, now = Post(), NOW + timedelta(hours=30)
+    stage = Stage.REMIND if kind == "reminder" else Stage.ESCALATE
+    post.world.state.await_answer(APPROVAL_ID, "t", stage.value, now + timedelta(hours=8))
+    post.world.clock.moment = now
+    real = stage_alert(stored(post), stage, now, None, now + timedelta(hours=8))
+    if kind in ("end", "undone"):
+        post.world.state.close_episode(
+            post.world.ref, Outcome.STOPPED, "stopped", now, quiet_until=None, ledger=None
+        )
+        real = outcome_alert(post.world.ref, stored(post), Outcome.STOPPED, "stopped", now, None)
+    if kind == "undone":
+        post.world.state.note_undo(post.world.ref, "link:bob@example.com", now)
+        real = undo_alert(stored(post), "link:bob@example.com", "page", now)
+    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.dispatch([forged(real, at=NOW - timedelta(days=2))])
+    post.dispatch([sealed(real)])
+
+    assert ([], 1) == (post.parked, len(post.mail.sent))
+
+
 @pytest.mark.parametrize(("mode", "stage"), [(Mode.ASK, Stage.ASK), (Mode.OBSERVE, Stage.TELL)])
 @pytest.mark.parametrize("sent", [timedelta(days=-2), timedelta(minutes=5), timedelta(days=2)])
 def test_an_unsealed_copy_has_the_words_and_the_time_of_the_record(
     mode: Mode, stage: Stage, sent: timedelta
 ) -> None:
-    """Its time lies between the moment it could be sent at first and now; only a question has a deadline."""
+    """A question is as old as this moment, and has a deadline; others not older than what they are about."""
     post = Post(mode=mode)
     world, approval = post.world, post.world.state.approval(APPROVAL_ID)
     assert approval is not None
     world.state.put(replace(stored(post), opened_at=NOW - timedelta(minutes=30)))
     world.clock.moment += timedelta(hours=1)
-    first = NOW if mode is Mode.ASK else NOW - timedelta(minutes=30)
-    at = min(max(NOW + sent, first), NOW + timedelta(hours=1))
+    now = NOW + timedelta(hours=1)
+    at = now if mode is Mode.ASK else min(max(NOW + sent, NOW - timedelta(minutes=30)), now)
     until = approval.expires_at if mode is Mode.ASK else None
 
     copy = stage_alert(stored(post), stage, NOW + sent, EVIL, NOW)

@@ -66,6 +66,12 @@ def test_each_setting_out_of_range_is_named(
     assert all(name in str(refused.value) for name in named)
 
 
+@pytest.mark.parametrize("limit", [1e-9, 0.5, 5e12, 1e300])
+def test_an_update_refuses_no_limit_of_network_traffic_that_was_right(limit: float) -> None:
+    """A policy that is refused stops sweeps and actions, and ends open questions."""
+    assert limit == Vetoes(network_bytes_per_second=limit).network_bytes_per_second
+
+
 @pytest.mark.parametrize("edge", [0.1, 100.0, None])
 def test_both_ends_of_a_range_are_in_it(edge: float | None) -> None:
     """And a veto that is off is in every range."""

@@ -106,9 +106,9 @@ class Vouch:
 
     def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
         """Return the alert in the words of the record alone."""
-        begun = episode.schedule.ask_at if episode.schedule else episode.opened_at
-        # Not before it can have been sent, or one failure of a channel would give it up.
-        at, kind = min(max(sent.at, begun), self.clock.now()), sent.kind
+        kind, now = sent.kind, self.clock.now()
+        # One failure of a channel would give up what says that it is old. What is open ends when it expires.
+        at = now if kind in OPEN else min(max(sent.at, episode.closed_at or episode.opened_at), now)
         if kind in messages.STAGE_OF:
             until = approval.expires_at if approval and kind in OPEN else None
             return messages.stage_alert(episode, messages.STAGE_OF[kind], at, None, until)

@@ -80,7 +80,7 @@ class Brakes(Store):
     def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Count a step against its caps, once however often it is repeated, or return which is reached."""
         for _ in range(_ATTEMPTS):
-            if self._is_reserved(name, step, now):
+            if self._is_reserved(name, step, caps, now):
                 return None
             if (full := self._full(caps, now)) is not None:
                 return full
@@ -93,7 +93,7 @@ class Brakes(Store):
 
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Return which cap is reached in this hour; `None` where there is room, or the step is counted."""
-        return None if self._is_reserved(name, step, now) else self._full(caps, now)
+        return None if self._is_reserved(name, step, caps, now) else self._full(caps, now)
 
     def _full(self, caps: Mapping[str, int], now: datetime) -> str | None:
         taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
@@ -111,9 +111,9 @@ class Brakes(Store):
             free = update(_reservation(name, step), {}, present("hour"), remove=["hour", "caps"])
             self._table.wins(free, *counting)
 
-    def _is_reserved(self, name: str, step: str, now: datetime) -> bool:
+    def _is_reserved(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> bool:
         hour: str = (self._table.get(_reservation(name, step)) or {}).get("hour", "")
-        return hour >= _holds_from(now)
+        return hour >= _holds_from(now) and 0 not in caps.values()
 
 
 def _holds_from(now: datetime) -> str:

@@ -18,6 +18,7 @@ from governor.domain.approvals.approval import (
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
+from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import as_utc
@@ -148,26 +149,26 @@ class Episodes(Store):
         is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at)
         self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
 
-    def hold(self, episode: Episode, brake: Decision, standing: Hold) -> None:
+    def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
         """Hold the episode, unless its final step was noted before, and store what the answer says of the
-        instance. A keep or an exemption may follow a hold.
+        instance. It takes the place of `before` alone.
 
-        Raises: ConflictError when the call has begun, somebody holds it already, or the episode is over.
+        Raises: ConflictError when the call has begun, another holds it by now, or the episode is over.
         """
-        question, is_free = keys.approval(episode.approval_id), present()
-        if standing == NO_HOLD:
-            is_free &= _unset("brake")
+        is_same = _unset("brake") if before is None else where("brake.at", "=", before.at)
+        holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & is_same)
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
-        self._table.transact(
-            update(question, {"brake": brake}, is_free),
-            check(keys.episode(episode.ref), not_begun),
-            *_standing(episode.ref, standing),
-        )
+        self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
-    def stand(self, ref: EpisodeRef, standing: Hold) -> None:
-        """Store a keep or an exemption by itself: it came too late to hold the episode."""
-        for write in _standing(ref, standing):
-            self._table.write(write)
+    def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
+        """Store a keep or an exemption by itself; a longer keep stays."""
+        for write in _standing(target, instance_id, standing)[0]:
+            self._table.holds(write)
+
+    def _with_standing(self, ref: EpisodeRef, standing: Hold, *writes: Write) -> None:
+        *ways, last = _standing(ref.target, ref.instance_id, standing)
+        if not any(self._table.wins(*writes, *way) for way in ways):
+            self._table.transact(*writes, *last)
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
         """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer."""
@@ -298,7 +299,7 @@ class Episodes(Store):
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
         decided = update(keys.approval(approval_id), changes, _PENDING)
-        self._table.transact(decided, *_standing(approval.episode, standing))
+        self._with_standing(approval.episode, standing, decided)
         return self._existing(approval_id)
 
     def _existing(self, approval_id: str) -> Approval:
@@ -320,11 +321,18 @@ def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
     return keys.lock(ref.target, ref.instance_id), _record(ref)
 
 
-def _standing(ref: EpisodeRef, hold: Hold) -> list[Write]:
-    """The writes of a standing answer about the instance, if there is one."""
-    standing = {"snoozed_until": hold.snoozed_until, "exempt_reason": hold.exempt_reason}
-    known = {name: value for name, value in standing.items() if value is not None}
-    return [update(key, known) for key in keys.holds(ref.target, ref.instance_id) if known]
+def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
+    """The writes of a standing answer about the instance, if there is one: in each place, and in place of
+    these, those for a transaction where a longer keep stands in one place or both, and stays."""
+    places, until = keys.holds(target, instance_id), hold.snoozed_until
+    if until is None:
+        exempt = {"exempt_reason": hold.exempt_reason}
+        return [[update(key, exempt) for key in places if hold.exempt_reason is not None]]
+    is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
+    own, copy = (update(key, {"snoozed_until": until}, is_shorter) for key in places)
+    # Changes nothing: a check would need a right of its own.
+    longer = update(own.key, {}, where("snoozed_until", ">", until), remove=["shorter"])
+    return [[own, copy], [own], [longer, copy], [longer]]
 
 
 def _unset(attribute: str) -> Condition:

@@ -80,12 +80,6 @@ class Instances(Store):
         alone = reduce(Condition.__and__, map(absent, sorted(_BESIDE_A_WARNING)), is_old)
         self._table.wins(delete(keys.instance(target, instance_id), alone))
 
-    def snooze(self, target: Target, instance_id: str, until: datetime) -> None:
-        """Leave the instance alone until then, as a decision to keep it would; a longer one stays."""
-        is_longer = absent("snoozed_until") | where("snoozed_until", "<", until)
-        for key in keys.holds(target, instance_id):
-            self._table.holds(update(key, {"snoozed_until": until}, is_longer))
-
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""
         self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")

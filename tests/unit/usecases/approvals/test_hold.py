@@ -308,6 +308,43 @@ def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> Non
     assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
 
 
+@pytest.mark.parametrize("when", ["held", "notice", "too late"])
+@pytest.mark.parametrize("first", [Answer.KEEP, Answer.EXEMPT])
+def test_a_link_of_a_list_takes_nobodys_keep_off(first: Answer, when: str) -> None:
+    """Before, a keep of a minute ended one of twenty days, and the record said that the list had kept it."""
+    world = World(mode=Mode.AUTO, noticed_at=NOW) if when == "notice" else World()
+    if when == "too late":
+        world.put_away(world.ref, Step.STOP)
+    days, soon = NOW + timedelta(days=20), NOW + timedelta(minutes=10)
+    more: dict[str, Any] = {"keep_until": days} if first is Answer.KEEP else {"reason": "demo"}
+    if when == "too late":
+        for answer, person, said in ((first, BOB, more), (Answer.KEEP, None, {"keep_until": soon})):
+            with pytest.raises(DecisionRefused, match="too late"):
+                decide(world, answer, person, **said)
+    else:
+        assert decide(world, first, **more).holds
+        with pytest.raises(DecisionRefused, match=r"already (kept|exempted) by bob@example\.com"):
+            decide(world, Answer.KEEP, None, keep_until=soon)
+
+    hold, brake = world.state.record(TARGET, world.ref.instance_id).hold, held(world)
+    if first is Answer.KEEP:
+        assert days == hold.snoozed_until
+    assert (first is Answer.EXEMPT) is (hold.exempt_reason is not None)
+    assert (None if when == "too late" else BOB) == (brake and brake.person)
+
+
+def test_a_longer_keep_and_an_exemption_follow_a_keep() -> None:
+    """Whoever gives it; the record names the one who holds it longest."""
+    world = World()
+    decide(world, Answer.KEEP, person=None, keep_until=NOW + timedelta(hours=1))
+    decide(world, Answer.KEEP, keep_until=LATER)
+    assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
+    decide(world, Answer.EXEMPT, ALICE, reason="demo")
+    brake = held(world)
+    assert (Answer.EXEMPT, ALICE) == (brake and brake.answer, brake and brake.person)
+    assert "demo" in (world.state.record(TARGET, world.ref.instance_id).hold.exempt_reason or "")
+
+
 def test_a_keep_that_lost_to_a_yes_becomes_a_hold() -> None:
     """Both pressed at once: the approval was stored first, and the keep still counts."""
     world = World(decide=False)

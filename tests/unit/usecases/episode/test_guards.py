@@ -124,7 +124,7 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "exempt by tag": (lambda w: tag(w, GpuGovernor="exempt"), "exempt: GpuGovernor=exempt"),
     "exempt by decision": (exempt_by_decision, "exempted by decision"),
     "snoozed after the recheck": (
-        lambda w: w.state.snooze(TARGET, w.ref.instance_id, NOW + timedelta(hours=1)),
+        lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(hours=1))),
         "snoozed until 2026-11-20T13:02:30Z",
     ),
     "mode to observe": (lambda w: set_mode(w, Mode.OBSERVE), "mode went from ask to observe"),

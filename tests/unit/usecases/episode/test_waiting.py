@@ -136,6 +136,27 @@ def test_a_step_that_waited_for_hours_is_counted_in_the_hour_in_which_it_begins(
     assert [1, 0] == [state.used(at)["ORGANIZATION"] for at in (NOW, later)]
 
 
+def test_a_cap_of_0_holds_back_what_was_counted_too() -> None:
+    """Before, a step that EC2 had not taken at first called EC2 though nothing was to begin any more."""
+    world = World()
+    world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
+    with pytest.raises(Unavailable):
+        world.put_away(world.ref, Step.STOP)
+    tried = world.writes()
+    with_caps(world, organization_actions_per_hour=0)
+    world.clock.moment += timedelta(minutes=10)
+
+    with pytest.raises(MustWait, match="organization_actions_per_hour"):
+        world.put_away(world.ref, Step.STOP)
+    assert tried == world.writes()
+    state = world.state
+    assert state.reserve("e1", "stop", CAPS, NOW) is None
+    assert (None, "ACCOUNT#1") == (
+        state.capped("e1", "stop", CAPS, NOW),
+        state.capped("e1", "stop", {**CAPS, "ACCOUNT#1": 0}, NOW),
+    )
+
+
 def test_what_ec2_refuses_and_a_dry_run_count_nothing() -> None:
     """The hour's actions are for what took effect, and so is the word that it was done."""
     world = World()

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.freezes import INSTANCES, JOBS, START, run
 from governor.domain.instance import Target
 from governor.domain.policy.policy import ApprovalRule, Breaker, Mode, Policy
+from governor.domain.sweep.verdict import Hold
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import FleetWorld
 
@@ -118,7 +119,7 @@ def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: 
     everybody = [(target, one) for target, ids in found.items() for one in ids]
     if not started_anew:
         for target, one in everybody:
-            world.state.snooze(target, one, world.clock.moment + night)
+            world.state.stand(target, one, Hold(snoozed_until=world.clock.moment + night))
         sweep_all(world, found, minutes=60)
     world.clock.moment += night
     for _, one in everybody:

@@ -14,6 +14,7 @@ from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome,
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import SweepDay
+from governor.domain.sweep.verdict import Hold
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from governor.stores import keys
 from tests.builders import NOW, TARGET
@@ -679,7 +680,7 @@ def test_keeps_cost_a_sweep_one_query_however_many_there_are(monkeypatch: pytest
     def reads(number: int) -> Counter[tuple[str, str]]:
         world, asked = FleetWorld(), Counter[tuple[str, str]]()
         for one in range(number):
-            world.state.snooze(TARGET, world.add(one), NOW + timedelta(days=1))
+            world.state.stand(TARGET, world.add(one), Hold(snoozed_until=NOW + timedelta(days=1)))
         monkeypatch.setattr(table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])])
         assert {"snoozed": number} == world.sweep().verdicts
         return Counter({one: times for one, times in asked.items() if one[0] in READS})

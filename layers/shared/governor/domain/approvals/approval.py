@@ -172,8 +172,8 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
             "" if decision.answer is Answer.HOLD else ", but your answer is stored for when it runs again"
         )
         raise TooLate(f"too late to hold it{stored}. {late}", status=status)
-    if approval.brake is not None and decision.answer is Answer.HOLD:
-        why = f"it is already {people(approval.brake.why)}, so nothing more is done"
+    if (held := approval.brake) is not None and not _says_more(decision, held):
+        why = f"it is already {people(held.why)}, so nothing more is done"
         raise DecisionRefused(why, status=status)
 
 
@@ -193,6 +193,12 @@ def hold_of(decision: Decision) -> Hold:
     if not reason:
         raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
     return Hold(exempt_reason=f"{reason} ({decision.by})")
+
+
+def _says_more(decision: Decision, held: Decision) -> bool:
+    """Return whether it holds the instance for longer than the answer by which it is held."""
+    stands = hold_of(held)
+    return held.answer is not Answer.EXEMPT and stands != stands.stricter(hold_of(decision))
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
@@ -188,7 +188,9 @@ class Vetoes(Section):
     """GPU power draw, in percent of the GPU's power limit."""
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
     """CPU utilization, in percent."""
-    network_bytes_per_second: float | None = between(1_000_000.0, 1, 1_000_000_000_000, "raised")
+    network_bytes_per_second: float | None = checked(
+        1_000_000.0, "it must be above 0 and finite", lambda one: 0 < one < inf, "raised", gt=0
+    )
     """Network traffic in both directions, in bytes per second."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
     """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts

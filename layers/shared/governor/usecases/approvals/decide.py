@@ -126,10 +126,10 @@ class Decide:
         standing = hold_of(decision)
         try:
             check_hold(episode, approval, decision, now)
-            self._take_hold(episode, brake, standing, decision)
+            self._take_hold(episode, brake, standing, approval)
         except TooLate:
             # It holds nothing of this plan any more; guards and sweeps still read it.
-            self.state.stand(episode.ref, standing)
+            self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
             raise
         return held
 
@@ -138,13 +138,13 @@ class Decide:
         is_exempt = decision.answer is Answer.EXEMPT
         check_terms(self.terms_now(episode) if is_exempt else episode.terms, episode.plan, decision)
 
-    def _take_hold(self, episode: Episode, brake: Decision, standing: Hold, decision: Decision) -> None:
+    def _take_hold(self, episode: Episode, brake: Decision, standing: Hold, approval: Approval) -> None:
         try:
-            self.state.hold(episode, brake, standing)
+            self.state.hold(episode, brake, standing, approval.brake)
         except ConflictError:
             stored = self._approval(episode.approval_id)
             if not _repeats(stored.brake, brake):
-                check_hold(self._episode(stored), stored, decision, self.clock.now())
+                check_hold(self._episode(stored), stored, brake, self.clock.now())
                 raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
 
     def _episode(self, approval: Approval) -> Episode:

@@ -12,6 +12,7 @@ from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
+from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import UndoAnswer, policy_or_base
@@ -58,7 +59,8 @@ class UndoEpisode:
             return UndoAnswer(False, refusal)
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
-        self.state.snooze(target, ref.instance_id, self.clock.now() + timedelta(hours=hours))
+        quiet = Hold(snoozed_until=self.clock.now() + timedelta(hours=hours))
+        self.state.stand(target, ref.instance_id, quiet)
         try:
             request = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
