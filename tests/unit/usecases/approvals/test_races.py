@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.episode.episode import Outcome, Phase, Terms
 from governor.domain.episode.plan import Step
 from governor.errors import ConflictError, DecisionRefused, NotFound, Unavailable
 from governor.usecases.approvals.decide import Decide
@@ -129,6 +130,21 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
     assert approval is not None
     brake = approval.brake
     assert (first if first.startswith("link:") else None) == (brake and brake.by)
+
+
+@pytest.mark.parametrize("needed", [1, 2])
+def test_a_yes_to_what_is_over_is_refused_before_its_question_is_canceled(needed: int) -> None:
+    """Before, it was recorded as approved, and a first one was announced, though nothing came of it."""
+    terms = Terms(known_people=frozenset({"bob@example.com"}), people_needed=needed)
+    world = World(decide=False, phase=Phase.ASKING, terms=terms)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    yes = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    with pytest.raises(DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"):
+        decide(APPROVAL_ID, yes, losses_accepted=True)
+    approval = world.state.approval(APPROVAL_ID)
+    assert (ApprovalStatus.PENDING, None) == (approval and approval.status, approval and approval.first_yes)
+    assert [] == world.announcer.sent
 
 
 @pytest.mark.parametrize("gone", ["EPISODE", "REQUEST"])

@@ -195,6 +195,9 @@ def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, ac
     """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
     if decision.answer is not Answer.APPROVE:
         return
+    if episode.outcome is not None:
+        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
+        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
     plan, status = episode.plan, ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
