@@ -101,6 +101,9 @@ def test_a_reached_cap_holds_the_step_back_until_the_next_hour() -> None:
     with_caps(world, account_actions_per_hour=0)
 
     waiting = world.recheck(world.ref, Step.STOP)
+    stored = world.state.episode(world.ref)
+    assert stored is not None
+    assert stored.last_no is None, "a wait is no end that anybody could report"
     with pytest.raises(MustWait, match="account_actions_per_hour"):
         world.put_away(world.ref, Step.STOP)
 
