@@ -342,6 +342,27 @@ def test_the_example_keeps_others_from_the_governors_roles(action: str, role: st
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 
+@pytest.mark.parametrize(
+    ("action", "name"),
+    [
+        ("lambda:UpdateFunctionCode", "function:gpu-governor-PutAwayFunction-1a2B"),
+        ("lambda:UpdateFunctionConfiguration", "function:gpu-governor-PutAwayFunction-1a2B"),
+        ("lambda:AddPermission", "function:gpu-governor-PutAwayFunction-1a2B"),
+        ("states:UpdateStateMachine", "stateMachine:gpu-governor-remediation"),
+    ],
+)
+def test_the_example_keeps_others_from_changing_what_the_governor_runs(action: str, name: str) -> None:
+    """Other code, or a layer, in a function of the stack acts as its role without passing any."""
+    arn = f"arn:aws:{action.partition(':')[0]}:eu-west-1:{{}}:{name}"
+    for principal, account, may_do in (
+        (DEVELOPER, "111122223333", False),
+        (PLATFORM, "111122223333", True),
+        (DEVELOPER, ACCOUNT, True),
+    ):
+        request = Request(action, arn.format(account), {"aws:PrincipalArn": principal})
+        assert may_do is allows([EVERYTHING, *SCP], request)
+
+
 METRICS_SCP = json.loads((ROOT / "examples/organizations/protect-metrics.json").read_text())["Statement"]
 TELEMETRY = "arn:aws:iam::111122223333:role/gpu-telemetry-notebooks"
 USER = "AROAEXAMPLE:i-0123456789abcdef0"
