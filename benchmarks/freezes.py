@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -41,8 +41,11 @@ class Month:
     released: list[datetime]
 
 
-def spans(number: int, days: int, chance: random.Random) -> Iterator[Span]:
-    """When an instance works: two spans around lunch on most weekdays, or one job after the other."""
+def spans(number: int, days: int, chance: random.Random, holidays: Container[int]) -> Iterator[Span]:
+    """When an instance works: two spans around lunch on most weekdays, or one job after the other.
+
+    On `holidays`, days since the start, people do not come.
+    """
     if number < JOBS:
         at = START - DAY * chance.random()
         while at < START + DAY * days:
@@ -53,7 +56,7 @@ def spans(number: int, days: int, chance: random.Random) -> Iterator[Span]:
     for day in range(days):
         midnight = START + DAY * day
         weekend = midnight.weekday() >= 5
-        if chance.random() < (0.95 if weekend else 0.1):
+        if chance.random() < (0.95 if weekend else 0.1) or day in holidays:
             continue
         summer = timedelta(hours=1 if midnight >= datetime(2026, 3, 29, tzinfo=UTC) else 0)
         morning, evening = chance.gauss(9, 0.7), chance.gauss(18, 1.1)
@@ -63,13 +66,15 @@ def spans(number: int, days: int, chance: random.Random) -> Iterator[Span]:
         yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=evening) - summer
 
 
-def run(seed: int, days: int = 30, extra: Sequence[tuple[int, Span]] = ()) -> Month:
+def run(
+    seed: int, days: int = 30, extra: Sequence[tuple[int, Span]] = (), holidays: Container[int] = ()
+) -> Month:
     """One month. `extra` are instances and when their agents publish zeros."""
     chance = random.Random(seed)  # noqa: S311 - no secret
     broken: dict[int, list[Span]] = defaultdict(list)
     for number, span in extra:
         broken[number].append(span)
-    works = [list(spans(number, days, chance)) for number in range(INSTANCES)]
+    works = [list(spans(number, days, chance, holidays)) for number in range(INSTANCES)]
     state, announcer = MemoryStateTable(), RecordingAnnouncer()
     breaker = FreezePlans(state, announcer, HUB)
     before = [False] * INSTANCES

@@ -14,7 +14,7 @@ from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCou
 from governor.stores.table import Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
-_TURNED, _BACK, _HOUR = "turned_", "back_", "%Y%m%d%H"
+_TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
 _RESERVED_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
 _COUNTED_FOR = timedelta(days=2)
@@ -31,7 +31,9 @@ class Brakes(Store):
             for name in known
         }
         stored = [item["freeze"]] if item.get("freeze") else []
-        return Hub(hours, next(self._table.records(BreakerState, stored), None))
+        # An item of an earlier release is as old as its oldest hour.
+        first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
+        return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
         """Return whom the hub counts of this target, with the hour, by instance id: once a stretch."""
@@ -59,7 +61,8 @@ class Brakes(Store):
         old = _counts(hour for hour in hub.hours if hour < oldest)
         add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
         if add:
-            self._table.write(update(_HUB, {}, remove=old, add=add))
+            first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
+            self._table.write(update(_HUB, first, remove=old, add=add))
         kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
         kept |= dict.fromkeys(new, hour_of(now))
         document = {"ids": {one: f"{hour:{_HOUR}}" for one, hour in kept.items()}}

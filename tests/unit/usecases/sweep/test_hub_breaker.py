@@ -10,6 +10,7 @@ import pytest
 from benchmarks.freezes import INSTANCES, JOBS, START, run
 from governor.domain.instance import Target
 from governor.domain.policy.policy import ApprovalRule, Breaker, Mode, Policy
+from governor.domain.sweep.breaker import HourCount, Hub, assess_hub, hour_of
 from governor.domain.sweep.verdict import Hold
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.fleet_world import FleetWorld
@@ -133,6 +134,21 @@ def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: 
     assert world.state.hub().freeze is not None
 
 
+def test_zeros_freeze_though_the_instances_were_started_anew_while_no_sweep_looked() -> None:
+    """After an hour without sweeps no grace was left to be seen in: before, 120 of 120 were asked about."""
+    world, found = fleet(Mode.ASK, accounts=30, each=4)
+    world.clock.moment += timedelta(hours=12)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+            world.change(one, launch_time=world.clock.moment)
+    for minutes in (65, 30, 5, 60, 5):
+        sweep_all(world, found, minutes)
+
+    assert {} == world.workflow.executions
+    assert world.state.hub().freeze is not None
+
+
 def test_the_first_sweep_of_instances_that_have_been_idle_for_long_freezes_nothing() -> None:
     """Forgotten instances are what a new stack is for."""
     world = FleetWorld(Policy(mode=Mode.ASK, approval=AT_ONCE), hub=True)
@@ -154,6 +170,29 @@ def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
     assert [] == [at for at in broken if not any(at <= one <= at + hour for one in month.froze)]
 
 
+def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
+    """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself for new,
+    learnt the outage, and let the next one pass at the same hour: 40 of 40 were asked about."""
+    world, found = fleet(Mode.ASK, accounts=10, each=4)
+    everybody = [one for ids in found.values() for one in ids]
+
+    def turn(ids: list[str], readings: list[float], hours: float) -> bool:
+        for one in ids:
+            world.publish(one, readings)
+        sweep_all(world, found, minutes=60 * hours)
+        return world.state.hub().freeze is not None
+
+    assert not turn(everybody[:1], QUIET, hours=12)
+    assert not turn(everybody, BUSY, hours=12)
+    for _ in range(16):
+        sweep_all(world, found, minutes=24 * 60)
+    assert turn(everybody, QUIET, hours=2)
+    assert not turn(everybody, BUSY, hours=48)
+
+    assert turn(everybody, QUIET, hours=48)
+    assert {} == world.workflow.executions
+
+
 def test_office_hours_freeze_at_most_once_in_a_month() -> None:
     """400 instances of 100 accounts: only the first two days, of which nothing is known, are unusual.
 
@@ -163,6 +202,23 @@ def test_office_hours_freeze_at_most_once_in_a_month() -> None:
 
     assert len(month.froze) <= 1
     assert len(month.released) == len(month.froze)
+
+
+def test_ordinary_days_after_holidays_freeze_nothing() -> None:
+    """Ten days without people in the third week. Before, each day after them froze everything, twice."""
+    month = run(seed=11, days=24, holidays=range(11, 21))
+
+    assert 1 == len(month.froze)
+
+
+def test_what_turns_each_day_is_usual_though_it_never_works_again() -> None:
+    """Jobs on new instances do so, and would freeze everything each day. A patient attacker has as much."""
+    hour, rule = hour_of(NOW), Breaker()
+    before = {hour - timedelta(days=day): HourCount(9 + day) for day in (1, 2, 3)}
+    most = int(12 * rule.hub_times_the_usual)
+
+    assert assess_hub(Hub({**before, hour: HourCount(most)}), NOW, rule) is None
+    assert assess_hub(Hub({**before, hour: HourCount(most + 1)}), NOW, rule) is not None
 
 
 def test_a_true_outage_among_office_hours_is_caught() -> None:

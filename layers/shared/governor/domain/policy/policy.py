@@ -329,7 +329,7 @@ class Breaker(Section):
     hub_minimum_instances: int = between(10, 2, 10_000)
     """Instances of all accounts that must have turned and not worked since, before everything freezes."""
     hub_times_the_usual: float = between(2.0, 1, 100)
-    """Freeze everything if more than this many times as many turned as in the same hours of last week."""
+    """Freeze everything if more than this many times as many turned as in the same hours of 14 days."""
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )

@@ -153,9 +153,9 @@ def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
 # knows no size of the fleet: what turns at the same hours of other days is usual, far more has one cause.
 
 HOUR = timedelta(hours=1)
-DAYS_KEPT = 8
-"""Days of counts that are compared: a week, and the window before it."""
-_DAYS_COMPARED = 7
+DAYS_KEPT = 15
+"""Days of counts that are compared, so many that holidays hide no habit, and the window before them."""
+_DAYS_COMPARED = 14
 _NEW_FOR = timedelta(days=2)
 """One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until then."""
 _LONG, _SHORT = 12, 2
@@ -182,6 +182,8 @@ class Hub:
 
     hours: Mapping[UtcDatetime, HourCount] = field(default_factory=dict)
     freeze: BreakerState | None = None
+    first: UtcDatetime | None = None
+    """The hour of the first count, kept when that is forgotten: quiet weeks make nothing new."""
 
 
 def hour_of(at: datetime) -> UtcDatetime:
@@ -201,7 +203,7 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
         if left > rule.hub_times_the_usual * usual:
             return left, (
                 f"{left} instances of all accounts turned idle or silent in {length} h and have not worked "
-                f"since; in the same hours of the week before, {usual} turned at the most"
+                f"since; in the same hours of the two weeks before, {usual} turned at the most"
             )
     return None
 
@@ -234,7 +236,7 @@ def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
 
 
 def is_new(hub: Hub, now: datetime) -> bool:
-    return not hub.hours or now - min(hub.hours) < _NEW_FOR
+    return hub.first is None or now - hub.first < _NEW_FOR
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:

@@ -18,7 +18,7 @@ from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep import judging
-from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
+from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
@@ -86,7 +86,9 @@ class SweepTarget:
         for instance in instances:
             seen = before.get(instance.instance_id)
             if seen is None or seen.launch_time != instance.launch_time:
-                seen = Observation(instance.launch_time, verdict="", at=now)
+                # Who started anew while no sweep looked counts as one that was seen young.
+                last_known = None if seen is None else YOUNG[0].value
+                seen = Observation(instance.launch_time, verdict="", at=now, last_known=last_known)
             record = records.get(instance.instance_id) or InstanceRecord(target, instance.instance_id)
             # One that cannot be judged never sinks the others: it has no data.
             try:
