@@ -149,6 +149,24 @@ def test_zeros_freeze_though_the_instances_were_started_anew_while_no_sweep_look
     assert world.state.hub().freeze is not None
 
 
+def test_who_was_counted_before_a_start_is_counted_anew_after_it() -> None:
+    """Idle in the evening, and started in the morning with zeros: before, all were asked about again."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    everybody = [one for ids in found.values() for one in ids]
+    for half in (everybody[:6], everybody[6:]):
+        for one in half:
+            world.publish(one, QUIET)
+        sweep_all(world, found, minutes=13 * 60)
+    assert world.state.hub().freeze is None
+
+    for one in everybody:
+        world.change(one, launch_time=world.clock.moment)
+    for minutes in (5, 65, 30, 5):
+        sweep_all(world, found, minutes)
+
+    assert world.state.hub().freeze is not None
+
+
 def test_the_first_sweep_of_instances_that_have_been_idle_for_long_freezes_nothing() -> None:
     """Forgotten instances are what a new stack is for."""
     world = FleetWorld(Policy(mode=Mode.ASK, approval=AT_ONCE), hub=True)

@@ -93,10 +93,13 @@ class FreezePlans:
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
-        """Count whoever turned and is not counted in this stretch, and whoever works again."""
+        """Count whoever turned and is not counted in this stretch, and whoever works again.
+
+        A start begins a new stretch: who was counted before it and has not worked since is counted again.
+        """
         known, hub = self.state.turned(sweep.target), self.state.hub()
         turned = breaker.count_turned([case.change for case in sweep.cases])
-        new = sorted(turned.counted - known.keys())
+        new = sorted(turned.unused | turned.who - known.keys())
         back = sorted(case.id for case in sweep.cases if case.id in known and case.verdict.kind in WORKING)
         if not new and not back:
             return hub
