@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -207,6 +208,26 @@ def test_an_instance_that_awaits_its_termination_is_not_recorded_as_gone(claimed
     with pytest.raises(SafetyError):
         recorder(world)(world.ref, claimed, "forged")
     assert [] == world.announcer.sent
+
+
+@pytest.mark.parametrize("then", ["runs on", "started anew", "terminated by others"])
+def test_a_stop_that_ec2_did_not_take_is_not_recorded(then: str) -> None:
+    """It was noted and refused. What was stopped, and started or terminated by others since, was stopped."""
+    world = World()
+    if then == "runs on":
+        world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
+        with pytest.raises(Unavailable):
+            world.put_away(world.ref, Step.STOP)
+        with pytest.raises(SafetyError, match="EC2 shows that the instance runs on"):
+            recorder(world)(world.ref, Outcome.STOPPED, "forged")
+        assert [] == world.announcer.sent
+        return
+    world.put_away(world.ref, Step.STOP)
+    anew: dict[str, Any] = {"state": "running", "launch_time": NOW}
+    changes = anew if then == "started anew" else {"state": "terminated"}
+    instance_id = world.ref.instance_id
+    world.ec2.instances[instance_id] = replace(world.ec2.instances[instance_id], **changes)
+    assert Outcome.STOPPED is recorder(world)(world.ref, Outcome.STOPPED, "done")
 
 
 @pytest.mark.parametrize("stored", _FROM_AN_ANSWER)

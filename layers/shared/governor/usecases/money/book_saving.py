@@ -17,6 +17,7 @@ from governor.domain.instance import Instance
 from governor.domain.money.cost import LedgerEntry, ended_by, is_false_stop
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
+from governor.errors import SafetyError
 from governor.ports import InstanceReader, Policies, policy_or_base
 from governor.stores import Ledger
 from governor.usecases.accounts import Accounts
@@ -67,9 +68,11 @@ class BookSaving:
             return Outcome.TERMINATED if Step.TERMINATE.value in done else None
         if Step.STOP.value not in done:
             return None
-        # A stop is noted before it is asked for. One that was refused left the instance as it was; after one
-        # that was seen to work, an instance that runs was started anew, and the ledger settles that.
+        # A stop is noted before it is asked for. One that was refused left the instance as it was; what was
+        # started anew has another launch time, and the ledger settles that.
         left_running = instance.state == "running" and instance.launch_time == episode.ref.launch_time
+        if left_running and outcome is Outcome.STOPPED and episode.undone_by is None:
+            raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
         return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
 
     def _instance(self, episode: Episode) -> Instance | None:
