@@ -45,6 +45,19 @@ def test_each_stage_waits_for_what_is_left(stage: Stage, hours_left: int) -> Non
     assert (stage is not Stage.AWAIT) == bool(world.announcer.sent)
 
 
+@pytest.mark.parametrize("stage", Stage)
+def test_nobody_is_asked_about_what_is_over(stage: Stage) -> None:
+    """Not by somebody who may invoke the function either, before its question is canceled."""
+    world = World(decide=False)
+    world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+    before = world.state.approval(APPROVAL_ID)
+    token = None if stage in (Stage.TELL, Stage.ASK, Stage.WAIT) else "token"
+
+    with pytest.raises(SafetyError, match="over"):
+        ask_owner(world)(world.ref, stage, token)
+    assert ([], before) == (world.announcer.sent, world.state.approval(APPROVAL_ID))
+
+
 @pytest.mark.parametrize("by_people", [True, False])
 def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) -> None:
     """It is sent with its link; whether somebody got it is the channels' to say where people do not."""

@@ -9,7 +9,7 @@ from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
 from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, EpisodeRef
+from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime
@@ -46,7 +46,7 @@ class AskOwner:
 
         Raises:
             MustWait: plans are frozen; nobody is asked before the freeze ends.
-            SafetyError: the episode does not exist, or waited for too long for the end of a freeze.
+            SafetyError: there is no such episode, it is over, or it waited too long for the end of a freeze.
             InputError: a stage that waits came without a task token, or one that does not came with one.
             NobodyListens: nobody at all would get the message, so no clock may run and nothing may be done.
             CloudError: the message was not taken; a retry sends it again.
@@ -55,6 +55,8 @@ class AskOwner:
             needs = "needs one" if task_token is None else "takes none"
             raise InputError(f"task_token: stage {stage.value} {needs}")
         episode = asked_about(self.state, ref)
+        if episode.phase is Phase.CLOSED:
+            raise SafetyError("the episode is over: nobody is asked about it")
         if stage is Stage.WAIT:
             return self._notify_waiting(episode, reason)
         is_heard = episode.mode is Mode.OBSERVE or self._is_theirs(episode)
