@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
+from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Approval, ApprovalStatus, acts_by_itself
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
@@ -166,8 +167,9 @@ def _refused(cloud: Cloud, episode: Episode) -> list[Press]:
 
 
 def _no_way_back(cloud: Cloud, press: Press) -> Iterator[str]:
-    """Whether somebody may not start what was stopped by an episode that does no more to it."""
-    if press.answer != "undo" or press.status != 409:
+    """Whether somebody may not start what was stopped by an episode that does no more to it. A page about
+    several has no such button."""
+    if press.answer != "undo" or press.status != 409 or press.approval_id.startswith(DIGEST_PREFIX):
         return
     episode = _episode_of(cloud, press)
     instance = cloud.ec2.instances[episode.ref.instance_id]

@@ -7,11 +7,12 @@ from functools import partial
 
 import pytest
 
+from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.episode.episode import Outcome
-from tests.soak.cloud import Cloud
-from tests.soak.invariants import episodes
+from tests.soak.cloud import Cloud, Press
+from tests.soak.invariants import after, episodes, watch
 from tests.soak.parts import simulated
-from tests.soak.scenarios import ALICE, HOURS, Answers, Scenario, _freeze, _lift, policy
+from tests.soak.scenarios import ALICE, HOURS, SCENARIOS, Answers, Scenario, _freeze, _lift, policy
 
 DORA = "dora@example.com"
 YES = Answers("approve", fields={"losses": "accepted", "typed_instance_id": "i-0123456789abcdef0"})
@@ -51,3 +52,12 @@ def test_a_stop_that_cannot_be_held_any_more_can_be_undone_while_its_snapshots_r
 
     assert [DORA] == [press.by for press in cloud.unheld]
     assert [] == story.complaints(cloud)
+
+
+def test_an_undo_of_several_at_once_is_refused_and_breaks_nothing() -> None:
+    """Pressed as a form that the page of several does not have: the machine of random stories found it."""
+    cloud = SCENARIOS[0].play()
+    watch(cloud)
+    cloud.on_press(Press(cloud.moment, ALICE, f"{DIGEST_PREFIX}{'0' * 32}", "undo", 409))
+
+    assert [] == after(cloud)
