@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from governor.domain.evidence import Series, window_before
-from governor.domain.health.health import AVERAGE, FindingKind, GpuFigures, health_findings
-from governor.domain.policy.policy import Metrics
+from governor.domain.health.health import FindingKind, GpuFigures, health_findings
+from governor.domain.policy.policy import HEAT_AVERAGE, Metrics
 from governor.domain.units import money
 from governor.errors import Throttled
 from governor.usecases.health.read_health import HARDWARE_METRICS
@@ -111,7 +111,7 @@ def test_what_is_no_reading_does_not_date_an_xid() -> None:
     world.publish(instance_id, [{"xids": counts}])
     world.xid(instance_id, 0, 48, counts)
     policy = world.policy.health
-    window = window_before(NOW, policy.window, AVERAGE, world.policy.lag)
+    window = window_before(NOW, policy.window, HEAT_AVERAGE, world.policy.lag)
 
     (finding,) = world.read(instance_id).findings
 
@@ -274,7 +274,7 @@ def test_the_first_look_hides_nothing_that_the_gpus_would_show(gpus: list[dict[s
     instance_id = world.add(1, gpus=0)
     world.publish(instance_id, gpus)
     rule = world.policy.health
-    window = window_before(NOW, rule.window, AVERAGE, world.policy.lag)
+    window = window_before(NOW, rule.window, HEAT_AVERAGE, world.policy.lag)
 
     figures: list[dict[str, Any]] = [
         {name: series for name, series in gpu.items() if name != "xids"} for gpu in gpus

@@ -100,7 +100,7 @@ _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(mi
 def quiet_until(
     outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
-    """Until when the same idleness is not told again; `None` when the outcome itself says what is next.
+    """Until when nobody is notified of the same idleness again; `None` when the outcome says what is next.
 
     Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody;
     `failures` is how many episodes of the instance had failed in a row before this one; `None` where this

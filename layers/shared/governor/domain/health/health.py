@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from statistics import fmean, median
 
 from governor.domain.alerts.templates import said
 from governor.domain.evidence import Series, Window, peak, readings
-from governor.domain.policy.policy import Health
+from governor.domain.policy.policy import HEAT_AVERAGE, Health
 from governor.domain.units import Percent, UtcDatetime, iso
 
 
@@ -49,7 +48,7 @@ class Bottleneck(StrEnum):
 
 
 _DEFAULTS = Health()
-AVERAGE, HOT_AVERAGES = timedelta(minutes=5), 2
+HOT_AVERAGES = 2
 """Over how long a reading is averaged, and how many hot ones in a row make a finding."""
 _CRITICAL = (FindingKind.LOST, FindingKind.MEMORY_ERROR, FindingKind.MEMORY_REPAIR_FAILED)
 _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
@@ -174,7 +173,7 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     if (hot := _hot_since(window, gpu.temperature_celsius, rule)) is not None:
         seen = (
             f"over {rule.hot_above_celsius:g} C for {HOT_AVERAGES} averages of "
-            f"{AVERAGE.seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
+            f"{HEAT_AVERAGE.seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
         )
         yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot)
     series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}

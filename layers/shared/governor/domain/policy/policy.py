@@ -37,6 +37,8 @@ LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
 LEAST_WINDOW_MINUTES = 10
 """The two newest bins of 5 minutes must be measured, so less is never idle. Earlier releases took 5 to 9."""
+HEAT_AVERAGE = timedelta(minutes=5)
+"""Over how long a check of health averages a reading."""
 _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
 """With more, the newest measured memory says too little about the memory that is held now."""
 
@@ -481,7 +483,7 @@ class Health(Section):
     @property
     def window(self) -> timedelta:
         """Rounded up to whole averages of heat."""
-        return timedelta(minutes=5 * ceil(self.window_minutes / 5))
+        return HEAT_AVERAGE * ceil(timedelta(minutes=self.window_minutes) / HEAT_AVERAGE)
 
 
 @dataclass(frozen=True, slots=True)

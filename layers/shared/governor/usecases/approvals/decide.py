@@ -101,6 +101,7 @@ class Decide:
             return self._hold(approval, episode, decision)
         check_decision(approval, decision, now)
         self._check_terms(episode, decision)
+        _check_open(episode, decision)
         _check_confirmed(episode, decision, typed, accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
@@ -191,13 +192,17 @@ class Decide:
             return False
 
 
+def _check_open(episode: Episode, decision: Decision) -> None:
+    """The workflow may have ended the episode while the answer was on its way. Raises: DecisionRefused."""
+    if decision.answer is Answer.APPROVE and episode.outcome is not None:
+        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
+        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
+
+
 def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
     """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
     if decision.answer is not Answer.APPROVE:
         return
-    if episode.outcome is not None:
-        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
-        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
     plan, status = episode.plan, ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if plan.destroys and (typed or "").strip() != episode.ref.instance_id:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import assert_never
 
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
@@ -17,19 +18,25 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
     """What the waiting task gets: plain JSON data. Raises: ValueError while the approval is pending."""
     decision, status = approval.decision, approval.status
     by = decision.by if decision else "the governor"
-    if status is ApprovalStatus.PENDING:
-        raise ValueError(f"approval {approval.approval_id} is pending; there is nothing to deliver")
-    first = f"{approval.first_yes.by} and " if approval.first_yes else ""
-    why = decision.reason if decision and decision.reason else "no reason given"
-    answer, reason = {
-        ApprovalStatus.APPROVED: ("approve", f"approved by {first}{by}"),
-        ApprovalStatus.KEPT: ("keep", f"kept by {by}"),
-        ApprovalStatus.EXEMPTED: ("exempt", f"exempted by {by}: {why}"),
-        ApprovalStatus.EXPIRED: ("expired", approval.void_reason or "nobody answered in time"),
-        ApprovalStatus.VOID: ("void", approval.void_reason or "the instance changed"),
-    }[status]
-    outcome = {"outcome": approval.void_outcome or "void"} if status is ApprovalStatus.VOID else {}
-    return {"decision": answer, "reason": reason, "by": by, **outcome}
+    match status:
+        case ApprovalStatus.APPROVED:
+            first = f"{approval.first_yes.by} and " if approval.first_yes else ""
+            answer, reason = "approve", f"approved by {first}{by}"
+        case ApprovalStatus.KEPT:
+            answer, reason = "keep", f"kept by {by}"
+        case ApprovalStatus.EXEMPTED:
+            why = decision.reason if decision and decision.reason else "no reason given"
+            answer, reason = "exempt", f"exempted by {by}: {why}"
+        case ApprovalStatus.EXPIRED:
+            answer, reason = "expired", approval.void_reason or "nobody answered in time"
+        case ApprovalStatus.VOID:
+            reason, outcome = approval.void_reason or "the instance changed", approval.void_outcome or "void"
+            return {"decision": "void", "reason": reason, "by": by, "outcome": outcome}
+        case ApprovalStatus.PENDING:
+            raise ValueError(f"approval {approval.approval_id} is pending; there is nothing to deliver")
+        case _:
+            assert_never(status)
+    return {"decision": answer, "reason": reason, "by": by}
 
 
 @dataclass(frozen=True, slots=True)

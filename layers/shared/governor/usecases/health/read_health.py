@@ -17,7 +17,7 @@ from governor.domain import evidence
 from governor.domain.evidence import Dimensions, Series, Window
 from governor.domain.health import health
 from governor.domain.instance import Instance, Target
-from governor.domain.policy.policy import Health, Metrics, Policy
+from governor.domain.policy.policy import HEAT_AVERAGE, Health, Metrics, Policy
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
 LOST_METRIC = "GPULost"
@@ -228,7 +228,7 @@ class ReadHealth:
         listing = cache(partial(self.metrics.list_series, target))
         found: dict[str, HealthReading] = {}
         for (names, rule), group in groups.items():
-            window = evidence.window_before(now, rule.window, health.AVERAGE, group[0].policy.lag)
+            window = evidence.window_before(now, rule.window, HEAT_AVERAGE, group[0].policy.lag)
             asked = {one.instance.instance_id: one for one in group}
             # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
             agent = listing(SeriesFilter(names.namespace, names.temperature))

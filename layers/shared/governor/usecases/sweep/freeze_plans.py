@@ -81,7 +81,7 @@ class FreezePlans:
             if not self.state.freeze_hub(state):
                 state = self.state.hub().freeze or state
         elif breaker.is_hub_freeze_over(hub, state, now, rule):
-            # What was no habit must not pass for one in the week to come; what an operator lifts may.
+            # What was no habit must not pass for one in the two weeks to come; what an operator lifts may.
             learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
             forget = [] if learns else breaker.hours_around(hub, state)
             alert = breaker_alert("all released", self.hub, state, now)
