@@ -1,0 +1,129 @@
+"""What the console reads: one page of rows per target, and one item of costs per target and day (UTC).
+
+Each sweep writes them; nothing is ever decided by them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, DecimalException
+from typing import Any
+
+from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
+from governor.domain.instance import Target
+from governor.errors import CloudError
+from governor.stores.table import Document, Key, Store, Write, absent, put, where
+
+_log = logging.getLogger(__name__)
+
+_FLEET = "FLEET"
+_CHUNK_BYTES = 350_000
+"""An item may have 400 KB with its names and keys."""
+_PAGES_KEPT = timedelta(days=7)
+_DAYS_KEPT = timedelta(days=400)
+
+
+class Fleet(Store):
+    """Pages and days. A month is `yyyy-mm`."""
+
+    def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
+        """Return the pages of all targets, or of those `among` them, by account and Region: one query."""
+        found = self._pages("")
+        return tuple(page for page in found if among is None or page.target in among)
+
+    def page(self, target: Target) -> FleetPage | None:
+        """Return what the last sweep of the target saw."""
+        return next(self._pages(_prefix(target)), None)
+
+    def keep_page(self, page: FleetPage) -> bool:
+        """Replace the page of a target, as a whole; false when that of a later sweep is there."""
+        data = _packed([self._table.document(row) for row in page.rows])
+        head = self._table.document(replace(page, rows=()))
+        not_later = absent() | where("swept_at", "<=", head["swept_at"])
+        # What is left of a longer page lies behind the end of the packed rows, and expires.
+        writes = [
+            put(
+                (_FLEET, f"{_prefix(page.target)}{number:03d}"),
+                {**head, "rows": data[start : start + _CHUNK_BYTES]},
+                None if number else not_later,
+                until=page.swept_at + _PAGES_KEPT,
+            )
+            for number, start in enumerate(range(0, len(data), _CHUNK_BYTES))
+        ]
+        # Nearly every page is one item, whose write costs half as much outside of a transaction.
+        return self._table.holds(*writes) if len(writes) == 1 else self._table.wins(*writes)
+
+    def day(self, target: Target, day: date) -> DayCosts:
+        """Return what the target cost on that day; nothing where nobody counted it, or it is damaged."""
+        item = self._table.get(_day_key(target, day))
+        return (_day(item) if item else None) or DayCosts(day, target.account, target.region)
+
+    def days(self, month: str) -> tuple[DayCosts, ...]:
+        """Return the days of all targets in a month, by account, Region and day: one query."""
+        return tuple(found for item in self._table.query(f"DAYS#{month}") if (found := _day(item)))
+
+    def _pages(self, prefix: str) -> Iterator[FleetPage]:
+        by_target: dict[str, list[Document]] = defaultdict(list)
+        for item in self._table.query(_FLEET, prefix):
+            by_target[item["sk"].rpartition("#")[0]].append(item)
+        for name, items in by_target.items():
+            try:
+                [page] = self._table.records(FleetPage, [{**items[0], "rows": []}])
+            except CloudError:
+                _log.warning("the page of %s cannot be read", name, exc_info=True)
+                continue
+            try:
+                documents = _unpacked(b"".join(item["rows"] for item in items))
+                yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
+            except (CloudError, *_DAMAGED):
+                # Also where it was replaced between two parts of the query.
+                _log.warning("the rows of %s cannot be read", name, exc_info=True)
+                yield replace(page, problem="What the last sweep saw could not be read. Try again.")
+
+
+def keeping(costs: DayCosts) -> Write:
+    """The write that replaces the costs of a day, beside that of the meter they are a part of."""
+    target, day = Target(costs.account, costs.region), costs.day
+    lines = [
+        [owner, project, *map(str, (share.used, share.idle, share.kept, share.unmeasured))]
+        for (owner, project), share in costs.shares.items()
+    ]
+    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": _packed(lines)}
+    until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
+    return put(_day_key(target, day), document, until=until)
+
+
+def _day(item: Document) -> DayCosts | None:
+    try:
+        lines = {
+            (owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in _unpacked(item["shares"])
+        }
+        return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], lines)
+    except (KeyError, *_DAMAGED):
+        _log.warning("the costs %s / %s cannot be read", item["pk"], item["sk"], exc_info=True)
+        return None
+
+
+_DAMAGED = (ValueError, TypeError, DecimalException, zlib.error)
+
+
+def _packed(documents: list[Any]) -> bytes:
+    return zlib.compress(json.dumps(documents, separators=(",", ":")).encode(), level=3)
+
+
+def _unpacked(data: bytes) -> Any:
+    return json.loads(zlib.decompress(data))
+
+
+def _prefix(target: Target) -> str:
+    return f"{target.account}#{target.region}#"
+
+
+def _day_key(target: Target, day: date) -> Key:
+    return f"DAYS#{day:%Y-%m}", f"{_prefix(target)}{day:%d}"
