@@ -204,9 +204,14 @@ class LedgerEntry:
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """USD saved in this time, as long as a saving counts; `None` where the price is not known."""
+    """USD saved in this time, as long as a saving counts; `None` where the price is not known.
+
+    Nothing by a false stop: its instance was needed.
+    """
     if entry.saved_usd_per_hour is None:
         return None
+    if entry.false_stop:
+        return Decimal(0)
     over = min(end, entry.ended_at or end, entry.booked_at + counts_for)
     return cost_between(entry.saved_usd_per_hour, max(start, entry.booked_at), over)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 
@@ -17,6 +17,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run
 from governor.domain.money.cost_messages import budget_alert, used_percent
+from governor.domain.money.savings import Saved, months, sum_saved
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, UtcDatetime
@@ -110,7 +111,7 @@ class SumUpMonth:
         policy = self.policies.base().policy
         month = cost.month_of(now)
         costs = cost.costs_of(self.state.meters(month))
-        saved, false_stops = self._saved(policy, now)
+        saved = self._saved(policy, now)
         budgets = ((spent, policy.budget.of(spent.project)) for spent in costs)
         budgeted = [(spent, budget) for spent, budget in budgets if budget is not None]
         told, problems = self._tell(budgeted, policy, now)
@@ -119,26 +120,18 @@ class SumUpMonth:
             costs=costs,
             published=costs[: policy.budget.publish_at_most_projects],
             highest_budget_used_percent=max((used_percent(*one) for one in budgeted), default=Decimal(0)),
-            saved_usd=saved,
-            false_stops=false_stops,
+            saved_usd=saved.net,
+            false_stops=saved.false_stops,
             told=told,
             problems=problems,
         )
 
-    def _saved(self, policy: Policy, now: UtcDatetime) -> tuple[Usd, int]:
-        """USD of this month, by actions of this month and of those before that still count; false stops."""
+    def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
+        """What was saved this month, by actions of this month and of those before that still count."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
-        entries = [
-            entry
-            for month in _months(start - counts_for, now)
-            for entry in self.state.entries(month)
-            if entry.ours
-        ]
-        amounts = [cost.saved_in(entry, start, now, counts_for) for entry in entries]
-        saved = sum((amount for amount in amounts if amount is not None), Decimal(0))
-        ended = (entry.ended_at for entry in entries if entry.false_stop)
-        return saved, sum(at is not None and at >= start for at in ended)
+        entries = (one for month in months(start - counts_for, now) for one in self.state.entries(month))
+        return sum_saved(entries, start, now, counts_for)
 
     def _tell(
         self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
@@ -160,11 +153,3 @@ class SumUpMonth:
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(told), tuple(problems)
-
-
-def _months(first: datetime, last: datetime) -> list[str]:
-    found, at = [], cost.month_start(first)
-    while at <= last:
-        found.append(cost.month_of(at))
-        at = cost.month_end(at)
-    return found
