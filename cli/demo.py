@@ -12,22 +12,26 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
+from cli.demo_fleet import Row, rows_of, table
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
+from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.units import money
+from governor.domain.wording import span
 from governor.stores import StateTable
-from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, LocalCloud, LocalCloudError
-from local.fleet import METRIC_MINUTES, demo_fleet
+from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
+from local.fleet import METRIC_LENGTH, demo_fleet
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
@@ -43,6 +47,14 @@ overrides:
     set: {{plan: {{action: terminate}}}}
 """
 TARGET = Target(ACCOUNT, REGION)
+ENVIRONMENT = ROOT / "build" / "demo.env"
+"""What the command line needs in another terminal, while the demo runs."""
+_STEPS = {
+    "stop": "EC2 is asked to stop it",
+    "snapshot": "EC2 is asked for snapshots of its volumes",
+    "cancel-spot-request": "its Spot request is canceled",
+    "terminate": "EC2 is asked to terminate it",
+}
 Seen = TypeVar("Seen")
 
 
@@ -56,15 +68,14 @@ class Demo:
         self._before = {found["executionArn"] for found in scene.executions().values()}
         self._printed: dict[str, tuple[str, ...]] = {}
 
-    def show_verdicts(self) -> None:
-        """Every instance with its verdict and reason, as the first sweep has stored them."""
+    def rows(self) -> list[Row]:
+        """What became of every launched instance, by what the sweep and the workflows have stored."""
         seen = self.state.observations(TARGET)
         self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
-        for instance_id, observation in sorted(seen.items(), key=lambda item: item[1].verdict):
-            name = self.scene.members[instance_id].name
-            print(f"  {observation.verdict:<18} {name:<22} {observation.reason}")
-            for advice in observation.advice:
-                print(f"  {'':<18} {'':<22} -> {advice}")
+        records = self.state.records(TARGET).values()
+        episodes = {r.instance_id: found for r in records if (found := self._latest_episode(r))}
+        policy = parse_policy(POLICY).base().policy
+        return rows_of(list(self.scene.members), TARGET, policy, seen, episodes)
 
     def _wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
         """Looks until there is something to see, as long as anything moves and no workflow has failed.
@@ -159,14 +170,13 @@ class Demo:
         episode = self._latest_episode(record)
         if episode is None:
             return
-        news = [f"{step} asked of EC2" for step in episode.steps_done]
-        if episode.outcome is not None:
-            outcome = "notified" if episode.outcome is Outcome.TOLD else episode.outcome.value
-            news.append(f"{outcome}: {episode.outcome_reason}")
+        news = [_STEPS[step] for step in episode.steps_done]
+        if episode.outcome is not None and episode.outcome is not Outcome.TOLD:
+            news.append(_ended(episode))
         known = self._printed.get(record.instance_id, ())
         for one in news:
             if one not in known:
-                print(f"  {episode.instance.name:<22} {one}", flush=True)
+                print(f"  {episode.instance.name:<21}  {one}", flush=True)
         self._printed[record.instance_id] = tuple(news)
 
     def _latest_episode(self, record: InstanceRecord) -> Episode | None:
@@ -205,6 +215,34 @@ class Demo:
         }
 
 
+def _ended(episode: Episode) -> str:
+    """The outcome, with what it saves or else why."""
+    assert episode.outcome is not None
+    saved = episode.plan.saving.saved_usd_per_hour
+    if episode.outcome in (Outcome.STOPPED, Outcome.TERMINATED) and saved is not None:
+        return f"{episode.outcome.value}: ${money(saved)} an hour saved"
+    return f"{episode.outcome.value}: {episode.outcome_reason}"
+
+
+def closing(questions: int, summary: dict[str, Any]) -> str:
+    """The demo in one line: `5 asked, 3 stopped, 2 terminated, $24.22 an hour saved`."""
+    states = Counter(action["state"] for action in summary["actions"])
+    saved = money(Decimal(summary["usd_per_hour_saved"].replace(",", "")))
+    done = f"{states['stopped']} stopped, {states['terminated']} terminated"
+    return f"{questions} asked, {done}, ${saved} an hour saved"
+
+
+@contextmanager
+def _environment_file(exports: str) -> Iterator[str]:
+    """The path of a file that another terminal reads, as long as the demo runs."""
+    ENVIRONMENT.parent.mkdir(exist_ok=True)
+    ENVIRONMENT.write_text(exports + "\n", encoding="utf-8")
+    try:
+        yield str(ENVIRONMENT.relative_to(ROOT))
+    finally:
+        ENVIRONMENT.unlink(missing_ok=True)
+
+
 def _hidden_fields(page: str) -> dict[str, str]:
     """The hidden fields of the page's first form, and the boxes of what is lost as ticked."""
 
@@ -228,34 +266,39 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     _say("deploying template.yaml into the local cloud")
     scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
-    _say(f"launching the fleet, with {METRIC_MINUTES} minutes of GPU metrics")
-    scene.launch(demo_fleet())
-    _say("one sweep, through the sweep state machine")
+    fleet = demo_fleet()
+    _say(f"launching {len(fleet)} instances, with their GPU metrics of the last {span(METRIC_LENGTH)}")
+    scene.launch(fleet)
+    _say("one sweep; then a workflow for each idle instance, which decides whether to ask")
     scene.sweep()
-    demo.show_verdicts()
-    _say("every idle instance has a workflow of its own; waiting for their questions")
     questions = demo.await_questions()
-    print(f"  the mails to {OWNER}:")
-    for question in questions:
-        print(f"  {question['subject']}\n    {demo.await_mail(question['instance_id'])}")
-    _say("EC2 takes train-a back in two minutes: its checkpoint hook, its owner, and the on-call")
-    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; paged")
-    _say(f"Slack, Teams, PagerDuty and webhook messages are shown at {receivers.inbox_url}")
-    print(f"  and all mail, as SES got it, at {cloud.endpoint_url}/_ministack/ses/messages")
-    _say("the same questions on the command line, in another terminal in this folder:")
-    print(f"  {scene.command_line()}")
-    if auto:
-        _say(f"answering all {len(questions)} by the HTTP POST that a browser would send")
-        for question in questions:
-            demo.approve(question)
-    else:
-        _say("open a link and decide; Ctrl-C ends the demo")
-    demo.follow(patiently=not auto)
-    _say(f"done after {time.monotonic() - started:.0f} s")
-    if keep:
-        _say("the cloud keeps running; Ctrl-C ends it")
-        signal.pause()
-    print(json.dumps(demo.summary(), separators=(",", ":")), flush=True)
+    rows = demo.rows()
+    print(table(rows))
+    _say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
+    subjects = {question["instance_id"]: question["subject"] for question in questions}
+    for instance_id in (row.instance_id for row in rows if row.instance_id in subjects):
+        print(f"  {subjects[instance_id]}\n    '{receivers.short_link(demo.await_mail(instance_id))}'")
+    _say("EC2 warns that it takes train-a back in two minutes")
+    print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
+    _say("what was sent")
+    print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
+    print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
+    with _environment_file(scene.exports) as path:
+        _say("the same questions on the command line, in another terminal in this folder")
+        print(f"  . {path}; bin/governor approvals list")
+        if auto:
+            _say(f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send")
+            for question in questions:
+                demo.approve(question)
+        else:
+            _say("open a link and decide; Ctrl-C ends the demo")
+        demo.follow(patiently=not auto)
+        summary = demo.summary()
+        _say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
+        if keep:
+            _say("the cloud keeps running; Ctrl-C ends it")
+            signal.pause()
+    print(json.dumps(summary, separators=(",", ":")), flush=True)
 
 
 def _say(text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Literal
 NAMESPACE = "GPU/EC2"
 METRIC_MINUTES = 210
 """Longer than a question asks, with the newest minutes that are left out."""
+METRIC_LENGTH = timedelta(minutes=METRIC_MINUTES)
 SELECTOR = {"Purpose": "GPU-Workload"}
 
 Load = Callable[[int, int], float]

@@ -98,6 +98,7 @@ class Receivers:
         self._messages: dict[str, dict[str, Any]] = {}
         self._incidents: dict[str, str] = {}
         self._deliveries: set[str] = set()
+        self._links: list[str] = []
         self._folder: Path | None = None
         self._servers: list[ThreadingHTTPServer] = []
 
@@ -147,6 +148,19 @@ class Receivers:
     def inbox_url(self) -> str:
         """Where a person looks; plain HTTP, as no browser knows the certificate."""
         return f"http://127.0.0.1:{self._servers[1].server_port}/"
+
+    def short_link(self, url: str) -> str:
+        """An address that fits a line and leads to this one; for terminals, whose lines are short."""
+        with self._lock:
+            self._links.append(url)
+            return f"{self.inbox_url}{len(self._links)}"
+
+    def linked(self, path: str) -> str | None:
+        """Where a short link leads; `None` for any other path."""
+        number = path.removeprefix("/")
+        with self._lock:
+            known = number.isascii() and number.isdigit() and 1 <= int(number) <= len(self._links)
+            return self._links[int(number) - 1] if known else None
 
     @property
     def slack_api_url(self) -> str:
@@ -490,7 +504,10 @@ class _Deliveries(_Handler):
 
 class _Inbox(_Handler):
     def do_GET(self) -> None:
-        """The page, or its data."""
+        """The page, or its data, or where a short link leads."""
+        if url := self.server.receivers.linked(self.path):
+            self.reply(_Reply(302, headers={"Location": url, "Referrer-Policy": "no-referrer"}))
+            return
         document = self.server.receivers.document()
         if self.path == "/inbox.json":
             self.reply(_json(200, document))

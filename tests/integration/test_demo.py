@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from cli.demo import Demo
+from cli.demo_fleet import WIDTH
 from governor.domain.sweep.verdict import VerdictKind
 from local.cloud import LocalCloudError
+from local.fleet import demo_fleet
 from tests.integration.stage import Stage
 
 ROOT = Path(__file__).parents[2]
@@ -31,8 +34,21 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
     assert 0 == done.returncode, done.stderr[-2000:]
     assert "; bin/governor approvals list\n" in done.stdout
     assert "asked to save its work after" in done.stdout
-    summary = json.loads(done.stdout.splitlines()[-1])
+    *story, last = done.stdout.splitlines()
+    summary = json.loads(last)
 
+    assert [] == [line for line in story if len(line) > WIDTH]
+    count = next(line.strip() for line in story if " launched: " in line)
+    became = [int(number) for number in re.findall(r"\d+", count)]
+    assert (
+        "16 launched: 5 asked, 2 notified, 2 managed, 2 at work, 2 kept, 2 not judged, 1 not governed"
+        == count
+    )
+    assert became[0] == sum(became[1:])
+    table = "\n".join(line for line in story if re.search(r"  \$[\d.]+  ", line))
+    assert [1] * 16 == [len(re.findall(f"^    {one.name} ", table, re.MULTILINE)) for one in demo_fleet()]
+    saved = f"${float(summary['usd_per_hour_saved']):.2f} an hour saved"
+    assert f"* 5 asked, 3 stopped, 2 terminated, {saved}; the demo took" in done.stdout
     states = [action["state"] for action in summary["actions"]]
     assert 15 == summary["instances"]  # the sixteenth does not carry the tag
     assert {kind.value for kind in VerdictKind} - {"frozen"} == set(summary["verdicts"])

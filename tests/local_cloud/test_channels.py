@@ -277,6 +277,15 @@ def test_the_inbox_shows_what_came_and_no_secret(receivers: Receivers) -> None:
         assert secret not in page + json.dumps(document)
 
 
+def test_a_short_link_leads_to_its_address(receivers: Receivers) -> None:
+    """And a number that was not given out leads nowhere."""
+    short = receivers.short_link(f"{receivers.inbox_url}inbox.json")
+    with urlopen(short, timeout=ANSWER_SECONDS) as answer:
+        assert f"{receivers.inbox_url}inbox.json" == answer.url
+    for other in ("0", "2", "\u0661"):
+        assert receivers.linked(f"/{other}") is None
+
+
 def test_a_planned_failure_names_a_channel_that_exists(receivers: Receivers) -> None:
     """A test that misspells one would prove nothing."""
     with pytest.raises(ValueError, match="no channel slak: name one of slack"):

@@ -1,0 +1,52 @@
+"""The demo's table: reasons that fit their line, groups with their cost, and nobody left out."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from cli.demo_fleet import WIDTH, Row, short, table
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("Idle for 3 h 25 min (every GPU under 5%).", "idle for 3 h 25 min"),
+        ("stop protection (disableApiStop) is on: a human said no", "stop protection is on: a human said no"),
+        (
+            "it runs in a Capacity Block, which is paid in advance: stopping saves nothing",
+            "runs in a Capacity Block, which is paid in advance",
+        ),
+        (
+            "it is a one-time Spot instance, which cannot be stopped; the policy then says terminate",
+            "one-time Spot instance, which cannot be stopped",
+        ),
+        (
+            "utilization reached 96.9 % in the last 60 min, last at 2026-11-22T18:50:00Z",
+            "utilization reached 96.9 % in the last 60 min",
+        ),
+        ("the instance published nothing in the newest 35 min", "published nothing in the newest 35 min"),
+        ("started 10 min ago; judged from 2026-11-22T19:41:22Z on (grace 30 min)", "started 10 min ago"),
+        ("kept by decision until 2020-03-01T18:54:22Z", "kept by decision until Sun Mar 1, 18:54 UTC"),
+    ],
+)
+def test_a_reason_is_one_short_clause(reason: str, shown: str) -> None:
+    """Without brackets and consequences, and with times as people write them."""
+    assert shown == short(reason)
+
+
+def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
+    """Empty groups are left out; what has no price is in no sum."""
+    rows = [
+        Row("i-1", "a", "team", Decimal("1.20"), "asked", "idle for 3 h"),
+        Row("i-2", "b", "team", Decimal("2"), "asked", "idle for 4 h"),
+        Row("i-3", "c", "unassigned", None, "not governed", "no sweep lists it"),
+    ]
+    lines = table(rows).splitlines()
+
+    assert "  3 launched: 2 asked, 1 not governed" == lines[0]
+    (asked,) = (line for line in lines if line.startswith("  Idle"))
+    assert asked.endswith("  2 instances, $3.20 an hour")
+    assert WIDTH == len(asked)
+    assert "    c                      unassigned   unpriced  no sweep lists it" in lines
