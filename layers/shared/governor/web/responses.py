@@ -15,7 +15,10 @@ from markupsafe import Markup
 from governor.errors import LinkError, LinkExpired
 
 _FOLDER = Path(__file__).parent / "templates"
-_STYLE, _SCRIPT = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "follow.js"))
+TOKENS, _PAGE, _SCRIPT = (
+    (_FOLDER / name).read_text(encoding="utf-8") for name in ("tokens.css", "page.css", "follow.js")
+)
+_STYLE = TOKENS + _PAGE
 TEMPLATES = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=select_autoescape(default=True, default_for_string=True),
@@ -32,12 +35,18 @@ def _source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+def policy_of(style: str, *scripts: str) -> str:
+    """Return the content security policy of a page that has this style and these scripts, and no other."""
+    sources = " ".join(map(_source, scripts)) or "'none'"
+    return (
+        f"default-src 'none'; style-src {_source(style)}; script-src {sources}; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+
+
 HEADERS: Mapping[str, str] = {
     "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; "
-        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
+    "Content-Security-Policy": policy_of(_STYLE, _SCRIPT),
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

@@ -1,0 +1,100 @@
+"""A page as HTML, JSON or CSV, with the headers that keep it private."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from governor.console.page import Cell, Page, Table
+from governor.domain.units import as_utc, iso
+from governor.domain.wording import people, span, usd
+from governor.errors import NotFound
+from governor.web.responses import HEADERS, TOKENS, Response, policy_of
+
+_FOLDER = Path(__file__).parent / "templates"
+_STYLE = TOKENS + (_FOLDER / "console.css").read_text(encoding="utf-8")
+_SCRIPTS = {one.stem: one.read_text(encoding="utf-8") for one in sorted(_FOLDER.glob("*.js"))}
+TEMPLATES = Environment(
+    loader=FileSystemLoader(_FOLDER),
+    autoescape=select_autoescape(default=True, default_for_string=True),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.globals.update(
+    style=Markup(_STYLE),  # noqa: S704 - our own file
+    scripts={name: Markup(text) for name, text in _SCRIPTS.items()},  # noqa: S704 - our own files
+)
+TEMPLATES.filters.update(usd=usd, span=span, people=people, iso=iso)
+_HEADERS = {
+    **HEADERS,
+    "Content-Security-Policy": policy_of(_STYLE, *_SCRIPTS.values()),
+    "Vary": "Accept, Cookie",
+}
+_HTML, _JSON, _CSV = "text/html; charset=utf-8", "application/json", "text/csv; charset=utf-8"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
+
+
+def answer(status: int, body: str, kind: str = _HTML, **more: str) -> Response:
+    return Response(status, body, {**_HEADERS, "Content-Type": kind, **more})
+
+
+def html(status: int, template: str, **values: object) -> Response:
+    return answer(status, TEMPLATES.get_template(template).render(**values))
+
+
+def as_json(status: int, document: Mapping[str, object]) -> Response:
+    return answer(status, json.dumps(document, default=_plain), _JSON)
+
+
+def as_csv(page: Page, name: str) -> Response:
+    """Return one table of a page, the first one without a name. Raises: NotFound."""
+    table = next((one for one in page.tables if name in ("", one.name)), None)
+    if table is None:
+        raise NotFound(f"this page has no table {name!r}")
+    return answer(
+        200, csv_text(table), _CSV, **{"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
+    )
+
+
+def csv_text(table: Table) -> str:
+    """Return a table as CSV (RFC 4180). No cell becomes a formula where a spreadsheet opens it."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(table.columns)
+    writer.writerows([_cell(cell) for cell in row] for row in table.rows)
+    return text.getvalue()
+
+
+def _cell(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    text = str(cell if isinstance(cell, str) else _plain(cell))
+    is_number = isinstance(cell, int | float | Decimal)
+    return f"'{text}" if text.startswith(_FORMULA) and not is_number else text
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, datetime):
+        return iso(as_utc(value))
+    if isinstance(value, timedelta):
+        return int(value.total_seconds())
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value if isinstance(value, int | float) else str(value)

@@ -1,0 +1,72 @@
+"""What a view is given and returns. `app` answers a page as HTML, JSON or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import Any
+
+from governor.domain.approvals.scope import Grant, Rank, Scope, rank_for
+from governor.domain.units import UtcDatetime
+
+FRESH = timedelta(minutes=15)
+"""How young a sign-in must be for what only admins may do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who has signed in: `by` for the record, `person` as terms know people, and what is theirs."""
+
+    by: str
+    person: str
+    grants: tuple[Grant, ...]
+    signed_in_at: UtcDatetime
+    session_id: str
+    ends_at: UtcDatetime
+    zone: str = "UTC"
+    """Their time zone, by its name in the IANA database."""
+
+    @property
+    def scope(self) -> Scope:
+        """What they see, by any of their grants."""
+        return reduce(Scope.__or__, (grant.scope for grant in self.grants), Scope())
+
+    def rank(self, account: str, project: str, owner: str) -> Rank | None:
+        """Return what they may do with one instance; `None` when they may not even see it."""
+        return rank_for(self.grants, account, project, owner)
+
+    def rules_all(self) -> bool:
+        """Whether they are an admin of everything: the breaker is not one instance's."""
+        return any(one.rank is Rank.ADMIN and one.scope.everything for one in self.grants)
+
+    def is_fresh(self, now: UtcDatetime) -> bool:
+        return now - self.signed_in_at < FRESH
+
+
+Cell = str | int | float | datetime | None | Any
+"""Of a table: text, numbers, times, amounts (`Decimal`), or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table of a page, as `.csv` gives it."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a view shows: `values` fill the template, `document` is the same as JSON.
+
+    The first of `tables` is the page's CSV; `?table=` names another one.
+    """
+
+    title: str
+    template: str
+    values: Mapping[str, object]
+    document: Mapping[str, object]
+    tables: tuple[Table, ...] = field(default=())
