@@ -18,6 +18,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("targets", "selector", "exemption", "metrics", "idle", "vetoes"),
     ),
     "policy-acting.md": ("who is asked, and what is done", ("plan", "approval", "ownership")),
+    "policy-console.md": ("who sees the console", ("console",)),
     "policy-brakes.md": ("what holds actions back", ("breaker", "caps")),
     "policy-messages-and-money.md": (
         "events, health, hints and money",

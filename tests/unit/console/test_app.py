@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from governor.console.app import Console, Doors, Request
+from governor.console.app import Console
 from governor.console.formats import csv_text
 from governor.console.page import Caller, Page, Table
-from governor.domain.approvals.scope import Grant, Rank, Scope
+from governor.contracts.policy import parse_policy
 from governor.errors import InputError, NotFound
+from tests.unit.console import entrance
+from tests.unit.console.entrance import NOW, Entrance
 
-NOW = datetime(2026, 11, 22, 9, tzinfo=UTC)
-ADA = Caller("oidc:ada@example.com", "ada@example.com", (Grant(Rank.VIEWER, Scope(True)),), NOW, "s", NOW)
+POLICY = parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
 READER: Any = SimpleNamespace(
     pages=(SimpleNamespace(account="1", swept_at=NOW - timedelta(minutes=2), problem=None, rows=()),),
     environment="gpu-governor",
-    policy=SimpleNamespace(mode=SimpleNamespace(value="ask")),
+    policy=POLICY,
 )
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 
 
-def view(reader: Any, caller: Caller, query: Any, now: datetime) -> Page:
+def view(reader: Any, caller: Caller, query: Mapping[str, str], now: datetime) -> Page:
     if query.get("bad"):
         raise InputError("say which month")
     if query.get("id") not in (None, "i-1"):
         raise NotFound("no")
-    return Page("Fleet <all>", "refused.html", {"text": "hi"}, {"rows": [{"usd": Decimal("1")}]}, (TABLE,))
+    values = {"text": "hi"}
+    return Page("Fleet <all>", "refused.html", values, {"rows": [{"usd": Decimal("1")}]}, (TABLE,))
 
 
-def console(caller: Caller | None = ADA, *, sign_in: bool = True) -> Console:
-    doors = Doors(lambda *_: caller, sign_in)
-    clock: Any = SimpleNamespace(now=lambda: NOW)
-    return Console(lambda: READER, doors, clock, {"/": view, "/fleet": view, "/instances/<id>": view})
+VIEWS = {"/": view, "/fleet": view, "/instances/<id>": view}
 
 
-def ask(
-    path: str, method: str = "GET", *, caller: Caller | None = ADA, sign_in: bool = True, **more: Any
-) -> dict[str, Any]:
-    request = Request(method, path, more.get("query", {}), {}, more.get("headers", {}), {})
-    event = {
-        "rawPath": path,
-        "requestContext": {"stage": "$default", "http": {"method": method, "path": path}},
-        "headers": {},
-    }
-    return console(caller, sign_in=sign_in).handle(event, None, request)
+def ask(address: str, method: str = "GET", *, known: bool = True, **more: Any) -> dict[str, Any]:
+    at = Entrance(issuer=more.pop("issuer", "https://issuer"))
+    groups = more.pop("groups", ("ops",))
+    cookies = at.session("oidc:1", "ada@example.com", groups=groups) if known else {}
+    console = Console(lambda: READER, at.doors, at.clock, VIEWS)
+    return entrance.ask(console, address, method, cookies=cookies, **more)
 
 
 @pytest.mark.parametrize("path", ["/", "/fleet", "/instances/i-1"])
@@ -78,7 +74,7 @@ def test_every_table_is_csv_too(path: str) -> None:
     assert found["headers"]["Content-Type"] == "text/csv; charset=utf-8"
     assert found["headers"]["Cache-Control"] == "no-store"
     assert found["body"] == "name,usd\r\na,-1.5\r\n'=HYPERLINK(),\r\n"
-    assert ask(path, query={"table": "others"})["statusCode"] == 404
+    assert ask(f"{path}?table=others")["statusCode"] == 404
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
@@ -96,35 +92,36 @@ def test_head_is_the_page_without_its_body() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "method", "query", "status"),
+    ("address", "method", "status"),
     [
-        ("/nowhere", "GET", {}, 404),
-        ("/instances/i-2", "GET", {}, 404),
-        ("/instances/i-2.csv", "GET", {}, 404),
-        ("/fleet", "POST", {}, 405),
-        ("/fleet", "DELETE", {}, 405),
-        ("/fleet", "GET", {"bad": "1"}, 400),
+        ("/nowhere", "GET", 404),
+        ("/instances/i-2", "GET", 404),
+        ("/instances/i-2.csv", "GET", 404),
+        ("/fleet", "POST", 405),
+        ("/fleet", "DELETE", 405),
+        ("/fleet?bad=1", "GET", 400),
     ],
 )
-def test_a_refusal_is_a_page_of_its_own(path: str, method: str, query: Any, status: int) -> None:
-    found = ask(path, method, query=query)
+def test_a_refusal_is_a_page_of_its_own(address: str, method: str, status: int) -> None:
+    found = ask(address, method)
     assert found["statusCode"] == status
     assert "Nothing was changed." in found["body"] or found["headers"]["Content-Type"] == "application/json"
     assert found["headers"]["Cache-Control"] == "no-store"
 
 
 def test_who_is_not_known_is_sent_to_the_sign_in_and_back() -> None:
-    found = ask("/fleet", caller=None, query={"owner": "a&b"})
+    found = ask("/fleet?owner=a%26b", known=False)
     assert found["statusCode"] == 303
     assert found["headers"]["Location"] == "/sign-in?return=%2Ffleet%3Fowner%3Da%2526b"
-    assert ask("/fleet.csv", caller=None)["statusCode"] == 401
+    assert ask("/fleet.csv", known=False)["statusCode"] == 401
+    assert ask("/fleet", known=False, headers={"accept": "application/json"})["statusCode"] == 401
 
 
 def test_without_an_issuer_the_page_says_how_to_get_in() -> None:
-    found = ask("/fleet", caller=None, sign_in=False)
+    found = ask("/fleet", known=False, issuer="")
     assert (found["statusCode"], "governor open" in found["body"]) == (401, True)
 
 
 def test_who_is_in_no_scope_sees_nothing() -> None:
-    found = ask("/fleet", caller=replace(ADA, grants=()))
-    assert (found["statusCode"], "targets" in found["body"]) == (403, False)
+    found = ask("/fleet", groups=())
+    assert (found["statusCode"], "target" in found["body"]) == (403, False)

@@ -27,7 +27,8 @@ from governor.errors import PolicyError, PolicyProblem
 SCHEMA_VERSION = 1
 """Value of the document's optional `version` key."""
 ONLY_IN_BASE = (
-    *("two_people_for_policy", "selector", "targets", "breaker", "caps", "ownership", "managed", "budget"),
+    *("two_people_for_policy", "selector", "targets", "breaker", "caps", "ownership", "console", "managed"),
+    "budget",
 )
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
 _RETIRED: Mapping[str, str] = {

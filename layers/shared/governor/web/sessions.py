@@ -37,7 +37,7 @@ class Sessions:
     sealer: Sealer
     scope: tuple[str, ...]
 
-    def cookie(self, session: Session, now: UtcDatetime) -> str:
+    def cookie(self, session: Session, now: UtcDatetime, life: timedelta = LIFE) -> str:
         """Return the value of `Set-Cookie` that begins the session. Raises: ConfigurationError."""
         values = {
             "id": session.session_id,
@@ -45,8 +45,8 @@ class Sessions:
             "email": session.who.email or "",
             "role": session.who.role.value,
         }
-        sealed = self.sealer.seal(("session", *self.scope), values, now + LIFE)
-        return set_cookie(SESSION_COOKIE, sealed, LIFE)
+        sealed = self.sealer.seal(("session", *self.scope), values, now + life)
+        return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
         """Return the session of a request's cookies; `None` when there is none that holds now."""

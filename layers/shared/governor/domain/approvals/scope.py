@@ -9,6 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.policy.console import ConsoleScope
+from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.policy import Policy
+from governor.domain.units import UtcDatetime
+
 
 class Rank(IntEnum):
     """What somebody may do; each includes those before it."""
@@ -29,13 +35,15 @@ class Scope:
     accounts: frozenset[str] = frozenset()
     projects: frozenset[str] = frozenset()
     owners: frozenset[str] = frozenset()
+    """Names of contacts, and addresses in lower case."""
 
     def sees(self, account: str, project: str, owner: str) -> bool:
         return (
             self.everything
             or account in self.accounts
             or project in self.projects
-            or owner.lower() in self.owners
+            or owner in self.owners
+            or ("@" in owner and owner.lower() in self.owners)
         )
 
     def __or__(self, other: Scope) -> Scope:
@@ -59,3 +67,72 @@ def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) ->
     """Return the highest rank that covers an instance; `None` where no grant does."""
     ranks = [one.rank for one in grants if one.scope.sees(account, project, owner)]
     return max(ranks, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Somebody's sign-in as it is stored: who, by what proof, and when. `groups` are the issuer's."""
+
+    identity: str
+    """`oidc:<subject>` or `aws:<ARN>`, as the policy names them."""
+    by: str
+    """For the record: what people recognise."""
+    at: UtcDatetime
+    ends_at: UtcDatetime
+    email: str | None = None
+    """Only where the issuer says that it is verified."""
+    groups: tuple[str, ...] = ()
+    role: Role = Role.VIEWER
+    """What the issuer's approver group makes of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What opens one session for an IAM caller, as it is stored: never the secret itself."""
+
+    arn: str
+    ends_at: UtcDatetime
+    used_at: UtcDatetime | None = None
+
+
+def signed_in_by(who: SignedIn, groups: tuple[str, ...], at: UtcDatetime, ends_at: UtcDatetime) -> SignIn:
+    return SignIn(who.identity, who.by, at, ends_at, who.email, groups, who.role)
+
+
+def contact_of(people: Ownership, who: SignIn) -> Contact | None:
+    """Return the contact with this identity, else with this verified address."""
+    address = people.person(who.identity) or (people.person(who.email) if who.email else None)
+    if address is None:
+        return None
+    return next(one for one in people.contacts.values() if address in map(str.lower, one.emails))
+
+
+def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
+    """Return what the policy lets somebody see and do: by their groups or ARN, and as a contact what they, or
+    their projects, own. Nobody is in it by default."""
+    found = [
+        Grant(Rank[one.role.upper()], Scope(one.everything, frozenset(one.accounts), frozenset(one.projects)))
+        for one in policy.console.scopes.values()
+        if _names(one, who)
+    ]
+    people = policy.ownership
+    if (own := contact_of(people, who)) is not None:
+        names = {name for name, contact in people.contacts.items() if contact == own}
+        addresses = {address.lower() for address in (*own.emails, *own.lists)}
+        projects = {project for project, name in people.project_owners.items() if name in names}
+        rank = Rank.APPROVER if who.role is Role.APPROVER else Rank.VIEWER
+        found.append(Grant(rank, Scope(projects=frozenset(projects), owners=frozenset(names | addresses))))
+    return tuple(found)
+
+
+def _names(one: ConsoleScope, who: SignIn) -> bool:
+    kind, _, name = who.identity.partition(":")
+    if kind == "aws":
+        return any(_is(pattern, name) for pattern in one.identities)
+    return not set(one.groups).isdisjoint(who.groups)
+
+
+def _is(pattern: str, arn: str) -> bool:
+    """Compare an ARN; `*` stands for the name of a session, whoever chose it."""
+    role, star, _ = pattern.rpartition("*")
+    return arn.rpartition("/")[0] + "/" == role if star else arn == pattern

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
+from governor.domain.policy.console import Console
 from governor.domain.policy.contacts import Ownership
 from governor.domain.settings import (
     A_MONTH,
@@ -509,6 +510,7 @@ class Policy(Section):
     breaker: Breaker = Breaker()
     caps: Caps = Caps()
     ownership: Ownership = field(default_factory=Ownership)
+    console: Console = field(default_factory=Console)
     managed: Managed = Managed()
     prices: Prices = field(default_factory=Prices)
     ledger: Ledger = Ledger()

@@ -1,0 +1,101 @@
+"""Who asks, and whether a form is theirs. Sessions are stored, so that they can be ended here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from governor.console import formats
+from governor.console.page import Caller
+from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.scope import SignIn, contact_of, grants_of
+from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.policy.policy import Policy
+from governor.domain.units import UtcDatetime
+from governor.errors import LinkForged, NotAllowed
+from governor.stores.sessions import SignIns
+from governor.usecases.approvals.open_console import SESSION, EnterConsole
+from governor.web.responses import Response, redirect
+from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie
+
+
+class Known(NamedTuple):
+    """A session that holds."""
+
+    session_id: str
+    who: SignIn
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Lets people in and out. `enter` refuses all codes where an issuer is."""
+
+    cookies: Sessions
+    stored: SignIns
+    enter: EnterConsole
+    signer: LinkSigner
+
+    @property
+    def has_issuer(self) -> bool:
+        return bool(self.enter.issuer)
+
+    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
+        sealed = self.cookies.read(cookies, now)
+        who = self.stored.session(sealed.session_id, now) if sealed else None
+        return Known(sealed.session_id, who) if sealed and who else None
+
+    def leave(self, session_id: str) -> Response:
+        self.stored.end_session(session_id)
+        page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
+        return Response(page.status, page.body, page.headers, cookies=(clear_cookie(SESSION_COOKIE),))
+
+    def show_code(self) -> Response:
+        """The page that `governor open` leads to: its script moves the code from the address to the form."""
+        return formats.html(200, "enter.html", title="Open the console", code="", arn="")
+
+    def take_code(self, form: Mapping[str, str], now: UtcDatetime) -> Response:
+        """Name whose session it will be, so that nobody enters as somebody else unseen; then begin it."""
+        secret = form.get("code", "")
+        try:
+            if form.get("answer") != "open":
+                arn = self.enter.caller(secret)
+                return formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
+            session_id, who = self.enter.enter(secret)
+        except NotAllowed as error:
+            text = f"{error} Run `governor open` again."
+            return formats.html(403, "refused.html", title="This code opens nothing", text=text)
+        session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
+        return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
+
+    def token(self, page: str, caller: Caller) -> str:
+        """Return what a form to this page must send back: of this session, and of no other page."""
+        return self.signer.csrf(_form(page), caller.by, caller.ends_at, caller.session_id)
+
+    def check(self, page: str, caller: Caller, token: str) -> None:
+        """Raises: NotAllowed."""
+        fields = {"k": "", "r": caller.by, "e": str(int(caller.ends_at.timestamp())), "s": ""}
+        try:
+            self.signer.check_csrf(_form(page), fields, token, caller.session_id)
+        except LinkForged:
+            raise NotAllowed("The form is not one of this page and session. Open the page again.") from None
+
+
+def _form(page: str) -> str:
+    return f"console:{page}"
+
+
+def caller_of(policy: Policy, known: Known) -> Caller:
+    """Return what the policy makes of a session now: a group or a contact that goes, goes at once."""
+    who, people = known.who, policy.ownership
+    contact = contact_of(people, who)
+    by_email = people.person(who.email) if who.email else None
+    return Caller(
+        by=who.by,
+        person=people.person(who.identity) or by_email or who.identity,
+        grants=grants_of(policy, who),
+        signed_in_at=who.at,
+        session_id=known.session_id,
+        ends_at=who.ends_at,
+        zone=contact.time_zone if contact else "UTC",
+    )
