@@ -78,6 +78,7 @@ fix: env-project ## format and repair what can be repaired
 	$(VENV)/ruff format $(SOURCES)
 	$(VENV)/python -m scripts.state_machines
 	$(VENV)/python -m scripts.policy_reference
+	$(VENV)/python -m scripts.simulate_example
 
 machines: env-project ## write the state machines (JSON) from their sources in statemachines/*.yaml
 	$(VENV)/python -m scripts.state_machines

@@ -150,7 +150,7 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
         replays.append(replay(name, StaticPolicies(one), recordings, approval_delay=timedelta(minutes=30)))
         seconds[f"replay {name}"] = _since(started)
     started = _clocks()
-    text = page(replays, [])
+    text = page(replays, [], NOW)
     seconds["page"] = _since(started)
     stops = [summarise(one).stops for one in replays]
     print(f"{size} instances, {days} days: stops {stops}, page {len(text) / 1e6:.1f} MB")

@@ -39,6 +39,7 @@ from simulation.recording import Recording
 from simulation.replay import ReplayError, replay
 from simulation.store import SeriesStore, StoreError
 from simulation.traces import UtilizationOnly, read_traces
+from simulation.tradeoff import other_waits
 from simulation.wish import wish_of
 
 _DAYS = 14
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
                 replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
                 for (name, _), one in zip(books, policies, strict=True)
             ]
-            text = _shown(replays, "json" if arguments.json else arguments.format, notes)
+            text = _shown(arguments, policies, recordings, replays, notes)
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
     except KeyboardInterrupt:
@@ -171,13 +172,25 @@ def _recommended(
     return "\n".join([advice.text(found, groups), "", *notes])
 
 
-def _shown(replays: Sequence[Replay], form: str, notes: Sequence[str]) -> str:
-    if form == "json":
+def _shown(
+    arguments: argparse.Namespace,
+    policies: Sequence[Policies],
+    recordings: Sequence[Recording],
+    replays: Sequence[Replay],
+    notes: Sequence[str],
+) -> str:
+    if arguments.json or arguments.format == "json":
         return report.document(replays, notes)
-    if form == "html":
-        return page(replays, notes)
+    if arguments.format == "html":
+        others: list[Replay] = []
+        if len(policies) == 1:
+            delay = arguments.approval_delay_minutes
+            progress = partial(show, unit="waits")
+            others = other_waits(policies[0], recordings, approval_delay=delay, progress=progress)
+        return page(replays, notes, datetime.now(tz=UTC), others)
     summaries = [report.summarise(one) for one in replays]
-    return "\n".join([report.table(summaries), "", *notes])
+    lead = [report.sentence(one) for one in report.by_saving(summaries)]
+    return "\n".join([*lead, "", report.table(summaries), "", *notes])
 
 
 def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:

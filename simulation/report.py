@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.domain.units import Usd, iso, money, printable
+from governor.domain.wording import plural, usd
 from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 
@@ -92,6 +93,27 @@ def usd_text(one: Summary) -> str:
     if one.unpriced_stops == one.stops:
         return "unpriced"
     return f"{money(one.usd_saved)} ({one.unpriced_stops} unpriced)"
+
+
+def saved_text(one: Summary) -> str:
+    """`$68,344`, or hours where no stop has a price."""
+    if one.stops and one.unpriced_stops == one.stops:
+        return f"{money(one.hours_saved, 0)} h"
+    return usd(one.usd_saved)
+
+
+def sentence(one: Summary) -> str:
+    """The policy in one sentence: what it would have saved, and at whose cost."""
+    name = printable(one.name)
+    if not one.stops:
+        return f"{name} would have stopped nothing."
+    hits = f"{one.hit_within_an_hour:,} of {plural(one.stops, 'stop')}"
+    return f"{name} would have saved {saved_text(one)}; {hits} hit work that resumed within an hour."
+
+
+def by_saving(summaries: Sequence[Summary]) -> list[Summary]:
+    """What saves most comes first."""
+    return sorted(summaries, key=lambda one: (-one.usd_saved, -one.hours_saved))
 
 
 ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (

@@ -174,8 +174,9 @@ def test_policies_are_told_apart_by_their_files(
         file.write_text("")
     two = run(capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[1]))
     same = run(capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[2]))
-    assert ["a", "b"] == two[1].splitlines()[0].split()
-    assert [str(files[0]), str(files[2])] == same[1].splitlines()[0].split()
+    # A sentence for each policy stands above the table.
+    assert ["a", "b"] == two[1].splitlines()[3].split()
+    assert [str(files[0]), str(files[2])] == same[1].splitlines()[3].split()
 
 
 def test_a_policy_is_compared_with_others_only(

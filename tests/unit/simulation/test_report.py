@@ -80,3 +80,16 @@ def test_json_holds_every_event() -> None:
     )
     assert policy["instances"][2]["events"][0]["stop"]["usd"] is None
     assert Decimal(policy["usd_saved"]) > 0
+
+
+def test_a_sentence_says_what_a_policy_saves_and_hits() -> None:
+    """In hours where nothing has a price."""
+    one = report.summarise(fleet())
+    assert (
+        "test would have saved $4.80; 1 of 3 stops hit work that resumed within an hour."
+        == report.sentence(one)
+    )
+    unpriced = report.summarise(run(make_recording(bins((BUSY, 1), (IDLE, 11)), price=None)))
+    assert "test would have saved 9 h; 0 of 1 stop hit work that resumed within an hour." == report.sentence(
+        unpriced
+    )
