@@ -39,6 +39,7 @@ MODULES = sorted(
 PAGES = [
     LAYER / "data/alerts.txt",
     *sorted((LAYER / "web/templates").glob("*.html")),
+    *sorted((LAYER / "console/templates").glob("*.html")),
     *sorted((LAYER / "channels/templates").glob("*.html")),
 ]
 STACKS = [

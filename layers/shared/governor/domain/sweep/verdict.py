@@ -126,6 +126,14 @@ IDLE = _kinds(Family.IDLE)
 LEFT_ALONE = _kinds(Family.LEFT_ALONE)
 YOUNG = _kinds(Family.YOUNG)
 UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
+HELD_BACK = (VerdictKind.FROZEN,)
+"""Idle, and nothing follows while the breaker holds plans back."""
+NOTES: Mapping[VerdictKind, str] = {
+    VerdictKind.FROZEN: "plans are frozen",
+    VerdictKind.NO_DATA: "check its agent",
+    VerdictKind.PARTLY_IDLE: "a smaller type may do",
+}
+"""What is said beside the verdict where what happens next does not follow from its family."""
 
 
 @dataclass(frozen=True, slots=True)

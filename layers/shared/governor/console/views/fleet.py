@@ -1,0 +1,119 @@
+"""The Fleet: every governed instance, searched, filtered, sorted and paged by the address alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from governor.console.page import Caller, Page
+from governor.console.reader import Reader
+from governor.console.views import figures
+from governor.console.views.figures import Row
+from governor.domain.fleet.rows import FleetRow
+from governor.domain.sweep.verdict import IDLE, VerdictKind
+from governor.domain.units import UtcDatetime
+
+SIZES = (100, 250, 500)
+"""Rows on a page."""
+_OFFERED = 50
+"""Names that a filter offers; any other can be typed."""
+_PLACES = ("owner", "project", "account", "region")
+_SEARCHED = ("name", "instance_id", "instance_type", *_PLACES)
+_ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
+    "idle": lambda row: (row.verdict not in IDLE, -figures.price(row)),
+    "price": lambda row: -figures.price(row),
+    "name": lambda row: row.name.casefold(),
+    "type": lambda row: row.instance_type,
+    "started": lambda row: row.launched_at,
+    **{name: attrgetter(name) for name in (*_PLACES, "verdict")},
+}
+"""By the name in the address. The first is the usual one: idle instances first, the most expensive on top."""
+
+
+def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+    """Raises: InputError for an order, a verdict, a page or a text that cannot be."""
+    seen = figures.rows_in(reader.pages, caller.scope)
+    wanted = {name: figures.text_of(query, name) for name in ("q", *_PLACES)}
+    wanted["verdict"] = figures.choice_of(query, "verdict", tuple(VerdictKind), "")
+    order = figures.choice_of(query, "sort", tuple(_ORDERS), "idle")
+    size = int(figures.choice_of(query, "size", tuple(map(str, SIZES)), str(SIZES[0])))
+    found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
+    last = max(1, -(-len(found) // size))
+    number = figures.number_of(query, "page", last)
+    shown = found[size * (number - 1) : size * number]
+    rates = figures.rate(found)
+    asked = {**wanted, "sort": order if order != "idle" else "", "size": size if size != SIZES[0] else ""}
+    return Page(
+        title="Fleet",
+        template="fleet.html",
+        values={
+            "lines": [figures.line(row, page, caller.zone, now) for row, page in shown],
+            "rates": rates,
+            "all": len(seen),
+            "first": size * (number - 1) + 1,
+            "asked": asked,
+            "is_filtered": any(wanted.values()),
+            "heads": [(text, _order_href(asked, name, order), name == order) for text, name in _HEADS],
+            "orders": _ORDER_WORDS,
+            "verdicts": _verdicts(seen),
+            "offered": {place: _offered(seen, place) for place in _PLACES},
+            "sizes": SIZES,
+            "before": _page_href(asked, number - 1) if number > 1 else "",
+            "after": _page_href(asked, number + 1) if number < last else "",
+            "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
+            "number": number,
+            "last": last,
+        },
+        document={
+            "instances": [
+                {name: getattr(row, name) for name in (*figures.COLUMNS, "hours")} for row, _ in shown
+            ],
+            "page": number,
+            "pages": last,
+            "total": figures.rate_document(rates),
+        },
+        tables=(figures.table("fleet", found),),
+    )
+
+
+_HEADS = (
+    *(("Instance", "name"), ("Type", "type"), ("Owner", "owner"), ("Project", "project")),
+    *(("Account", "account"), ("Verdict", "idle"), ("Last 24 h", ""), ("USD / h", "price")),
+    ("What happens next", ""),
+)
+_ORDER_WORDS = {
+    "idle": "idle first, most expensive",
+    "price": "most expensive",
+    "started": "longest running",
+    **{name: name for name in ("name", "type", *_PLACES, "verdict")},
+}
+
+
+def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
+    """Whether it has the verdict and the places, and the searched text anywhere, in any letter case."""
+    if wanted["verdict"] and row.verdict != wanted["verdict"]:
+        return False
+    if any(wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES):
+        return False
+    text = wanted["q"].casefold()
+    return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
+
+
+def _verdicts(seen: Sequence[Row]) -> list[tuple[str, int]]:
+    """Return the verdicts with how many instances have each."""
+    return [(kind, sum(row.verdict == kind for row, _ in seen)) for kind in VerdictKind]
+
+
+def _offered(seen: Sequence[Row], place: str) -> list[str]:
+    return sorted({getattr(row, place) for row, _ in seen})[:_OFFERED]
+
+
+def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:
+    if not name or name == order:
+        return ""
+    return figures.with_query("/fleet", {**asked, "sort": "" if name == "idle" else name})
+
+
+def _page_href(asked: Mapping[str, object], number: int) -> str:
+    return figures.with_query("/fleet", {**asked, "page": number if number > 1 else ""})

@@ -1,0 +1,86 @@
+"""The Overview: what is idle now, what waits for an answer, what was saved, and what cannot be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from governor.console.page import Caller, Page, Table
+from governor.console.reader import Reader
+from governor.console.views import charts, figures
+from governor.domain.approvals.scope import Scope
+from governor.domain.money.cost import LedgerEntry, month_start
+from governor.domain.money.savings import DAY, net_by_day, sum_saved
+from governor.domain.sweep.verdict import Family
+from governor.domain.units import Usd, UtcDatetime
+
+_DAYS, _LISTED = 30, 10
+_KINDS = ("used", "idle", "kept", "not measured", "avoided")
+"""From the bottom of a bar to its top: what was spent, and what was not."""
+
+
+def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
+    pages, scope, counts_for = reader.pages, caller.scope, figures.counts_for(reader)
+    seen = figures.rows_in(pages, scope)
+    idle = figures.by_price(one for one in seen if figures.family_of(one[0]) is Family.IDLE)
+    asked = figures.by_price(one for one in seen if figures.is_open_question(one[0], now))
+    rates = {
+        "fleet": figures.rate(seen),
+        "idle": figures.rate(idle),
+        "questions": figures.rate(asked),
+        "cannot_be_judged": figures.rate(
+            [one for one in seen if figures.family_of(one[0]) is Family.UNKNOWN]
+        ),
+    }
+    this = month_start(now)
+    last = month_start(this - DAY)
+    entries = figures.ledger_in(reader, scope, min(last, now - DAY * _DAYS), now)
+    saved = sum_saved(entries, this, now, counts_for)
+    # In as much of the month before, or every month would begin with a loss.
+    before = sum_saved(entries, last, min(this, last + (now - this)), counts_for)
+    days = _days(reader, scope, entries, now)
+    named = ("day", *(f"{one.replace(' ', '_')}_usd" for one in _KINDS))
+    return Page(
+        title="Overview",
+        template="overview.html",
+        values={
+            **rates,
+            "has_pages": bool(pages),
+            "saved": saved,
+            "before": before,
+            "last_month": last,
+            "problems": list(figures.problems(reader, caller, seen, now)),
+            "chart": charts.stacked(days, _KINDS) if any(map(any, (one for _, one in days))) else None,
+            "days": days,
+            "kinds": _KINDS,
+            "open": [figures.line(*one, caller.zone, now) for one in asked[:_LISTED]],
+            "oldest": min((row.asked_at for row, _ in asked if row.asked_at), default=None),
+            "next_end": min((row.expires_at for row, _ in asked if row.expires_at), default=None),
+            "lines": [figures.line(*one, caller.zone, now) for one in idle[:_LISTED]],
+            "now": now,
+        },
+        document={
+            **{name: figures.rate_document(one) for name, one in rates.items()},
+            "saved_this_month": figures.saved_document(saved),
+            "days": [dict(zip(named, (day, *amounts), strict=True)) for day, amounts in days],
+        },
+        tables=(
+            Table("days", named, tuple((day, *amounts) for day, amounts in days)),
+            figures.table("questions", asked),
+            figures.table("idle", idle),
+        ),
+    )
+
+
+def _days(
+    reader: Reader, scope: Scope, entries: Sequence[LedgerEntry], now: UtcDatetime
+) -> list[tuple[date, tuple[Usd, ...]]]:
+    """Return what was spent and avoided on each of the last days (UTC), in the order of `_KINDS`."""
+    days = figures.days_between(now.date() - DAY * (_DAYS - 1), now.date())
+    spent = figures.shares_by_day(reader, scope, days[0], days[-1])
+    avoided = net_by_day(entries, days, now, figures.counts_for(reader))
+    sums = (figures.total(spent.get(day, {}).values()) for day in days)
+    return [
+        (day, (one.used, one.idle, one.kept, one.unmeasured, net))
+        for day, one, net in zip(days, sums, avoided, strict=True)
+    ]

@@ -1,0 +1,91 @@
+"""The console's views in a real browser: at a desk and with a phone, in every scheme, without scripts.
+
+Their pages are answered from memory, with the headers they are sent with: no stack is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from governor.console import formats
+from governor.console.page import Caller
+from tests.browser.conftest import NewVisitor
+from tests.browser.visitor import Visitor
+from tests.console_world import VIEWS, ConsoleWorld, html, lively, make_row, view_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+SITE = "https://console.example"
+SCHEMES: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "forced": {"forced_colors": "active"},
+}
+
+
+def serve(visitor: Visitor, world: ConsoleWorld, who: Caller | None = None) -> None:
+    """Answer whatever the visitor opens from this world."""
+
+    def answer(route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        view, named = view_of(parts.path)
+        body = html(view, world, who, parts.path, **dict(parse_qsl(parts.query)), **named)
+        headers = dict(formats.answer(200, "").headers)
+        route.fulfill(status=200, headers=headers, body=body)
+
+    visitor.page.route("**/*", answer)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("address", VIEWS)
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_each_view_is_at_ease(new_visitor: NewVisitor, size: str, address: str, scheme: str) -> None:
+    """Nothing for axe-core, nothing wider than the screen, no complaint about the security policy."""
+    visitor = new_visitor(size, **SCHEMES[scheme])
+    serve(visitor, lively())
+
+    assert 200 == visitor.open(SITE + address)
+    visitor.assert_at_ease()
+
+
+@pytest.mark.parametrize("address", VIEWS)
+def test_each_view_is_at_ease_with_names_of_any_kind(new_visitor: NewVisitor, address: str) -> None:
+    """300 characters without a space, right-to-left and emoji, on the narrowest phone."""
+    visitor = new_visitor("phone", viewport={"width": 390, "height": 844})
+    names = ("x" * 300, "مثيل للتدريب", "\U0001f680\U0001f469\u200d\U0001f52c")
+    world = lively()
+    world.keep(*(make_row(number, name=one, owner=one, project=one) for number, one in enumerate(names, 1)))
+    serve(visitor, world)
+
+    visitor.open(SITE + address)
+    visitor.assert_at_ease()
+
+
+def test_the_fleet_is_filtered_by_keyboard_without_scripts(new_visitor: NewVisitor) -> None:
+    """A search, the Enter key, and what was asked for is in the address and still in its field."""
+    visitor = new_visitor("desktop", java_script_enabled=False)
+    serve(visitor, lively())
+    visitor.open(SITE + "/fleet")
+
+    visitor.page.get_by_label("Search").fill("train")
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_url("**q=train**")
+
+    assert "train" == visitor.page.get_by_label("Search").input_value()
+    assert "notebook-" not in visitor.page.locator("tbody").inner_text()
+
+
+def test_tables_are_cards_on_a_phone_and_keep_their_units(new_visitor: NewVisitor) -> None:
+    """Without a head above them, figures say what they count."""
+    visitor = new_visitor("phone")
+    serve(visitor, lively())
+    visitor.open(SITE + "/")
+    row = visitor.page.locator("table.fleet tbody tr").first
+
+    assert "block" == row.evaluate("one => getComputedStyle(one).display")
+    price = row.locator("td:nth-last-child(2)")
+    assert '" USD / h"' == price.evaluate("one => getComputedStyle(one, '::after').content")

@@ -1,0 +1,247 @@
+"""A fleet with its money, as sweeps would have stored it, for tests of the console's views.
+
+Everything follows from a seed, so that a picture of a page can be compared with the one before.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.parse import unquote
+
+from governor.console import app, formats
+from governor.console.page import Caller, Page
+from governor.console.reader import Reader
+from governor.console.views.fleet import fleet
+from governor.console.views.overview import overview
+from governor.domain.approvals.scope import Grant, Rank, Scope
+from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
+from governor.domain.instance import Target
+from governor.domain.money.cost import LedgerEntry
+from governor.domain.policy.policy import Policy
+from governor.stores.fleet import Fleet, keeping
+from governor.stores.ledger import booking
+from governor.usecases.approvals.show_approval import ShowApproval
+from tests.builders import NOW
+from tests.twins.services import FakeClock
+from tests.twins.table import MemoryStateTable, MemoryTable
+
+EVERYTHING = Scope(everything=True)
+TARGETS = (Target("123456789012", "us-east-1"), Target("210987654321", "eu-west-1"))
+PRICES = {"g5.xlarge": "1.006", "g5.12xlarge": "5.672", "p4d.24xlarge": "21.96", "p5.48xlarge": "55.04"}
+OWNERS = {"research": "llm", "ml-team": "vision", "ml-platform": "speech", "unassigned": "untagged"}
+_KINDS = ("busy", "busy", "busy", "busy", "idle", "idle", "no-data", "snoozed", "managed-elsewhere", "exempt")
+
+
+def caller(scope: Scope = EVERYTHING, **changes: Any) -> Caller:
+    """Somebody who has signed in five minutes ago, and may decide what they see."""
+    signed_in = NOW - timedelta(minutes=5)
+    plain = Caller(
+        by="oidc:carol@example.com",
+        person="carol@example.com",
+        grants=(Grant(Rank.APPROVER, scope),),
+        signed_in_at=signed_in,
+        session_id="session",
+        ends_at=signed_in + timedelta(hours=1),
+    )
+    return replace(plain, **changes)
+
+
+def make_row(number: int = 1, **changes: Any) -> FleetRow:
+    """An idle g5.xlarge of ml-team, found idle seven hours ago."""
+    plain = FleetRow(
+        instance_id=f"i-{number:017x}",
+        name=f"notebook-{number}",
+        account=TARGETS[0].account,
+        region=TARGETS[0].region,
+        instance_type="g5.xlarge",
+        owner="ml-team",
+        project="vision",
+        verdict="idle",
+        reason="Idle for 7 h (every GPU under 5%).",
+        usd_per_hour=Decimal("1.006"),
+        launched_at=NOW - timedelta(days=4),
+        idle_since=NOW - timedelta(hours=7),
+        hours=(*(80,) * 17, *(2,) * 7),
+    )
+    return replace(plain, **changes)
+
+
+def asked(row: FleetRow, hours_ago: float = 2, left: float = 22) -> FleetRow:
+    """The same with an open question."""
+    ref = EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, 1)
+    return replace(
+        row,
+        episode=ref.execution_name,
+        approval_id=f"approval-{row.name}",
+        asked_at=NOW - timedelta(hours=hours_ago),
+        expires_at=NOW + timedelta(hours=left),
+        verb="stop",
+    )
+
+
+def make_entry(number: int = 1, **changes: Any) -> LedgerEntry:
+    """A stop of three days ago that still counts."""
+    started = NOW - timedelta(days=9)
+    plain = LedgerEntry(
+        episode=EpisodeRef(TARGETS[0].account, TARGETS[0].region, f"i-{number:017x}", started, number),
+        outcome=Outcome.STOPPED,
+        instance_type="g5.12xlarge",
+        owner="ml-team",
+        project="vision",
+        price_source="list price",
+        booked_at=NOW - timedelta(days=3),
+        cost_before_usd_per_hour=Decimal("5.70"),
+        cost_after_usd_per_hour=Decimal("0.03"),
+        saved_usd_per_hour=Decimal("5.67"),
+    )
+    return replace(plain, **changes)
+
+
+@dataclass
+class ConsoleWorld:
+    """What is stored. `reader` reads it as the console does."""
+
+    policy: Policy = field(default_factory=Policy)
+    table: MemoryTable = field(default_factory=MemoryTable)
+
+    def __post_init__(self) -> None:
+        self.state = MemoryStateTable()
+        self.state._table = self.table
+        self.fleet = Fleet(self.table)
+
+    def keep(self, *rows: FleetRow, mode: str = "ask", problem: str | None = None) -> None:
+        """Store the rows as the pages of their targets, swept two minutes ago."""
+        for target in sorted({Target(row.account, row.region) for row in rows}):
+            own = tuple(row for row in rows if (row.account, row.region) == (target.account, target.region))
+            swept = NOW - timedelta(minutes=2)
+            page = FleetPage(target.account, target.region, swept, mode, problem, own)
+            assert self.fleet.keep_page(page)
+
+    def spend(self, day: date, shares: dict[tuple[str, str], Share], target: Target = TARGETS[0]) -> None:
+        """Store what was spent on a day, by owner and project."""
+        self.table.write(keeping(DayCosts(day, target.account, target.region, shares)))
+
+    def book(self, *entries: LedgerEntry) -> None:
+        for entry in entries:
+            self.table.transact(*booking(entry))
+
+    @property
+    def reader(self) -> Reader:
+        clock = FakeClock(NOW)
+        return Reader(
+            self.fleet, self.state, ShowApproval(self.state, clock), self.policy, TARGETS, "governor"
+        )
+
+
+def many_rows(count: int, seed: int = 1) -> list[FleetRow]:
+    """A fleet of all kinds, in two accounts."""
+    chance = random.Random(seed)
+    rows = []
+    for number in range(1, count + 1):
+        owner = chance.choice(list(OWNERS))
+        kind, family = chance.choice(_KINDS), chance.choice(list(PRICES))
+        target = TARGETS[number % 2]
+        idle_for = timedelta(hours=chance.uniform(2, 60))
+        is_idle = kind in ("idle", "managed-elsewhere")
+        hours = [chance.randrange(20, 100) for _ in range(24)]
+        if is_idle:
+            still = min(23, int(idle_for / timedelta(hours=1)))
+            hours[24 - still :] = [chance.randrange(4) for _ in range(still)]
+        row = make_row(
+            number,
+            name=f"{chance.choice(('train', 'notebook', 'serve'))}-{number}",
+            account=target.account,
+            region=target.region,
+            instance_type=family,
+            owner=owner,
+            project=OWNERS[owner],
+            verdict=kind,
+            usd_per_hour=Decimal(PRICES[family]),
+            idle_since=NOW - idle_for if is_idle else None,
+            managed_by="Amazon EKS" if kind == "managed-elsewhere" else None,
+            kept_until=NOW + timedelta(days=2) if kind == "snoozed" else None,
+            exempt=kind == "exempt",
+            hours=(None,) * 24 if kind == "no-data" else tuple(hours),
+        )
+        rows.append(asked(row, left=chance.uniform(0.5, 23)) if kind == "idle" and number % 3 else row)
+    return rows
+
+
+def lively(count: int = 41, days: int = 75) -> ConsoleWorld:
+    """A world with a fleet, more than two months of costs, and stops that were booked in them."""
+    world, chance = ConsoleWorld(), random.Random(7)
+    world.keep(*many_rows(count))
+    for back in range(days):
+        day = (NOW - timedelta(days=back)).date()
+        weekend = Decimal("0.4") if day.weekday() > 4 else Decimal(1)
+        for target in TARGETS:
+            shares = {
+                (owner, project): Share(
+                    *(Decimal(chance.randrange(low, high)) * weekend for low, high in _SPENT)
+                )
+                for owner, project in OWNERS.items()
+            }
+            world.spend(day, shares, target)
+    world.book(*_stops(chance, days, max(1, count)))
+    return world
+
+
+_SPENT = ((300, 900), (20, 160), (0, 40), (0, 25))
+
+
+def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry]:
+    made = []
+    for number in range(1, days + 1):
+        owner, kind = chance.choice(list(OWNERS)), chance.choice(list(PRICES))
+        price, booked = Decimal(PRICES[kind]), NOW - timedelta(days=days - number, hours=chance.randrange(12))
+        lasted = timedelta(hours=chance.choice((0.5, 9, 14, 40, 200)))
+        ended = booked + lasted if booked + lasted < NOW else None
+        target = TARGETS[number % 2]
+        ref = EpisodeRef(
+            target.account, target.region, f"i-{number % count + 1:017x}", booked - timedelta(days=1), number
+        )
+        made.append(
+            make_entry(
+                number,
+                episode=ref,
+                instance_type=kind,
+                owner=owner,
+                project=OWNERS[owner],
+                booked_at=booked,
+                ended_at=ended,
+                false_stop=ended is not None and lasted <= timedelta(hours=1),
+                cost_before_usd_per_hour=price + Decimal("0.02"),
+                cost_after_usd_per_hour=Decimal("0.05"),
+                saved_usd_per_hour=price - Decimal("0.03"),
+            )
+        )
+    return made
+
+
+View = Callable[[Reader, Caller, Mapping[str, str], datetime], Page]
+
+INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
+VIEWS = ("/", "/fleet")
+"""An address of each view."""
+_ROUTES: Mapping[str, View] = {"": overview, "fleet": fleet}
+_NAMED = {"instances": ("account", "region", "instance_id"), "projects": ("name",)}
+
+
+def view_of(path: str) -> tuple[View, dict[str, str]]:
+    """The view of an address, and what its path names."""
+    first, *rest = [unquote(part) for part in path.strip("/").split("/")]
+    return _ROUTES[first], dict(zip(_NAMED.get(first, ()), rest, strict=True))
+
+
+def html(view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str) -> str:
+    """A view's page as the console sends it."""
+    reader, who = world.reader, who or caller()
+    page = view(reader, who, query, NOW)
+    values = {"frame": app.frame(reader, who, path, NOW), "csrf": lambda address: f"token of {address}"}
+    return formats.html(200, page.template, title=page.title, **values, **page.values).body

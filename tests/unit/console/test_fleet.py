@@ -1,0 +1,196 @@
+"""The Fleet is searched, filtered, sorted and paged by its address, within what its reader may see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.console.page import Caller, Page
+from governor.console.views.fleet import fleet
+from governor.domain.approvals.scope import Scope
+from governor.errors import InputError
+from tests.builders import NOW
+from tests.console_world import ConsoleWorld, asked, caller, html, make_row, many_rows
+from tests.rights import only_what_the_role_allows
+
+__all__ = ["only_what_the_role_allows"]
+
+
+def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
+    return fleet(world.reader, who or caller(), query, NOW)
+
+
+def names(page: Page) -> list[str]:
+    instances: Any = page.document["instances"]
+    return [one["name"] for one in instances]
+
+
+def world_of(count: int) -> ConsoleWorld:
+    world = ConsoleWorld()
+    world.keep(*many_rows(count))
+    return world
+
+
+def test_idle_instances_come_first_and_the_most_expensive_of_them_on_top() -> None:
+    """Those of unknown price come after those that have one."""
+    world = ConsoleWorld()
+    busy = make_row(1, name="busy", verdict="busy", usd_per_hour=Decimal(99))
+    cheap, dear = make_row(2, name="cheap"), make_row(3, name="dear", usd_per_hour=Decimal(55))
+    world.keep(busy, cheap, dear, make_row(4, name="unpriced", usd_per_hour=None))
+
+    assert ["dear", "cheap", "unpriced", "busy"] == names(show(world))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"q": "TRAIN"}, ["train-1", "train-2"]),
+        ({"q": "i-00000000000000003"}, ["serve-3"]),
+        ({"owner": "Research"}, ["train-2"]),
+        ({"project": "vision", "verdict": "idle"}, ["train-1"]),
+        ({"region": "eu-west-1"}, ["serve-3"]),
+        ({"q": "nothing like it"}, []),
+    ],
+)
+def test_filters_narrow_rows_totals_and_csv(query: dict[str, str], expected: list[str]) -> None:
+    """All three alike, in any letter case."""
+    world = ConsoleWorld()
+    world.keep(
+        make_row(1, name="train-1"),
+        make_row(2, name="train-2", owner="research", project="llm"),
+        make_row(3, name="serve-3", verdict="busy", account="210987654321", region="eu-west-1"),
+    )
+    page = show(world, sort="name", **query)
+
+    assert sorted(expected) == names(page)
+    assert sorted(expected) == sorted(str(row[1]) for row in page.tables[0].rows)
+    total: Any = page.document["total"]
+    assert (len(expected), Decimal("1.006") * len(expected)) == (total["instances"], total["usd_per_hour"])
+
+
+def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
+    """Not even a filter offers the name of a foreign owner, project or account."""
+    world = world_of(200)
+    mine = Scope(owners=frozenset({"research"}))
+    page, text = show(world, caller(mine)), html(fleet, world, caller(mine), "/fleet")
+
+    assert names(page)
+    for row in page.tables[0].rows:
+        assert "research" == row[5]
+    for foreign in ("ml-team", "ml-platform", "unassigned", "vision", "speech"):
+        assert foreign not in text
+    assert page.document["total"]["instances"] == len(page.tables[0].rows)  # type: ignore[index]
+
+
+def test_many_rows_are_paged_and_none_is_lost() -> None:
+    """Pages of the same address, one after another; the CSV has them all."""
+    world, seen = world_of(1234), []
+    for number in range(1, 4):
+        seen += names(show(world, size="500", page=str(number)))
+
+    assert sorted(row.name for row in many_rows(1234)) == sorted(seen)
+    assert 1234 == len(show(world).tables[0].rows)
+    assert 'href="/fleet?size=500&amp;page=3"' in html(fleet, world, size="500", page="2")
+
+
+def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
+    """Sparklines included."""
+    assert 200 * 1024 > len(html(fleet, world_of(500), size="500").encode())
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"sort": "colour"}, "sort can be idle, price"),
+        ({"verdict": "dead"}, "verdict can be busy"),
+        ({"page": "0"}, "page must be a number from 1 to 1"),
+        ({"page": "2"}, "page must be a number from 1 to 1"),
+        ({"page": "٣"}, "page must be a number"),
+        ({"size": "99999"}, "size can be 100"),
+        ({"q": "x" * 301}, "q is longer than 300 characters"),
+        ({"owner": "x" * 5000}, "owner is longer than 300 characters"),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused_with_what_could(query: dict[str, str], said: str) -> None:
+    """A clear page, never a stack trace."""
+    with pytest.raises(InputError, match=said):
+        show(world_of(3), **query)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x" * 300,
+        "مثيل للتدريب",
+        "\U0001f680 rocket \U0001f469\u200d\U0001f52c",
+        "<script>alert(1)</script>",
+        "' onload='",
+    ],
+)
+def test_any_name_is_shown_as_text(name: str) -> None:
+    """Isolated, so that its direction turns nothing beside it."""
+    world = ConsoleWorld()
+    world.keep(make_row(1, name=name, owner=name, project=name))
+    text = html(fleet, world, q=name)
+
+    assert "<script>alert" not in text
+    assert " onload='" not in text
+    assert 3 <= text.count("<bdi>")
+    assert [name] == names(show(world, q=name))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"verdict": "busy", "idle_since": None}, ("good", "busy 2%", "")),
+        ({"verdict": "idle"}, ("bad", "idle 7 h", "question follows")),
+        ({"verdict": "frozen"}, ("bad", "idle 7 h", "plans are frozen")),
+        (
+            {"verdict": "managed-elsewhere", "managed_by": "Amazon EKS"},
+            ("bad", "idle 7 h", "Amazon EKS runs it"),
+        ),
+        ({"verdict": "no-data", "idle_since": None}, ("warn", "no data", "check its agent")),
+        ({"verdict": "exempt", "idle_since": None}, ("soft", "exempt", "")),
+        (
+            {"verdict": "snoozed", "kept_until": NOW + timedelta(hours=3)},
+            ("soft", "snoozed", "kept until Fri 16:02 Berlin (15:02 UTC)"),
+        ),
+        ({"verdict": "unheard-of"}, ("warn", "unheard of", "")),
+    ],
+)
+def test_each_verdict_has_its_words_and_what_happens_next(
+    changes: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    """Times in the reader's zone, with its name."""
+    world = ConsoleWorld()
+    world.keep(make_row(1, **changes))
+    page = fleet(world.reader, caller(zone="Europe/Berlin"), {}, NOW)
+    lines: Any = page.values["lines"]
+
+    assert [expected] == [(line.kind, line.verdict, line.next) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "expected"),
+    [
+        ("ask", {}, "asked, 22 h left"),
+        ("ask", {"expires_at": NOW}, "time to answer is over"),
+        ("ask", {"asked_at": None}, "being asked"),
+        ("auto", {"asked_at": None}, "stop follows, can be held"),
+        ("observe", {}, "rehearsal, nothing is changed"),
+        ("observe", {"episode": None}, "only reported (observe)"),
+    ],
+)
+def test_what_happens_to_an_idle_instance_follows_from_the_mode(
+    mode: str, changes: dict[str, Any], expected: str
+) -> None:
+    """In observe nothing is ever done, and the page says so."""
+    world = ConsoleWorld()
+    world.keep(replace(asked(make_row(1)), **changes), mode=mode)
+    lines: Any = show(world).values["lines"]
+
+    assert [expected] == [line.next for line in lines]

@@ -1,0 +1,206 @@
+"""The Overview sums up what its reader may see, and says what to do where there is nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.console.page import Page
+from governor.console.views.overview import overview
+from governor.domain.approvals.scope import Scope
+from governor.domain.fleet.rows import FleetRow, Share
+from governor.domain.sweep.breaker import BreakerState
+from tests.builders import NOW
+from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_entry, make_row
+from tests.rights import only_what_the_role_allows
+
+__all__ = ["only_what_the_role_allows"]
+VISION = Scope(projects=frozenset({"vision"}))
+TODAY = NOW.date()
+
+
+def show(world: ConsoleWorld, scope: Scope | None = None) -> Page:
+    return overview(world.reader, caller(scope) if scope else caller(), {}, NOW)
+
+
+def tile(world: ConsoleWorld, heading: str) -> tuple[str, str]:
+    """The figure of a tile, and what stands below it."""
+    found = re.search(
+        rf"<dt>{heading}</dt><dd.*?>([^<]+)</a></dd>\s*<dd>(.*?)</dd>", html(overview, world), re.S
+    )
+    assert found
+    return found[1], found[2]
+
+
+def test_what_is_idle_now_is_said_with_its_share() -> None:
+    """Two of three instances, by price; busy ones count in the whole."""
+    world = ConsoleWorld()
+    busy = make_row(3, verdict="busy", usd_per_hour=Decimal("18"), idle_since=None)
+    world.keep(make_row(1, usd_per_hour=Decimal("5.67")), make_row(2, usd_per_hour=Decimal("0.33")), busy)
+
+    assert ("$6.00 / h", "2 of 3 instances · 25% of $24 / h") == tile(world, "Idle right now")
+
+
+def test_open_questions_say_the_oldest_and_the_next_to_expire() -> None:
+    """One whose time is over is no longer open."""
+    world = ConsoleWorld()
+    over = asked(make_row(3), hours_ago=30, left=-1)
+    world.keep(asked(make_row(1), hours_ago=9, left=15), asked(make_row(2), left=0.7), over)
+    figure, text = tile(world, "Waiting for an answer")
+
+    assert "2 questions" == figure
+    assert "oldest 9 h · $48 a day · next expires in 42 min" == text
+
+
+def test_a_price_that_is_not_known_is_in_no_amount() -> None:
+    """And is said."""
+    world = ConsoleWorld()
+    world.keep(make_row(1), make_row(2, usd_per_hour=None))
+    text = "2 of 2 instances · 100% of $1.01 / h · 1 of unknown price"
+
+    assert ("$1.01 / h", text) == tile(world, "Idle right now")
+
+
+def test_the_month_is_compared_with_as_much_of_the_month_before() -> None:
+    """Not with the whole of it, which would make every month begin with a loss."""
+    world = ConsoleWorld()
+    last = NOW - timedelta(days=34)
+    world.book(make_entry(1), make_entry(2, booked_at=last, ended_at=last + timedelta(hours=36)))
+    figure, text = tile(world, "Saved this month, net")
+
+    assert ("$408", "1 stop · 0 undone soon after · +100% on the same days of October") == (figure, text)
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ((), "No sweep has been stored yet"),
+        (
+            (make_row(1, verdict="busy"), make_row(2, verdict="no-data")),
+            "Nothing is idle. 2 instances, 50% measured.",
+        ),
+    ],
+)
+def test_an_empty_page_says_why_and_what_is_next(rows: tuple[FleetRow, ...], expected: str) -> None:
+    """Nothing idle is good news; nothing stored is not."""
+    world = ConsoleWorld()
+    world.keep(*rows)
+
+    assert expected in html(overview, world)
+
+
+def test_who_sees_nothing_is_shown_where_that_is_set() -> None:
+    """And not a word of what others have."""
+    world = lively()
+    found = html(overview, world, caller(Scope(projects=frozenset({"nothing"}))))
+
+    assert "what you may see is set in console.scopes" in found
+    assert "notebook" not in found
+
+
+def test_problems_are_on_top() -> None:
+    """Frozen plans, targets that could not be read, questions that nobody has, silent agents."""
+    world = ConsoleWorld()
+    world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
+    waiting = replace(asked(make_row(1)), asked_at=None, expires_at=None)
+    world.keep(waiting, make_row(2, verdict="no-data"), problem="EC2 refused DescribeInstances")
+    found = [one.text for one in show(world).values["problems"]]  # type: ignore[attr-defined]
+
+    assert [
+        "All plans are frozen: 17 of 20 working instances turned idle in one sweep.",
+        "123456789012/us-east-1 could not be read: EC2 refused DescribeInstances.",
+        "1 question not delivered yet: notebook-1.",
+        "1 instance cannot be judged ($1.01 an hour).",
+    ] == found
+
+
+def test_a_freeze_does_not_count_the_instances_of_others() -> None:
+    """Its reason is a sum over everybody."""
+    world = ConsoleWorld()
+    world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
+    world.keep(make_row(1))
+
+    assert "17 of 20" in html(overview, world)
+    assert "17 of 20" not in html(overview, world, caller(VISION))
+
+
+owners = st.sampled_from(["ml-team", "research", "unassigned"])
+projects = st.sampled_from(["vision", "llm"])
+verdicts = st.sampled_from(["busy", "idle", "no-data", "exempt", "frozen", "managed-elsewhere", "unheard-of"])
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[FleetRow]:
+    """Of several owners, projects and accounts, with a price or without, some with a question."""
+    made = []
+    for number in range(draw(st.integers(0, 12))):
+        target = draw(st.sampled_from(TARGETS))
+        price = draw(st.none() | st.decimals(0, 100, places=3))
+        row = make_row(number, verdict=draw(verdicts), owner=draw(owners), project=draw(projects))
+        row = replace(row, account=target.account, region=target.region, usd_per_hour=price)
+        made.append(asked(row) if draw(st.booleans()) else row)
+    return made
+
+
+@given(rows(), st.sampled_from([None, VISION, Scope(owners=frozenset({"research"}), accounts=frozenset())]))
+def test_sums_are_those_of_the_rows_that_the_reader_sees(found: list[FleetRow], scope: Scope | None) -> None:
+    """Idle, silent, asked and all: instances and USD an hour, to the last digit."""
+    world = ConsoleWorld()
+    world.keep(*found)
+    scope = scope or Scope(everything=True)
+    mine = [row for row in found if scope.sees(row.account, row.project, row.owner)]
+    kinds = {
+        "fleet": mine,
+        "idle": [row for row in mine if row.verdict in ("idle", "frozen", "managed-elsewhere")],
+        "cannot_be_judged": [row for row in mine if row.verdict in ("no-data", "unheard-of")],
+        "questions": [row for row in mine if row.asked_at],
+    }
+    page = show(world, scope)
+
+    for name, kind in kinds.items():
+        assert {
+            "instances": len(kind),
+            "usd_per_hour": sum((row.usd_per_hour or Decimal(0) for row in kind), Decimal(0)),
+            "instances_of_unknown_price": sum(row.usd_per_hour is None for row in kind),
+        } == page.document[name]
+    listed = {row[0] for table in page.tables if table.name != "days" for row in table.rows}
+    assert listed <= {row.instance_id for row in mine}
+
+
+def test_days_are_those_of_the_costs_that_the_reader_sees() -> None:
+    """Of one project, in both accounts; what was avoided is that project's alone."""
+    world = ConsoleWorld()
+    mine, others = ("ml-team", "vision"), ("research", "llm")
+    share = Share(Decimal(10), Decimal(2), Decimal(1), Decimal("0.5"))
+    for target in TARGETS:
+        world.spend(TODAY, {mine: share, others: Share(Decimal(1000))}, target)
+    world.book(make_entry(1), make_entry(2, owner="research", project="llm"))
+    days: Any = show(world, VISION).document["days"]
+    last = days[-1]
+    avoided = Decimal("5.67") * (12 * 3600 + 150) / 3600
+
+    assert (TODAY, 20, 4, 2, 1) == tuple(
+        last[name] for name in ("day", "used_usd", "idle_usd", "kept_usd", "not_measured_usd")
+    )
+    assert abs(avoided - last["avoided_usd"]) < Decimal("1e-9")
+
+
+def test_a_page_takes_few_reads() -> None:
+    """At most ten, whatever the fleet: rows, months of costs and of savings, the freeze."""
+    world = lively()
+    reads: list[str] = []
+    query, get = world.table.query, world.table.get
+    world.table.query = lambda pk, *rest, **more: reads.append(pk) or query(pk, *rest, **more)  # type: ignore[method-assign,func-returns-value]
+    world.table.get = lambda key: reads.append(key[0]) or get(key)  # type: ignore[method-assign,func-returns-value]
+
+    show(world)
+
+    assert 10 >= len(reads)
+    assert len(set(reads)) == len(reads)
