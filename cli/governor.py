@@ -1,4 +1,4 @@
-"""The command line: `governor approvals ...`, `freezes`, `policy ...`, `doctor`, `health`, `simulate ...`.
+"""The command line: `governor open`, `approvals`, `freezes`, `policy`, `doctor`, `health`, `simulate`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -54,6 +55,17 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _open(api: Api, arguments: argparse.Namespace) -> None:
+    """Open the console in a browser, or say where: a code in an address is good once, for a minute."""
+    url = api.call("POST", "/api/console", {})["url"]
+    if arguments.json:
+        print(json.dumps({"url": url}))
+    elif arguments.print or not webbrowser.open(url):
+        print(f"Open this within a minute; it works once:\n{url}")
+    else:
+        print("The console opens in your browser. If it does not: governor open --print")
 
 
 def _freezes(api: Api, arguments: argparse.Namespace) -> None:
@@ -189,6 +201,9 @@ def parser() -> argparse.ArgumentParser:
     )
     freezes = areas.add_parser("freezes", help="what holds actions back: freezes, caps, and steps that wait")
     freezes.set_defaults(run=_freezes)
+    console = areas.add_parser("open", help="open the console, where people do not sign in at an issuer")
+    console.add_argument("--print", action="store_true", help="print the address instead")
+    console.set_defaults(run=_open)
     _add_policy(areas)
     _add_examination(areas, "doctor", doctor.doctor, "whether the telemetry of every instance is right")
     _add_examination(areas, "health", health.health, "what is wrong with GPUs, or could be better")

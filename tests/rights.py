@@ -16,6 +16,7 @@ import pytest
 from governor.channels.dispatch import Dispatch
 from governor.channels.slack_actions import SlackActions
 from governor.channels.worker import Worker
+from governor.console.app import Console
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.episode.check_progress import CheckProgress
@@ -33,6 +34,7 @@ from governor.usecases.money.costs import SumUpMonth
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
+from governor.web.sign_in import SignInSite
 from governor.web.site import ApprovalSite
 from tests.iam import Request, allows, own_statements
 from tests.twins.table import ASKED
@@ -70,6 +72,8 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (SlackActions, "HandleSlackAction"),
     (ApprovalApi, "ServeApi"),
     (ApprovalSite, "ServeApproval"),
+    (Console, "ServeConsole"),
+    (SignInSite, "SignIn"),
     (ReactToStateChange, "HandleStateChange"),
     (CloseDead, "HandleExecutionEnd"),
     (RespondToWarnings, _answering),
@@ -109,7 +113,7 @@ def _as(function: str | Callable[[Any], str], call: Callable[..., Any]) -> Calla
 
 def _hold() -> None:
     for kind, function in _USE_CASES:
-        for name in ("__call__", "handle", "one", "scheduled", "block"):
+        for name in ("__call__", "handle", "finish", "one", "scheduled", "block"):
             if name in vars(kind):
                 setattr(kind, name, _as(function, vars(kind)[name]))
     ASKED.append(_ask)

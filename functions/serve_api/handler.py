@@ -26,6 +26,7 @@ def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi
             caller=http.caller(),
             approval_id=http.path_parameters.get("approval_id"),
             brakes=http.route_key == "GET /api/freezes",
+            opens=http.route_key == "POST /api/console",
             version=http.path_parameters.get("version", "") if "/api/policy" in http.route_key else None,
             document=http.json_object() if http.method == "POST" else {},
         )

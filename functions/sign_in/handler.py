@@ -11,10 +11,10 @@ from governor.observability import count, logger, observed
 from governor.web.responses import bad_request, to_lambda
 from governor.web.sign_in import SignInSite
 from governor.wiring import sign_in
-from governor.wiring.basics import Basics
+from governor.wiring.parts import Parts
 
 
-@observed(sign_in.sign_in_site(Basics()))
+@observed(sign_in.sign_in_site(Parts()))
 def handler(event: dict[str, Any], context: Any, sign_in_site: SignInSite) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never logged."""
     http = parse(HttpRequest, event)

@@ -41,7 +41,7 @@ OPERATIONS = sorted(
     if "operationId" in operation
 )
 NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"}
-NO_BODY = NO_INPUT | {"showPage", "probePage"}
+NO_BODY = NO_INPUT | {"showPage", "probePage", "showOverview", "probeOverview", "showConsole", "probeConsole"}
 DECIDING = {"answerOnPage", "answerQuestion"}
 WANTED = (
     "not_a_server_error",
@@ -65,6 +65,12 @@ REACHED = {
     "showPolicy": {200},
     "acceptPolicy": {400, 404},
     "answerQuestion": {200, 400, 404, 409},
+    "openConsole": {200},
+    "showOverview": {401},
+    "probeOverview": {401},
+    "showConsole": {404},
+    "probeConsole": {404},
+    "actOnConsole": {400, 404},
 }
 """How deep the trial must have got; less would be a trial of the door."""
 

@@ -37,6 +37,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "put_away": lambda event: parse(payloads.PutAwayPayload, event),
     "undo_episode": lambda event: parse(payloads.UndoPayload, event),
     "handle_slack_action": lambda event: parse(http.HttpRequest, event),
+    "serve_console": lambda event: parse(http.HttpRequest, event),
     "serve_api": lambda event: parse(http.HttpRequest, event),
     "deliver_alert": lambda event: parse(events.QueueBatch, event),
     "rotate_link_keys": lambda event: parse(events.RotationEvent, event),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from cli.governor import _freezes, _list
+from cli.governor import _freezes, _list, _open
 
 QUESTION = {
     "id": "a" * 32,
@@ -113,3 +115,19 @@ def test_freezes_caps_and_waiting_steps_are_one_look(
     api: Any = Brakes()
     _freezes(api, argparse.Namespace(json=False))
     assert lines == capsys.readouterr().out.splitlines()
+
+
+def test_the_console_is_opened_by_an_address_that_works_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the browser; where there is none, or on demand, it is printed."""
+    url = "https://api.example.com/console#code"
+    opened = mock.Mock(return_value=True)
+    api: Any = SimpleNamespace(call=lambda *_: {"url": url})
+    monkeypatch.setattr("webbrowser.open", opened)
+
+    _open(api, argparse.Namespace(json=False, print=False))
+    opened.assert_called_once_with(url)
+    assert url not in capsys.readouterr().out
+    _open(api, argparse.Namespace(json=False, print=True))
+    assert capsys.readouterr().out.endswith(f"it works once:\n{url}\n")

@@ -23,6 +23,7 @@ from governor.domain.policy.policy import Action
 from governor.errors import InputError, PolicyError, Unavailable
 from governor.observability import logger
 from governor.ports import UndoAnswer
+from governor.stores.sessions import SignIns
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.approvals.rotate_keys import RotateKeys
@@ -39,7 +40,7 @@ from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.costs import SumUpMonth
 from governor.usecases.sweep.sweep_target import SweepTarget
-from governor.wiring import answers, delivery, events, page, sign_in
+from governor.wiring import answers, console, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from governor.wiring.policies import by_target, or_defaults, or_last, sweep_plan, use_case
@@ -54,6 +55,7 @@ from tests.twins import (
     StaticPrices,
     StaticSpotMarket,
 )
+from tests.twins.table import MemoryTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient
 from tests.unit.functions.handlers import EVENTS, call, sample
 from tests.unit.usecases.builders import recorder
@@ -74,6 +76,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "documents": SimpleNamespace(newest=lambda: None),
         "clock": world.clock,
         "state": world.state,
+        "sign_ins": SignIns(MemoryTable()),
         "log": MemoryEventLog(),
         "workflow": world.workflow,
         "announcer": world.announcer,
@@ -255,6 +258,9 @@ CASES = (
     Case("serve_api/freezes", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
+    Case("serve_api/open", answers.approval_api, {"statusCode": 403}, asking, Parts),
+    Case("serve_console/code-page", console.console, {"statusCode": 200}, asking, Parts),
+    Case("serve_console/unknown-code", console.console, {"statusCode": 403}, asking, Parts),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),
 )
 

@@ -36,6 +36,7 @@ BY_MACHINE_OR_API = {
     "ServeApprovalFunction",
     "SignInFunction",
     "ServeApiFunction",
+    "ServeConsoleFunction",
     "HandleSlackActionFunction",
     "UndoEpisodeFunction",
 }
@@ -274,7 +275,7 @@ def _sids(name: str) -> set[str]:
 
 
 def test_every_other_route_asks_iam() -> None:
-    """These six authorize by a signature of their own, which their function checks first of all."""
+    """These authorize by a signature or a session, which their function checks first of all."""
     routes = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Route"]
 
     assert {
@@ -284,6 +285,7 @@ def test_every_other_route_asks_iam() -> None:
         "GET /sign-in",
         "GET /sign-in/callback",
         "POST /slack/actions",
+        *("GET /", "HEAD /", "GET /{proxy+}", "HEAD /{proxy+}", "POST /{proxy+}"),
     } == {route["RouteKey"] for route in routes if route["AuthorizationType"] != "AWS_IAM"}
 
 
@@ -489,13 +491,13 @@ def test_without_an_issuer_nothing_of_a_sign_in_is_deployed() -> None:
 
 
 def test_the_page_holds_no_secret_of_the_issuer() -> None:
-    """Only the function that signs in reads the client's secret, and it reads nothing of the state."""
+    """Only the function that signs in reads the client's secret; it stores sessions, and reads no state."""
     secret = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "ClientSecret"}
 
     assert {"SignInFunction"} == secret
-    assert {"LinkKeys", "ClientSecret", "Decrypt"} == {
-        s["Sid"] for s in statements(FUNCTIONS["SignInFunction"])
-    }
+    own = {s["Sid"]: actions(s) for s in statements(FUNCTIONS["SignInFunction"])}
+    assert {"LinkKeys", "ClientSecret", "Decrypt", "StateTable"} == own.keys()
+    assert ["dynamodb:UpdateItem"] == own["StateTable"]
 
 
 def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:

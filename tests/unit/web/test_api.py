@@ -16,7 +16,9 @@ from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.units import iso
+from governor.stores.sessions import SignIns
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy
@@ -31,7 +33,7 @@ ALICE = "arn:aws:iam::123456789012:user/alice"
 STOP = {"answer": "approve", "losses_accepted": True}
 
 
-def api(world: Any) -> ApprovalApi:
+def api(world: Any, issuer: str = "") -> ApprovalApi:
     """Over a world."""
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
@@ -42,6 +44,7 @@ def api(world: Any) -> ApprovalApi:
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
         clock=world.clock,
+        open_console=OpenConsole(SignIns(world.state._table), world.clock, issuer, "https://api.example.com"),
     )
 
 
@@ -325,3 +328,17 @@ def test_the_document_calls_idle_what_was_measured() -> None:
     document = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
 
     assert "Idle for 1 h (every GPU under 5%) when this was found 20 h ago." == document["reason"]
+
+
+def test_the_console_is_opened_for_whom_aws_has_authenticated() -> None:
+    """By a code in the fragment, which no browser sends; and not where people sign in."""
+    world = World()
+
+    opened = api(world).handle(ApiRequest("POST", ALICE, opens=True))
+    refused = api(world, "https://issuer.example.com").handle(ApiRequest("POST", ALICE, opens=True))
+
+    assert (opened.status, opened.document["url"].partition("#")[0]) == (
+        200,
+        "https://api.example.com/console",
+    )
+    assert (refused.status, "sign in at the issuer" in refused.document["error"]) == (403, True)

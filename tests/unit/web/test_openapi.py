@@ -29,7 +29,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     if method in METHODS
 }
 ROUTES: dict[str, dict[str, Any]] = {
-    resource["Properties"]["RouteKey"]: resource["Properties"]
+    resource["Properties"]["RouteKey"].replace("+}", "}"): resource["Properties"]
     for resource in expand_template(ROOT / "template.yaml")["Resources"].values()
     if resource["Type"] == "AWS::ApiGatewayV2::Route"
 }

@@ -11,13 +11,15 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 
 from governor.domain.approvals.links import LinkSigner, Sealer
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, signed_in
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
+from governor.stores.sessions import SignIns
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.sign_in import SIGN_IN_COOKIE, SignInSite
 from tests.builders import NOW
 from tests.twins import FakeClock
+from tests.twins.table import MemoryTable
 
 BASE = "https://api.example.com"
 KEYS = {"current": "k1", "k1": "n" * 64}
@@ -60,6 +62,7 @@ class World:
         self.provider = FakeProvider()
         self.cookies: dict[str, str] = {}
         self.link = SIGNER.relative(ID, "alice@example.com", LATER)
+        self.sign_ins = SignIns(MemoryTable())
         self.site = SignInSite(
             provider=self.provider,
             sealer=SEALER,
@@ -69,6 +72,7 @@ class World:
             approver_group="gpu",
             base_url=BASE,
             clock=self.clock,
+            sign_ins=self.sign_ins,
         )
 
     def begin(self, link: str | None = None) -> Response:
@@ -339,3 +343,45 @@ def test_answers_of_the_sign_in_are_closed_to_caches_and_referrers() -> None:
     for response in (world.begin(), world.finish(), world.begin("forged")):
         assert "no-store" == response.headers["Cache-Control"]
         assert "no-referrer" == response.headers["Referrer-Policy"]
+
+
+@pytest.mark.parametrize("path", ["/", "/fleet?owner=a%26b", "/instances/123456789012/us-east-1/i-0abc"])
+def test_a_sign_in_comes_back_to_a_page_of_the_console(path: str) -> None:
+    """With a session that is stored, with the groups that it rests on."""
+    world = World()
+    world.begin(path)
+
+    assert f"{BASE}{path}" == world.finish().headers["Location"]
+    session = world.session
+    assert session is not None
+    stored = world.sign_ins.session(session.session_id, NOW)
+    assert stored is not None
+    assert ("oidc:u-1", ("gpu",), NOW) == (stored.identity, stored.groups, stored.at)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://evil.example.com/",
+        "//evil.example.com",
+        "/\\evil.example.com",
+        "/\t/evil.example.com",
+        "/a\r\nSet-Cookie: x=y",
+        "/a b",
+        "javascript:alert(1)",
+        "fleet",
+    ],
+)
+def test_a_sign_in_leads_nowhere_else(address: str) -> None:
+    """No open redirect: only what is a path of our own, or a link that we signed."""
+    world = World()
+
+    assert 403 == world.begin(address).status
+    assert [] == world.provider.begun
+
+
+def test_without_an_approver_group_nobody_approves() -> None:
+    """An empty setting is no list of everybody."""
+    for group in ("", "gpu-approvers"):
+        assert Role.VIEWER is signed_in({"sub": "u-1", "groups": ["gpu", ""]}, "groups", group).role
+    assert Role.APPROVER is signed_in({"sub": "u-1", "groups": ["gpu"]}, "groups", "gpu").role

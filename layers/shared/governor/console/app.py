@@ -110,8 +110,8 @@ class Console:
     def _enter(self, request: Request) -> Response:
         return _from_elsewhere(request) or self._doors.take_code(request.form, self._clock.now())
 
-    def _leave(self, _: Reader, caller: Caller, __: Mapping[str, str], ___: UtcDatetime) -> Response:
-        return self._doors.leave(caller.session_id)
+    def _leave(self, _: Reader, caller: Caller, __: Mapping[str, str], now: UtcDatetime) -> Response:
+        return self._doors.leave(caller.session_id, now)
 
     def _show(self, view: View, request: Request, **parameters: str) -> Response:
         return self._known(request, partial(self._view, view, request, parameters))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.stores import StateTable
+from governor.stores.fleet import Fleet
 from governor.usecases.approvals.show_approval import ShowApproval
 
 
@@ -16,7 +17,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the policy."""
 
-    fleet: Any
+    fleet: Fleet
     state: StateTable
     show: ShowApproval
     policy: Policy
@@ -24,6 +25,6 @@ class Reader:
     environment: str
 
     @cached_property
-    def pages(self) -> tuple[Any, ...]:
+    def pages(self) -> tuple[FleetPage, ...]:
         """What the last sweeps saw, of every target: one query."""
-        return tuple(self.fleet.pages())
+        return self.fleet.pages(self.targets)

@@ -45,8 +45,8 @@ class Doors:
         who = self.stored.session(sealed.session_id, now) if sealed else None
         return Known(sealed.session_id, who) if sealed and who else None
 
-    def leave(self, session_id: str) -> Response:
-        self.stored.end_session(session_id)
+    def leave(self, session_id: str, now: UtcDatetime) -> Response:
+        self.stored.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return Response(page.status, page.body, page.headers, cookies=(clear_cookie(SESSION_COOKIE),))
 

@@ -34,6 +34,7 @@ class HttpRequest(Event):
         max_length=2048,
     )
     route_key: str = Field(default="", alias="routeKey")
+    path: str = Field(default="/", alias="rawPath", max_length=2048)
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")

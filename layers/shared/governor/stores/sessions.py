@@ -6,7 +6,7 @@ import hashlib
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.scope import Code, SignIn
-from governor.stores.table import Key, Store, delete, insert, update, where
+from governor.stores.table import Document, Key, Store, Write, absent, present, update, where
 
 _CODES_KEPT = timedelta(days=1)
 """Long enough to say of a code that it was used, or is too old."""
@@ -14,18 +14,18 @@ _CODES_KEPT = timedelta(days=1)
 
 class SignIns(Store):
     def keep_session(self, session_id: str, who: SignIn) -> None:
-        self._table.write(insert(_session(session_id), who, until=who.ends_at))
+        self._table.write(_new(_session(session_id), self._table.document(who), who.ends_at))
 
     def session(self, session_id: str, now: datetime) -> SignIn | None:
         """Return a session that was neither ended nor is over."""
         found = self._table.read(SignIn, _session(session_id))
         return found if found is not None and now < found.ends_at else None
 
-    def end_session(self, session_id: str) -> None:
-        self._table.write(delete(_session(session_id)))
+    def end_session(self, session_id: str, now: datetime) -> None:
+        self._table.holds(update(_session(session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
-        self._table.write(insert(_code(secret), code, until=code.ends_at + _CODES_KEPT))
+        self._table.write(_new(_code(secret), self._table.document(code), code.ends_at + _CODES_KEPT))
 
     def code(self, secret: str) -> Code | None:
         return self._table.read(Code, _code(secret))
@@ -33,6 +33,11 @@ class SignIns(Store):
     def use_code(self, secret: str, now: datetime) -> bool:
         """Return whether this call was the first to use it."""
         return self._table.holds(update(_code(secret), {"used_at": now}, where("used_at", "=", None)))
+
+
+def _new(key: Key, document: Document, until: datetime) -> Write:
+    # An update, because what faces the internet may neither put nor delete.
+    return update(key, document, absent(), until=until)
 
 
 def _session(session_id: str) -> Key:

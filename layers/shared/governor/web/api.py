@@ -19,6 +19,7 @@ from governor.domain.wording import people
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy, InForce
@@ -50,6 +51,8 @@ class ApiRequest:
     version: str | None = None
     """Of the policy; empty for the one in force."""
     brakes: bool = False
+    opens: bool = False
+    """It asks for a code that opens the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class ApprovalApi:
     targets: Sequence[Target]
     ownership: Ownership
     clock: Clock
+    open_console: OpenConsole
 
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Never raises for what a client can send; a refusal says what to do.
@@ -78,6 +82,8 @@ class ApprovalApi:
         try:
             if request.version is not None:
                 return self._policy(request, request.version)
+            if request.opens:
+                return ApiResponse(200, {"url": self.open_console(request.caller)})
             if request.brakes:
                 return ApiResponse(200, self._brakes())
             if request.approval_id is None:

@@ -1,4 +1,4 @@
-"""Signing in: to the issuer, and back to the approval page that one came from.
+"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console.
 
 What belongs to one sign-in (state, nonce, PKCE verifier, where to return to) is sealed in a cookie of the
 browser that began it. Pure of AWS and of the issuer's protocol.
@@ -15,7 +15,8 @@ from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from governor.domain.approvals.links import LinkSigner, Sealer
-from governor.domain.approvals.terms import signed_in
+from governor.domain.approvals.scope import signed_in_by
+from governor.domain.approvals.terms import groups_of, signed_in
 from governor.errors import (
     CloudError,
     ConfigurationError,
@@ -25,7 +26,9 @@ from governor.errors import (
     SignInRefused,
 )
 from governor.ports import Clock, IdentityProvider
+from governor.stores.sessions import SignIns
 from governor.web.responses import Response, bad_link, redirect, refusal
+from governor.web.sessions import LIFE as SESSION_LIFE
 from governor.web.sessions import Session, Sessions, clear_cookie, set_cookie
 
 SIGN_IN_COOKIE = "__Host-governor-sign-in"
@@ -34,6 +37,8 @@ _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
 _LONGEST_LINK = 1500
 """The cookie that holds it must fit into 4,096 bytes."""
+_PATH = re.compile(r"/(?![/\\])[\w/.~%?&=+:@,-]*", re.ASCII)
+"""Of the console. It is put behind our own address, so that it leads nowhere else."""
 _CODE = re.compile(r"[\x20-\x7e]{1,2048}")
 _ERROR = re.compile(r"[a-z_]{1,40}")
 """The error codes of RFC 6749, 4.1.2.1, and of OpenID Connect are such; nothing else is shown."""
@@ -55,19 +60,23 @@ class SignInSite:
     approver_group: str
     base_url: str
     clock: Clock
+    sign_ins: SignIns
 
     @property
     def _callback(self) -> str:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Send the browser to the issuer. `return` must be a link of ours, as the page gives it."""
+        """Send the browser to the issuer. `return` must be a link of ours, as the page gives it, or the path
+        of a page of the console."""
         link = query.get("return", "")
+        is_path = _PATH.fullmatch(link) is not None
         approval_id, _, fields = link.partition("?")
         approval_id = unquote(approval_id)
         now = self.clock.now()
         try:
-            self.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
+            if not is_path:
+                self.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
         except LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
@@ -79,7 +88,8 @@ class SignInSite:
             )
         except (IssuerUnavailable, ConfigurationError) as error:
             return _unavailable(error)
-        kept = {"state": state, "nonce": nonce, "verifier": verifier, "id": approval_id, "query": fields}
+        place = {"path": link} if is_path else {"id": approval_id, "query": fields}
+        kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
         cookie = set_cookie(SIGN_IN_COOKIE, self.sealer.seal(_PURPOSE, kept, now + LIFE), LIFE)
         return redirect(address, cookies=(cookie,))
 
@@ -110,10 +120,19 @@ class SignInSite:
         except (IssuerUnavailable, ConfigurationError, CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
+        stored = signed_in_by(who, groups_of(claims, self.groups_claim), now, now + SESSION_LIFE)
+        try:
+            self.sign_ins.keep_session(session.session_id, stored)
+        except CloudError as error:
+            return _unavailable(error, spent)
+        return redirect(self._back(kept), cookies=(self.sessions.cookie(session, now), *spent))
+
+    def _back(self, kept: Mapping[str, str]) -> str:
+        if "path" in kept:
+            return f"{self.base_url}{kept['path']}"
         # Written anew from the fields that were checked: nothing that is no field gets into the address.
         fields = urlencode(parse_qsl(kept["query"], keep_blank_values=True))
-        location = f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
-        return redirect(location, cookies=(self.sessions.cookie(session, now), *spent))
+        return f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
 
 
 def _refused(

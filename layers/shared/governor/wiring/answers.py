@@ -11,6 +11,7 @@ from governor.domain.instance import Target
 from governor.https import Https
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
@@ -20,11 +21,21 @@ from governor.wiring.policies import or_defaults, or_last, ready
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     """For `serve_api`."""
 
+    known = parts.settings
+    opens = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer, known.need("approval_base_url"))
+
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
         targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
         decide = parts.fill(Decide, policies_now=lambda: policies)
-        return parts.fill(ApprovalApi, policies, decide=decide, targets=targets, ownership=base.ownership)
+        return parts.fill(
+            ApprovalApi,
+            policies,
+            decide=decide,
+            targets=targets,
+            ownership=base.ownership,
+            open_console=opens,
+        )
 
     return ready(or_defaults(parts), make)
 

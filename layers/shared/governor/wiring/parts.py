@@ -13,6 +13,8 @@ from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
 from governor.ports import Announcer, Archive, DeadLetters, Undoer, Workflow
 from governor.stores import EventLog, StateTable
+from governor.stores.fleet import Fleet
+from governor.stores.sessions import SignIns
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
 
@@ -23,6 +25,8 @@ class Parts(Basics):
     table = over(DynamoTable, "table_name", opens="dynamodb")
     policy_text = cached_property(lambda its: PolicyText(its.parameter, its.documents, its.table))
     state = cached_property(lambda its: StateTable(its.table))
+    fleet = cached_property(lambda its: Fleet(its.table))
+    sign_ins = cached_property(lambda its: SignIns(its.table))
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )

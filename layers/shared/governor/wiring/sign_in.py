@@ -6,10 +6,10 @@ from governor.adapters.oidc import Client, OidcProvider, client_secret
 from governor.ports import IdentityProvider
 from governor.web.sessions import Sessions
 from governor.web.sign_in import SignInSite
-from governor.wiring.basics import Basics
+from governor.wiring.parts import Parts
 
 
-def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> SignInSite:
+def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
     """For `sign_in`."""
     known = parts.settings
     read = parts.client_secret.read if known.oidc_client_secret_arn else None
@@ -17,7 +17,7 @@ def sign_in_site(parts: Basics, provider: IdentityProvider | None = None) -> Sig
         issuer=known.need("oidc_issuer"),
         client_id=known.need("oidc_client_id"),
         secret=(lambda: client_secret(read())) if read else None,
-        wants_groups=bool(known.oidc_approver_group),
+        wants_groups=True,
     )
     return parts.fill(
         SignInSite,

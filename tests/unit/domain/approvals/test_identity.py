@@ -75,7 +75,8 @@ def test_a_subject_is_one_to_255_characters(subject: str) -> None:
         ({"gpu-approvers": True}, "gpu-approvers", Role.VIEWER),
         ([], "gpu-approvers", Role.VIEWER),
         (None, "gpu-approvers", Role.VIEWER),
-        (None, "", Role.APPROVER),
+        (None, "", Role.VIEWER),
+        (["gpu", ""], "", Role.VIEWER),
     ],
 )
 def test_the_group_makes_the_role(groups: Any, group: str, role: Role) -> None:

@@ -19,6 +19,8 @@ from governor.errors import NotAllowed, SignInRefused
 
 BROADCAST = "broadcast"
 """The recipient named in links of messages that go to a topic, not to a person."""
+_MOST_GROUPS = 500
+"""More than issuers put into a token: Entra ID stops at 200."""
 _SUBJECT_CHARACTERS = 255
 """OpenID Connect Core 1.0, section 2, `sub`: ASCII, no longer than this."""
 
@@ -54,8 +56,8 @@ class SignedIn:
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
     """Return who the claims of a verified ID token are about.
 
-    With an empty `approver_group` everybody who can sign in is an approver; else everybody with that group
-    among those of `groups_claim`, a list of texts or one text. A claim that is missing makes no approver.
+    Everybody with the `approver_group` among those of `groups_claim` is an approver; nobody is where it is
+    empty, or the claim is missing.
 
     Raises:
         SignInRefused: the claims name nobody.
@@ -65,13 +67,20 @@ def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: s
         raise SignInRefused("the issuer did not say who you are")
     if not (subject.isascii() and subject.isprintable()):
         raise SignInRefused("the issuer names you by characters that no subject may have")
-    email, groups = claims.get("email"), claims.get(groups_claim)
+    email = claims.get("email")
     # Some issuers write the truth value as a text.
     verified = claims.get("email_verified") in (True, "true")
     known = isinstance(email, str) and verified and is_address(email)
-    held = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
-    role = Role.APPROVER if not approver_group or approver_group in held else Role.VIEWER
+    held = groups_of(claims, groups_claim)
+    role = Role.APPROVER if approver_group and approver_group in held else Role.VIEWER
     return SignedIn(subject, str(email).lower() if known else None, role)
+
+
+def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
+    """Return the groups of a claim: a list of texts, or one text."""
+    found = claims.get(groups_claim)
+    held = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+    return tuple(one for one in held if isinstance(one, str))[:_MOST_GROUPS]
 
 
 def person_of(directory: Ownership, who: SignedIn) -> str:

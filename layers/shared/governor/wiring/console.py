@@ -1,0 +1,43 @@
+"""The console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from governor.console.app import Console, View
+from governor.console.reader import Reader
+from governor.console.session import Doors
+from governor.contracts.policy import parse_policy
+from governor.domain.instance import Target
+from governor.usecases.accounts import swept
+from governor.usecases.approvals.open_console import EnterConsole
+from governor.usecases.approvals.show_approval import ShowApproval
+from governor.web.sessions import Sessions
+from governor.wiring.parts import Parts
+from governor.wiring.policies import or_defaults
+
+VIEWS: Mapping[str, View] = {}
+"""Each view by its path."""
+
+
+def console(parts: Parts) -> Console:
+    """For `serve_console`. Each request sees one policy."""
+    policies, known = or_defaults(parts), parts.settings
+
+    def reader() -> Reader:
+        policy = policies().base().policy
+        places = swept(policy, parts.hub.account, parts.hub.region)
+        return Reader(
+            fleet=parts.fleet,
+            state=parts.state,
+            show=parts.fill(ShowApproval),
+            policy=policy,
+            targets=tuple(Target(*place) for place in places),
+            environment=known.need("powertools_metrics_namespace"),
+        )
+
+    cookies = Sessions(parts.sealer, known.session_scope)
+    enter = EnterConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
+    # Builds the parser.
+    parse_policy("")
+    return Console(reader, Doors(cookies, parts.sign_ins, enter, parts.signer), parts.clock, VIEWS)
